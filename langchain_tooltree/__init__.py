@@ -25,7 +25,7 @@ _NAMES = {
     "effects.ready_made": ("mcp_effects",),
     "tooltree.judge": ("Judge", "JudgeRequest", "JudgedCall"),
     "tooltree.prompts": ("Prompts",),
-    "tooltree.sandbox": ("ObjectSandbox", "Sandbox"),
+    "sandbox": ("ObjectSandbox", "Sandbox"),
     # Approval: a person sees a plan before it is carried out
     "review.review": ("PlanReviewMiddleware", "PlanReviewNode", "review_condition"),
     # Experience: what happened, how it is recorded and judged, and where it is kept
@@ -92,6 +92,8 @@ if TYPE_CHECKING:
     from langchain_tooltree.review.review import PlanReviewMiddleware as PlanReviewMiddleware
     from langchain_tooltree.review.review import PlanReviewNode as PlanReviewNode
     from langchain_tooltree.review.review import review_condition as review_condition
+    from langchain_tooltree.sandbox import ObjectSandbox as ObjectSandbox
+    from langchain_tooltree.sandbox import Sandbox as Sandbox
     from langchain_tooltree.selection import ToolRetriever as ToolRetriever
     from langchain_tooltree.selection import ToolSelectionMiddleware as ToolSelectionMiddleware
     from langchain_tooltree.sitgraph.middleware import SITGraphMiddleware as SITGraphMiddleware
@@ -115,8 +117,6 @@ if TYPE_CHECKING:
     from langchain_tooltree.tooltree.prompts import Prompts as Prompts
     from langchain_tooltree.tooltree.record import search_result as search_result
     from langchain_tooltree.tooltree.result import SearchResult as SearchResult
-    from langchain_tooltree.tooltree.sandbox import ObjectSandbox as ObjectSandbox
-    from langchain_tooltree.tooltree.sandbox import Sandbox as Sandbox
     from langchain_tooltree.tooltree.search import SearchConfig as SearchConfig
 else:
 

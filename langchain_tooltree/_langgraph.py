@@ -44,20 +44,9 @@ def goes_on(namespace: str) -> bool:
     return _TASK not in namespace
 
 
-def levels(namespace: str) -> int:
-    """How deep a graph stands inside others."""
-    return namespace.count(_LEVEL)
-
-
 def is_inside(namespace: str, outer: str) -> bool:
     """Whether a graph runs in a node of another one."""
     return namespace.startswith(f"{outer}{_LEVEL}")
-
-
-def is_for_graph_of(namespace: str, graph: str | None) -> bool:
-    """Whether a command that names `graph` is meant for the graph of this node: LangGraph writes it in three ways."""
-    nodes = nodes_in(namespace)
-    return graph in {namespace, _LEVEL.join(nodes), nodes[-1] if nodes else ""}
 
 
 def namespace_of(config: Mapping[str, Any]) -> str:
@@ -186,11 +175,6 @@ class NodeRun:
     def gets_state(self) -> bool:
         """Whether its input is the state, and not what a `Send` carried or what the graph was called with."""
         return self.path[0] == _PULL and self.name != START
-
-    @property
-    def order(self) -> str:
-        """LangGraph applies the updates of a step in the order of this text: the path, with numbers padded."""
-        return ", ".join(f"{part:010d}" if isinstance(part, int) else str(part) for part in self.path[:3])
 
 
 # What a run returns, and how it stops.

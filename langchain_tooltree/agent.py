@@ -21,13 +21,13 @@ from langchain_tooltree.learning.experience import Experience
 from langchain_tooltree.learning.guide import Parts
 from langchain_tooltree.models import resolve_model
 from langchain_tooltree.review.review import PlanReviewMiddleware
+from langchain_tooltree.sandbox import Sandbox, names_bound_by
 from langchain_tooltree.sitgraph.middleware import SITGraphMiddleware
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
 from langchain_tooltree.tools import ToolLibrary, as_tools, check_effects
 from langchain_tooltree.tooltree.judge import Judge
 from langchain_tooltree.tooltree.middleware import BranchCleanup, ToolTreeMiddleware
 from langchain_tooltree.tooltree.prompts import Prompts
-from langchain_tooltree.tooltree.sandbox import Sandbox, names_bound_by
 from langchain_tooltree.tooltree.search import SearchConfig
 
 

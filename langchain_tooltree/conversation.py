@@ -22,14 +22,14 @@ from langchain_tooltree.experience.records import (
     EXTRAS,
     PARTS,
     PROMPTED,
-    LazyChat,
+    ChatMessage,
     Outcome,
     Part,
     Step,
     aim_of,
+    own_messages,
     part_of,
     readable,
-    said_in,
     text_of,
 )
 from langchain_tooltree.experience.reference import (
@@ -128,11 +128,9 @@ class Conversation:
         return self._read[::-1]
 
     @cached_property
-    def chat(self) -> LazyChat:
+    def chat(self) -> tuple[ChatMessage, ...]:
         """The messages in the OpenAI chat format, without reference material: what a record holds."""
-        kept = [message for part, message in self.parts if part != "reference"]
-        parts = [part for part in reversed(self._parts) if part != "reference"]
-        return LazyChat(parts, kept, lambda message: said_in([to_chat(message)])[0])
+        return own_messages(map(to_chat, self.messages))
 
     @property
     def parts(self) -> Iterator[tuple[Part, BaseMessage]]:
@@ -442,17 +440,27 @@ def _step(call: ToolCall | None, answer: ToolMessage | None, turn: int = 0) -> S
 
 
 def transcript(conversation: Sequence[BaseMessage] | Conversation) -> list[dict[str, Any]]:
-    """A conversation as JSON-like data: one entry for each text, call and observation."""
+    """A conversation as JSON-like data: one entry for each text, call and observation.
+
+    Calls that were made together have ids, which say whose each observation is.
+    """
     entries: list[dict[str, Any]] = []
+    together: set[str | None] = set()
     for part, message in Conversation.of(conversation).parts:
         if part == "observation":
             observation = shortened(readable(message.content), SEEN_CHARS)
-            entries.append({"role": "tool", "tool": message.name, "observation": observation})
+            call_id = getattr(message, "tool_call_id", None)
+            paired = {"id": call_id} if call_id in together else {}
+            entries.append({"role": "tool", **paired, "tool": message.name, "observation": observation})
         elif part == "reply":
             if message.text:
                 entries.append({"role": "assistant", "text": str(message.text)})
-            calls = ({"tool": call["name"], "arguments": call["args"]} for call in calls_in(message))
-            entries.extend({"role": "assistant", "call": call} for call in calls)
+            calls = calls_in(message)
+            together = {call["id"] for call in calls} if len(calls) > 1 else set()
+            for call in calls:
+                paired = {"id": call["id"]} if together else {}
+                made = {**paired, "tool": call["name"], "arguments": call["args"]}
+                entries.append({"role": "assistant", "call": made})
         else:
             is_system = isinstance(message, SystemMessage)
             role = "system" if is_system else "user" if part == "request" else part

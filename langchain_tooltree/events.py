@@ -15,7 +15,6 @@ class StartEvent(TypedDict):
     tools: int
     max_rollouts: int
     max_model_calls: int
-    max_tool_calls: int
 
 
 class DoubtEvent(TypedDict):

@@ -1,23 +1,16 @@
 """Every model call of the package goes through here.
 
-The calls are hidden from users' token streams, named and tagged for traces, counted, asked again once where the reply
-is unusable: a model that answers rubbish is normal input. What a provider refuses as structured
-output is asked in plain text. What it refuses for its rate is waited out and asked again, within bounds; such a refusal
-is known by the shape of its error (a `status_code`, or a `response` with one, as httpx and clients built on it have).
-The waiting is no `tenacity`: it happens in the steps of a flow, in slices between which a cancellation is noticed, and
-what a client has waited by itself counts.
+The calls are hidden from users' token streams, named and tagged for traces, counted, and asked again once where the
+reply is unusable: a model that answers rubbish is normal input. What a provider refuses as structured output is asked
+in plain text. Retries, fallbacks and rate limits are the chat model's own (`max_retries`, `with_fallbacks`,
+`rate_limiter`).
 """
 
-import asyncio
 import copy
-import email.utils
 import functools
 import json
 import logging
-import math
-import random
 import re
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,6 +18,7 @@ from functools import partial
 from typing import Any, TypeGuard, TypeVar, cast
 from weakref import WeakValueDictionary
 
+from langchain.agents.middleware.internal_call_transformer import internal_call_metadata
 from langchain.chat_models import init_chat_model
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
@@ -36,7 +30,7 @@ from langgraph.constants import TAG_NOSTREAM
 from pydantic import BaseModel
 
 from langchain_tooltree.errors import ConfigurationError, described
-from langchain_tooltree.flows import Flow, FlowStep, TwinStep
+from langchain_tooltree.flows import Flow, TwinStep
 from langchain_tooltree.replies import read_as_form, received, sound
 from langchain_tooltree.text import (
     LONGEST_REPLY,
@@ -71,32 +65,11 @@ number between 0 and 1."""
 FORM_REFUSED = frozenset({400, 404, 422})
 """HTTP statuses of servers that know no structured output; the same question is then asked in plain text."""
 
-MAX_WAIT = 60.0
-"""Seconds that one operation of a search (a proposal, a question to the judge) waits for rate limits in all: providers
-count requests and tokens by the minute."""
-
-FIRST_BACK_OFF = 1.0
-"""Seconds before a request is asked again if the provider does not say when; doubled each time."""
-
-LONGEST_BACK_OFF = 16.0
-"""Seconds at which the doubling ends, so that `MAX_WAIT` holds several attempts."""
-
-SHORTEST_WAIT = 0.1
-"""Seconds waited at the least: a provider that asks for less is still not asked in a busy loop."""
-
-SLICE = 0.5
-"""Seconds slept at a stretch; between two stretches a cancellation is noticed."""
+OVERLOADED = frozenset({503, 529})
+"""HTTP statuses of a provider that takes no more requests; 529 is Anthropic's."""
 
 CAUSES = 5
 """Errors of a chain of causes that are searched for a response: some integrations wrap those of their client."""
-
-TOO_MANY_REQUESTS = 429
-
-OVERLOADED = frozenset({503, 529})
-"""Also a rate limit if the provider says when to come back; otherwise it is simply down. 529 is Anthropic's."""
-
-NO_CREDIT = "insufficient_quota"
-"""The code of OpenAI's 429 for an account without credit, which no waiting cures."""
 
 _THOUGHT, _THOUGHT_OVER = re.compile(r"<think>.*?</think>", re.DOTALL), "</think>"
 
@@ -112,32 +85,10 @@ _strict_models: WeakValueDictionary[int, BaseChatModel] = WeakValueDictionary()
 
 
 @dataclass(slots=True)
-class Patience:
-    """How long an operation may wait for rate limits."""
-
-    seconds: float = MAX_WAIT  # in all; the time a client takes to be refused counts, as most wait by themselves first
-    deadline: float = math.inf  # when nothing is waited for any more, on the clock of `time.monotonic`
-    cancelled: Callable[[], bool] = lambda: False  # asked while waiting; once true, the wait is over
-
-    def allows(self, seconds: float) -> bool:
-        """Whether so much patience is left."""
-        return seconds <= self.seconds and time.monotonic() + seconds <= self.deadline and not self.cancelled()
-
-    def wait(self, seconds: float) -> Flow[bool]:
-        """Wait, and take it off; whether all of it was waited, without a cancellation."""
-        self.seconds -= seconds
-        while seconds > 0 and not self.cancelled():
-            yield TwinStep(partial(time.sleep, min(seconds, SLICE)), partial(asyncio.sleep, min(seconds, SLICE)))
-            seconds -= SLICE
-        return not self.cancelled()
-
-
-@dataclass(slots=True)
 class Meter:
     """Counts what one operation spends, of at most `allowance` model calls; refused requests are none."""
 
     allowance: int
-    patience: Patience = field(default_factory=Patience)
     calls: Counter[str] = field(default_factory=Counter)  # model calls by the names of their runs, without our prefix
     usage: UsageMetadata | None = None  # as far as the replies reported it, details included
     problems: list[str] = field(default_factory=list)  # with questions that may have been answered in the end
@@ -175,7 +126,7 @@ class Meter:
             self.usage = usage_sum(self.usage, message.usage_metadata)
 
 
-def usage_sum(one: UsageMetadata | None, other: UsageMetadata | None) -> UsageMetadata | None:
+def usage_sum(one: Mapping[str, Any] | None, other: Mapping[str, Any] | None) -> UsageMetadata | None:
     """The usage of both; `None` where nothing was reported."""
     return cast("UsageMetadata", counts_added(one or {}, other or {})) if one or other else None
 
@@ -183,13 +134,14 @@ def usage_sum(one: UsageMetadata | None, other: UsageMetadata | None) -> UsageMe
 def request(
     model: Runnable[Any, Any], messages: Sequence[BaseMessage], config: RunnableConfig, meter: Meter, name: str
 ) -> Flow[AIMessage]:
-    """Ask a model, waiting for rate limits, and count it; `name` is the model's in the error for what is no reply.
+    """Ask a model and count it; `name` is the model's in the error for what is no reply.
 
     A request that fails is counted, since it may have cost something, unless it was refused.
     """
     try:
-        step = TwinStep(partial(model.invoke, list(messages), config), partial(model.ainvoke, list(messages), config))
-        reply = yield from ask_patiently(step, meter.patience)
+        reply = yield TwinStep(
+            partial(model.invoke, list(messages), config), partial(model.ainvoke, list(messages), config)
+        )
         reply = sound(reply) if isinstance(reply, AIMessage) else reply
     except Exception as error:
         if not was_refused(error):
@@ -202,81 +154,26 @@ def request(
     return reply
 
 
-def ask_patiently(step: FlowStep, patience: Patience) -> Flow[Any]:
-    """Make a request, and make it again for as long as it is refused for its rate and patience lasts."""
-    refusals = 0
-    while True:
-        asked_at = time.monotonic()
-        try:
-            return (yield step)
-        except Exception as error:
-            seconds = seconds_to_wait(error, refusals)
-            if seconds is None:
-                raise
-            patience.seconds -= time.monotonic() - asked_at
-            if not patience.allows(seconds):
-                raise
-            logger.info("Rate limit (HTTP status %s); asking again in %.1f s.", http_status(error), seconds)
-            if not (yield from patience.wait(seconds)):
-                raise
-        refusals += 1
-
-
-def seconds_to_wait(error: BaseException, refusals: int) -> float | None:
-    """How long to wait before a request is made again that was refused so often before.
-
-    It is what the provider asks for, or else exponential back-off with jitter; `None` if the error is no rate limit.
-    """
-    status, headers = _response(error)
-    asked = _retry_after(headers)
-    limited = status == TOO_MANY_REQUESTS and getattr(error, "code", None) != NO_CREDIT
-    if not (limited or (status in OVERLOADED and asked)):
-        return None
-    back_off = min(FIRST_BACK_OFF * 2**refusals, LONGEST_BACK_OFF) * random.uniform(0.5, 1.0)  # noqa: S311 - no secret
-    return max(asked or back_off, SHORTEST_WAIT)
-
-
 def http_status(error: BaseException) -> int | None:
-    """The HTTP status that an error reports; `None` without a response, as when the connection broke."""
-    return _response(error)[0]
+    """The HTTP status that an error, or one of its causes, reports; `None` without one, as when no connection is made.
 
-
-def was_refused(error: BaseException) -> bool:
-    """Whether the provider would not take the request, so that no model has worked on it: any 4xx, or a rate limit."""
-    status = http_status(error)
-    return seconds_to_wait(error, 0) is not None or (status is not None and 400 <= status < 500)  # noqa: PLR2004
-
-
-def _response(error: BaseException) -> tuple[int | None, Mapping[str, str]]:
-    """Status and headers, names in lower case, of the response behind an error or one of its causes."""
+    It is known by its shape: a `status_code`, or a `response` with one, as httpx and clients built on it have.
+    """
     link: BaseException | None = error
     for _ in range(CAUSES):
         if link is None:
             break
-        response = getattr(link, "response", None)
-        status = getattr(link, "status_code", None) or getattr(response, "status_code", None)
+        status = getattr(link, "status_code", None) or getattr(getattr(link, "response", None), "status_code", None)
         if isinstance(status, int):
-            headers = getattr(response, "headers", None) or getattr(link, "headers", None)
-            found = headers if isinstance(headers, Mapping) else {}
-            return status, {str(name).lower(): str(value) for name, value in found.items()}
+            return status
         link = link.__cause__
-    return None, {}
+    return None
 
 
-def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds that the headers of a response ask to wait; `None` if they do not say, or name no time to come."""
-    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
-        try:
-            seconds = float(headers[name]) * unit
-        except (KeyError, ValueError):
-            continue
-        return seconds if math.isfinite(seconds) and seconds > 0 else None
-    try:
-        date = email.utils.parsedate_tz(headers.get("retry-after"))
-        seconds = email.utils.mktime_tz(date) - time.time() if date else 0.0
-    except (ValueError, OverflowError):
-        return None
-    return seconds if seconds > 0 else None
+def was_refused(error: BaseException) -> bool:
+    """Whether the provider would not take the request, so that no model has worked on it: any 4xx, or overload."""
+    status = http_status(error)
+    return status in OVERLOADED or (status is not None and 400 <= status < 500)  # noqa: PLR2004
 
 
 def resolve_model(model: str | BaseChatModel) -> BaseChatModel:
@@ -350,6 +247,16 @@ def with_chat_model(model: Any, change: Callable[[BaseChatModel], BaseChatModel]
     if isinstance(model, RunnableBinding):
         return model.model_copy(update={"bound": with_chat_model(model.bound, change)})
     return _Chosen(model, change) if hasattr(type(model), "_model") else model
+
+
+def quiet(model: Any) -> Any:
+    """A copy of a chat model whose tokens no user's stream shows; what is no chat model is left as it is."""
+
+    def hush(model: BaseChatModel) -> BaseChatModel:
+        metadata = {**(model.metadata or {}), **internal_call_metadata()}
+        return model.model_copy(update={"tags": [*(model.tags or ()), TAG, TAG_NOSTREAM], "metadata": metadata})
+
+    return with_chat_model(model, hush)
 
 
 class _Chosen(Runnable[Any, Any]):

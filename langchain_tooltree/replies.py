@@ -308,19 +308,16 @@ GEMINI_SIGNATURES = "__gemini_function_call_thought_signatures__"
 """Where Gemini's integration keeps the signatures of calls, by their ids."""
 
 
-def repeated(reply: AIMessage, calls: Sequence[ToolCall], name: str | None) -> AIMessage:
-    """A reply with others in place of its one call, the first of them as its provider expects that call back.
-
-    `name` is that of the agent whose message it is.
-    """
+def repeated(reply: AIMessage, call: ToolCall) -> AIMessage:
+    """A reply with another in place of its one call, as its provider expects that call back."""
     own = str(reply.tool_calls[0]["id"])
     content: Any = reply.content
     if isinstance(content, list):
-        content = [_repeating(block, own, calls[0]) if isinstance(block, dict) else block for block in content]
+        content = [_repeating(block, own, call) if isinstance(block, dict) else block for block in content]
     keywords = dict(reply.additional_kwargs)
-    if signatures := keywords.get(GEMINI_SIGNATURES):  # only the first of several calls is signed
-        keywords[GEMINI_SIGNATURES] = {calls[0]["id"]: signatures.get(own, next(iter(signatures.values())))}
-    return made_anew(reply, calls, name=name, content=content, additional_kwargs=keywords)
+    if signatures := keywords.get(GEMINI_SIGNATURES):
+        keywords[GEMINI_SIGNATURES] = {call["id"]: signatures.get(own, next(iter(signatures.values())))}
+    return made_anew(reply, [call], content=content, additional_kwargs=keywords)
 
 
 def _repeating(block: dict[str, Any], own: str, call: ToolCall) -> dict[str, Any]:

@@ -180,10 +180,6 @@ class ToolLibrary(Sequence[BaseTool]):
         """What the card of a tool says beyond the tool itself, and thus beyond what a model gets bound."""
         return self._told[name]
 
-    def to_dicts(self) -> dict[str, dict[str, Any]]:
-        """The cards as JSON-like data, by name."""
-        return {name: card.to_dict() for name, card in self._cards.items()}
-
 
 def as_tools(given: Any, *, provider_side: bool = False) -> list[Any]:
     """Tools as they are, and tools made of functions as `create_agent` does it; with those of providers, or not."""

@@ -17,7 +17,6 @@ from langchain_tooltree.flows import Flow, FunctionStep
 from langchain_tooltree.models import (
     ATTEMPTS,
     Meter,
-    Patience,
     StructuredQuestion,
     document_prompt,
     inner_config,
@@ -40,7 +39,6 @@ an e-mail does, are not off either.
 First say in one sentence what speaks for and against it, then decide."""
 
 LIKELY = 0.5  # the probability from which on a function says yes: more likely than not
-LONGEST_WAIT = 5.0  # seconds that a question waits for rate limits in all: somebody waits for the agent
 DEFAULT_CONFIDENCE = 0.7  # where a classifier gives none: below that of every rule, since none has found anything
 
 ClassifierAnswer = bool | float | str | None
@@ -113,7 +111,7 @@ def _ask_model(model: BaseChatModel, steps: Sequence[Step]) -> Flow[Anomaly | No
         usable=lambda reply: isinstance(reply.get("anomalous"), bool),
         config=inner_config("classify", {}),
     )
-    meter = Meter(allowance=ATTEMPTS, patience=Patience(LONGEST_WAIT))
+    meter = Meter(allowance=ATTEMPTS)
     for reply in (yield from question.ask(meter)):
         if isinstance(flag := reply.get("anomalous"), bool):
             number = reply.get("observation")

@@ -23,7 +23,7 @@ from langchain_tooltree.cfgm.recovery import Known, Recovery
 from langchain_tooltree.cfgm.tips import Tip, credited, extract_tips, task_id_of, tips_of
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError, ForeignNamespaceError, check_count, described
-from langchain_tooltree.experience.notes import recall_noted
+from langchain_tooltree.experience.notes import recall_metadata
 from langchain_tooltree.experience.run_identity import is_in
 from langchain_tooltree.experience.store import DEFAULT_NAMESPACE, ExperienceStore
 from langchain_tooltree.experience.trajectory import Trajectory
@@ -304,7 +304,7 @@ class CFGMMemory:
         run = yield from run_in_environment(attempt, environment, self._model_for("policy"), reviewed)
         success, reward, reasons = yield from evaluating(evaluate, to_do, run)
         runs = (each.trajectory.id for each in recollection.runs)
-        noted = recall_noted(runs, ((tip.id, tip.trajectories) for tip in recollection.tips))
+        noted = recall_metadata(runs, ((tip.id, tip.trajectories) for tip in recollection.tips))
         return Trajectory.from_chat(
             run.messages,
             task=to_do.text,

@@ -25,11 +25,11 @@ from langchain_tooltree.cfgm.tips import Tip
 from langchain_tooltree.conversation import Conversation, visible_path
 from langchain_tooltree.errors import check_count
 from langchain_tooltree.experience.guide import Remembered, begun_with
-from langchain_tooltree.experience.notes import recall_noted
+from langchain_tooltree.experience.notes import recall_metadata
 from langchain_tooltree.experience.recorder import RunRecorder
 from langchain_tooltree.experience.records import aim_of
 from langchain_tooltree.experience.reference import remarked
-from langchain_tooltree.experience.run_identity import heard_as, is_collecting, run_id
+from langchain_tooltree.experience.run_identity import is_collecting, run_id, run_key
 from langchain_tooltree.experience.verdict import AnyVerdict
 from langchain_tooltree.flows import Flow, async_twin, driven
 from langchain_tooltree.models import extended
@@ -171,7 +171,7 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
             said,
             known=self._known(state, runtime),
             task=begun.get("latest", ""),
-            instructions=self._recorder.tools.instructions(heard_as(runtime)),
+            instructions=self._recorder.tools.instructions(run_key(runtime)),
             writer=runtime.stream_writer,
         )
         return None if message is None else {"messages": [message]}
@@ -193,8 +193,8 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
     @driven
     def after_agent(self, state: CFGMState, runtime: Runtime[Any]) -> Flow[None]:
         """Record a run that has come to its end; one that is interrupted has not. What goes wrong is logged."""
-        self._recorder.tools.take(heard_as(runtime))
-        instructions = self._recorder.tools.take_instructions(heard_as(runtime))
+        self._recorder.tools.take(run_key(runtime))
+        instructions = self._recorder.tools.take_instructions(run_key(runtime))
         if self._records_in is None or is_collecting():
             return
         begun: Mapping[str, Any] = state.get("cfgm_recalled") or {}
@@ -205,7 +205,7 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
             # What was recalled stands in the record: tips get credit by its verdict.
             # Where nothing was, that stands there, too: else its reflections may have repeated anything.
             tips = map(Tip.from_dict, begun.get("tips", ()))
-            noted = recall_noted(begun.get("runs", ()), ((tip.id, tip.trajectories) for tip in tips))
+            noted = recall_metadata(begun.get("runs", ()), ((tip.id, tip.trajectories) for tip in tips))
             about = noted if "runs" in begun else {}
             keeping = self._recorder.keeping(
                 state["messages"], runtime, experience, task=task, instructions=instructions, about=about
@@ -221,13 +221,13 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
         yield from ()
         recalled: Mapping[str, Any] = state.get("cfgm_recalled") or {}
         tips = [tip for tip in map(Tip.from_dict, recalled.get("tips", ())) if tip.text]
-        return Known(tips, examples_in(recalled.get("text", "")), self._recorder.tools.held(heard_as(runtime)))
+        return Known(tips, examples_in(recalled.get("text", "")), self._recorder.tools.held(run_key(runtime)))
 
     def _with_recalled(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
-        self._recorder.tools.hear_instructions(heard_as(request.runtime), request.system_message)
+        self._recorder.tools.hear_instructions(run_key(request.runtime), request.system_message)
         if self._recovery is not None:
             tools = [*request.tools, *_forms(request)]
-            self._recorder.tools.hear(heard_as(request.runtime), tools)
+            self._recorder.tools.hear(run_key(request.runtime), tools)
         recalled: Mapping[str, Any] = request.state.get("cfgm_recalled") or {}  # type: ignore[assignment]
         if self._recalls_from is None or not recalled.get("text"):
             return request

@@ -9,7 +9,6 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool
 
-from langchain_tooltree.anomaly.classifier import LONGEST_WAIT
 from langchain_tooltree.anomaly.detector import MOST_MESSAGES, AnomalyDetector, standard_detector
 from langchain_tooltree.anomaly.rules import Anomaly
 from langchain_tooltree.cfgm.reflection import Reflection, Reflector, corrected, noticed, noticed_in, was_reviewed
@@ -18,7 +17,7 @@ from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError, check_count, described
 from langchain_tooltree.experience.run_identity import tools_in
 from langchain_tooltree.flows import Flow, Writer, emitted, flow_of
-from langchain_tooltree.models import ATTEMPTS, Meter, Patience
+from langchain_tooltree.models import ATTEMPTS, Meter
 
 logger = logging.getLogger(__name__)
 
@@ -126,7 +125,7 @@ class Recovery:
         reviewed = (any(map(was_reviewed, each.observations)) for each in said.earlier_rounds())
         if not self._is_worth_it(said, anomaly, steps_left) or not self._budget.allows(reviewed):
             return noticed(message, anomaly)
-        meter = Meter(allowance=ATTEMPTS, patience=Patience(LONGEST_WAIT))
+        meter = Meter(allowance=ATTEMPTS)
         reflection: Reflection | None = None
         problem = ""
         try:

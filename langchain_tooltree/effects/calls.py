@@ -15,10 +15,9 @@ from langchain_core.tools import BaseTool, StructuredTool
 from langchain_core.utils.pydantic import get_fields
 from pydantic import AliasChoices, AliasPath
 
+from langchain_tooltree.effects.names import call_digest, verb_of_write
 from langchain_tooltree.errors import ConfigurationError, described, did_you_mean
-from langchain_tooltree.experience.excerpts import READING_VERBS, call_digest, words_of_name
 from langchain_tooltree.flows import RAISED
-from langchain_tooltree.text import words_of
 
 logger = logging.getLogger(__name__)
 
@@ -316,23 +315,3 @@ def _described(effect: Declaration) -> str:
         return repr(effect)
     named = effect if hasattr(effect, "__qualname__") else kind
     return f"{named.__module__}.{named.__qualname__}"
-
-
-_WRITES = frozenset(
-    words_of("book buy cancel create delete edit modify pay post purchase refund remove send transfer update write")
-)
-"""Verbs of tools that act: those of the tau benchmarks' shop and airline (book, cancel, modify, send, transfer and
-update), of files and databases (create, delete, edit, remove, write), of requests (post), and of what costs money."""
-
-_NOUNS = frozenset(words_of("book post transfer update"))
-"""Those that are also names of things, as in `get_book`."""
-
-
-def verb_of_write(tool_name: str) -> str | None:
-    """The word in the name of a tool that says that it acts, if there is one."""
-    looked_up = False
-    for word in words_of_name(tool_name):
-        if word in _WRITES and not (looked_up and word in _NOUNS):
-            return word
-        looked_up = looked_up or word in READING_VERBS
-    return None

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from langchain_tooltree.errors import TrajectoryFormatError
-from langchain_tooltree.experience.records import Record, unread_in
-from langchain_tooltree.experience.trajectory import USERS_OWN, Trajectory, from_json, to_json
+from langchain_tooltree.experience.records import Record, count_unread
+from langchain_tooltree.experience.trajectory import Trajectory, from_json, to_json
+from langchain_tooltree.text import digest, mapping_in
 
 logger = logging.getLogger(__name__)
 
@@ -42,28 +43,75 @@ def load_trajectories(path: str | os.PathLike[str], *, unread: Counter[str] | No
         OSError: If the file cannot be read.
     """
     path = Path(path)
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     ids: set[str] = set()
     try:
-        for where, written in _records(path):
+        for where, record in _records(path):
+            written = _as_chat_format(record)
             run = from_json(written, where=where)
-            left_out = run.metadata.get(USERS_OWN)
-            found += unread_in(run)
-            found[_LEFT_OUT] += left_out if isinstance(left_out, int) else 0
-            found[_SAME_ID] += run.id in ids
+            counts += count_unread(run)
+            counts[_LEFT_OUT] += len(_messages_in(record)) - len(_messages_in(written))
+            counts[_SAME_ID] += run.id in ids
             ids.add(run.id)
             yield run
     finally:
-        found = +found
+        counts = +counts
         if unread is not None:
-            unread += found
-        elif found:
-            told = ", ".join(f"{count} {kind}" for kind, count in sorted(found.items()))
-            logger.warning("Not all of %s could be used: %s.", path, told)
+            unread += counts
+        elif counts:
+            listed = ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))
+            logger.warning("Not all of %s could be used: %s.", path, listed)
 
 
 _LEFT_OUT = "messages between users and their own tools"
 _SAME_ID = "runs with the id of an earlier one, as whose versions they count"
+
+
+def _messages_in(record: Mapping[str, Any]) -> list[Any]:
+    messages = record.get("messages", record.get("traj"))
+    return messages if isinstance(messages, list) else []
+
+
+def _as_chat_format(record: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A record as a benchmark publishes it, with `messages` in the OpenAI chat format; any other as it is.
+
+    tau-bench has the messages under `traj`, and no id: trials of a task that went the same way are different runs.
+    tau2-bench has the reward under `reward_info`, and calls and observations of a form of its own.
+    """
+    if "messages" not in record and isinstance(record.get("traj"), list):
+        rest = {key: value for key, value in record.items() if key != "traj"}
+        number = [record.get("task_id"), record.get("trial"), record["traj"]]
+        return {"id": digest(number), **rest, "messages": record["traj"]}
+    if "reward_info" not in record or not isinstance(record.get("messages"), list):
+        return record
+    messages = [each for each in map(_from_tau2, record["messages"]) if each is not None]
+    return {"reward": mapping_in(record, "reward_info").get("reward"), **record, "messages": messages}
+
+
+def _from_tau2(message: Any) -> Any:
+    """A message of tau2-bench in the chat format; `None` for one that passed between a user and its own tools."""
+    if not isinstance(message, Mapping):
+        return message
+    calls = message.get("tool_calls")
+    match message.get("role"):
+        case "tool" if message.get("requestor") == "user":
+            return None
+        case "tool":
+            return {"tool_call_id": message.get("id"), **{key: message[key] for key in message if key != "id"}}
+        case "user" if calls:
+            return {**message, "tool_calls": None} if message.get("content") else None
+        case _ if isinstance(calls, list):
+            return {**message, "tool_calls": list(map(_entry_from_tau2, calls))}
+    return message
+
+
+def _entry_from_tau2(call: Any) -> Any:
+    """A call of tau2-bench as an entry of `tool_calls`."""
+    if not isinstance(call, Mapping) or "function" in call:
+        return call
+    function = {key: call[key] for key in ("name", "arguments") if key in call}
+    rest = {key: value for key, value in call.items() if key not in function}
+    return {**rest, "type": "function", "function": function}
 
 
 def count_trajectories(path: str | os.PathLike[str]) -> int:
@@ -118,22 +166,12 @@ def dump_trajectories(trajectories: Iterable[Record], path: str | os.PathLike[st
     try:
         with _opened(partial, "xt") as lines:
             for count, trajectory in enumerate(trajectories, 1):  # noqa: B007 - returned
-                lines.write(_line(to_json(trajectory)))
+                lines.write(json.dumps(to_json(trajectory), default=str) + "\n")  # ASCII: some tools return surrogates
         partial.replace(path)
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
     return count
-
-
-def _line(written: Mapping[str, Any]) -> str:
-    """A line of JSON. What UTF-8 cannot say (lone surrogates, which some tools return) is escaped."""
-    line = json.dumps(written, ensure_ascii=False, default=str)
-    try:
-        line.encode("utf-8")
-    except UnicodeEncodeError:
-        line = json.dumps(written, default=str)
-    return f"{line}\n"
 
 
 def _parsed(line: str, where: str) -> Mapping[str, Any]:

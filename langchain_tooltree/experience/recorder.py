@@ -1,4 +1,4 @@
-"""Recording what agents do: RunRecorder, which judges and keeps runs, and the callback handler that feeds it."""
+"""Recording what agents do: RunRecorder, which judges and keeps runs, and the callback handler that hears of them."""
 
 import asyncio
 import logging
@@ -6,13 +6,14 @@ import threading
 import weakref
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
-from typing import Any, Protocol, Self
+from dataclasses import replace
+from typing import Any, Self
 from uuid import UUID
 
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.callbacks import GraphCallbackHandler, GraphInterruptEvent
+from langgraph.errors import ParentCommand
 
 from langchain_tooltree._langgraph import (
     NodeRun,
@@ -25,60 +26,39 @@ from langchain_tooltree._langgraph import (
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.experience.namespaces import USERS, labels_in
-from langchain_tooltree.experience.notes import known_by, taken_in, with_recalled, without_gone
+from langchain_tooltree.experience.notes import tip_sources, with_recalled
 from langchain_tooltree.experience.recording import (
     CallbackRun,
-    Key,
+    Messages,
     Recording,
-    as_chat,
-    handed_up,
-    is_continued,
-    keyed_chat,
+    continues,
+    keyed_messages,
     messages_in,
     update_in,
 )
-from langchain_tooltree.experience.records import CAME_FROM, ChatMessage, opening_instructions, part_of, recalled_in
+from langchain_tooltree.experience.records import CAME_FROM, opening_instructions, recalled_in
 from langchain_tooltree.experience.reference import without_report_line
-from langchain_tooltree.experience.run_identity import OWN, OfferedTools, heard_as, one_of, run_id, tools_in
+from langchain_tooltree.experience.run_identity import OWN, OfferedTools, distinct_id, run_id, run_key, tools_in
 from langchain_tooltree.experience.store import ExperienceStore
 from langchain_tooltree.experience.threads import MESSAGES_KEY
 from langchain_tooltree.experience.trajectory import Trajectory, to_chat
 from langchain_tooltree.experience.verdict import AnyVerdict, Verdict, resolve_verdict
 from langchain_tooltree.flows import Flow, FunctionStep, arun_flow, flow_of, has_loop, run_flow
 from langchain_tooltree.models import TAG
-from langchain_tooltree.text import digest, forget_oldest
 
 logger = logging.getLogger(__name__)
-
-MOST_ABANDONED = 1_000
-"""Runs that are remembered because they were still busy when the run around them ended: ids of 16 bytes, many more than
-a process has threads that nobody waits for."""
 
 Keeper = Callable[[Trajectory], Any | Awaitable[Any]]
 """What trajectories are handed to, beside stores: any function, sync or async."""
 
-
-@dataclass(frozen=True, slots=True)
-class _SharedVerdict:
-    """A verdict, a digest of the run that it judges, and the recorders that have had it."""
-
-    verdict: Verdict
-    on: str
-    known_to: "weakref.WeakSet[RunRecorder]"
+_VERDICTS: dict[tuple[int, str], Verdict] = {}
+"""Verdicts by the `id` of the last message, as long as that object lives, and the thread: recorders do not know of each
+other. The object tells runs apart that are alike in all else, such as those of two users whose threads share a name."""
 
 
-_VERDICTS: dict[int, _SharedVerdict] = {}
-"""Verdicts by the `id` of the last message, as long as that object lives: recorders do not know of each other.
-
-The object tells runs apart that are alike in all else, such as those of two users whose threads have the same name.
-"""
-
-
-class Settle(Protocol):
-    """Keeps a run that has ended, and has it judged when it rests: at once, if `rests` says that it cannot go on."""
-
-    def __call__(self, store: ExperienceStore, trajectory: Trajectory, *, rests: bool) -> Flow[None]:
-        """Keep a run in a store of one user or tenant."""
+Settle = Callable[..., Flow[None]]
+"""Keeps a run that has ended in a store of one user, and has it judged when it rests: at once, if it cannot go on.
+Called as `settle(store, trajectory, rests=...)`."""
 
 
 class RunRecorder:
@@ -86,9 +66,8 @@ class RunRecorder:
 
     Several recorders may hear of one run: `TrajectoryRecorder`, `CFGMMiddleware`, `SITGraphMiddleware`. The rule:
 
-    - *A run has one verdict.* The first that judges these messages of this run asks; the others take that verdict, also
-      those that have none of their own. One that knows other messages, such as those that were removed from the
-      state, asks as well, and so does one that comes again: it is in a later run.
+    - *A run has one verdict.* The first that judges it asks; the others take that verdict, also those that have none of
+      their own.
     - *A run has one record in a store.* Where a `TrajectoryRecorder` in the callbacks keeps the record of a graph, a
       middleware of that graph leaves it the record, and its verdict with it: the handler comes last, and also knows
       the tools, the sub-agents and what was removed.
@@ -97,35 +76,29 @@ class RunRecorder:
     ended, in place of the store: it keeps them, and has them judged when they rest.
     """
 
-    def __init__(self, verdict: AnyVerdict | None, *, settle: "Settle | None" = None) -> None:
+    def __init__(self, verdict: AnyVerdict | None, *, settle: Settle | None = None) -> None:
         self.judge = None if verdict is None else resolve_verdict(verdict)
-        self._settle = settle
+        self.settle = settle
         self.tools = OfferedTools()
 
     def conversation(self, messages: Sequence[BaseMessage], runtime: Any) -> Trajectory:
         """What a state holds of the run that is going on, under the same id as any other recorder of it has."""
-        instructions = self.tools.take_instructions(heard_as(runtime))
-        return Trajectory.from_messages(messages, id=_id_of(runtime, list(_hearing())), instructions=instructions)
+        instructions = self.tools.take_instructions(run_key(runtime))
+        return Trajectory.from_messages(messages, id=_id_of(runtime, list(_listeners())), instructions=instructions)
 
     def judging(self, trajectory: Trajectory, last: Any) -> Flow[Trajectory]:
         """A run with its verdict, as a flow; `last` is its last message. Without one, if nobody has one."""
-        shared = _VERDICTS.get(id(last))
-        if shared is None and self.judge is None:
-            return trajectory
-        thread = trajectory.id.partition(OWN)[0]  # recorders without a store do not know whether it is taken there
-        on = digest([thread, trajectory.reasons, *dict(keyed_chat(trajectory.messages))])
-        if shared is not None and shared.on == on and self not in shared.known_to:
-            shared.known_to.add(self)
-        elif self.judge is None:
-            return trajectory
-        else:
+        key = id(last), trajectory.id.partition(OWN)[0]  # who has no store does not know whether the id is taken there
+        verdict = _VERDICTS.get(key)
+        if verdict is None:
+            if self.judge is None:
+                return trajectory
             verdict = yield from self.judge(trajectory)
-            shared = _SharedVerdict(verdict, on, weakref.WeakSet([self]))
             if isinstance(last, BaseMessage):
-                _VERDICTS[id(last)] = shared
-                weakref.finalize(last, _VERDICTS.pop, id(last), None).atexit = False
-        reasons = "\n".join(part for part in (trajectory.reasons, shared.verdict.reasons) if part)
-        return trajectory.judged(shared.verdict.success, reasons, source="verdict")
+                _VERDICTS[key] = verdict
+                weakref.finalize(last, _VERDICTS.pop, key, None).atexit = False
+        reasons = "\n".join(part for part in (trajectory.reasons, verdict.reasons) if part)
+        return trajectory.judged(verdict.success, reasons, source="verdict")
 
     def keeping(
         self,
@@ -143,32 +116,30 @@ class RunRecorder:
         What is left after a summary does not take the place of a record with more tool calls. With an `id`, it is a run
         of its own and no part of the graph that is running. `about` goes into the metadata of the record.
         """
-        heard = [] if id else list(_hearing())
-        for handler, recording in heard:
+        listeners = [] if id else list(_listeners())
+        for handler, recording in listeners:
             if handler.keeps_in(recording, store):
-                recording.judging = self.judging
-                recording.settle, recording.about, recording.there = self._settle, about or {}, store.there
+                recording.recorder, recording.about = self, about or {}
                 return
-        messages = Conversation.of(conversation).messages
+        conversation = Conversation.of(conversation)
+        messages = conversation.messages
         trajectory = Trajectory.from_messages(
-            messages, id=id or _id_of(runtime, heard), task=task, instructions=instructions
+            messages, id=id or _id_of(runtime, listeners), task=task, instructions=instructions
         )
-        trajectory = replace(trajectory, metadata={**trajectory.metadata, **_source_in(None), **(about or {})})
         if id is None:
-            summarized = Conversation.of(conversation).is_summarized
-            said = dict(keyed_chat(trajectory.messages))
-            own, fuller = yield from own_record(store, trajectory.id, said, same=summarized, whole=summarized)
-            if summarized and fuller is not None and len(fuller.steps) > len(trajectory.steps):
+            known, is_summary = dict(keyed_messages(trajectory.messages)), conversation.is_summarized
+            own, earlier = yield from find_record(store, trajectory.id, known, same=is_summary)
+            if is_summary and earlier is not None and len(earlier.steps) > len(trajectory.steps):
                 return
             trajectory = replace(trajectory, id=own)
+        else:
+            earlier = None
+        trajectory = _with_metadata(trajectory, {**_source_in(None), **(about or {})}, earlier)
         trajectory = yield from self.judging(trajectory, next(reversed(messages), None))
-        if self._settle is None:
-            if before := (yield from store.noted(trajectory.id)):
-                trajectory = with_recalled(trajectory, before.runs, before.tips, before.taken_of.items())
-            trajectory = yield from _without_forgotten(trajectory, store.there)
+        if self.settle is None:
             yield from flow_of(store.add)(trajectory)
         else:
-            yield from self._settle(store, trajectory, rests=id is not None or not _may_go_on(runtime))
+            yield from self.settle(store, trajectory, rests=id is not None or not _may_go_on(runtime))
 
 
 class TrajectoryRecorder(GraphCallbackHandler):
@@ -185,23 +156,18 @@ class TrajectoryRecorder(GraphCallbackHandler):
     there is no thread; a later run of the thread replaces the record by the longer version. Where that id is taken by
     another conversation, as where two agents name threads alike, a digest is added to it. A run that was interrupted
     is recorded as far as it got and judged when it has been resumed to its end. A run that raised is recorded, too,
-    with the error in `reasons`. The tools that its models and those of its sub-agents were offered stand in
-    `metadata["tools"]`, in OpenAI form and in the order of their names.
+    with the error in `reasons`. The tools that its models were offered stand in `metadata["tools"]`, in OpenAI form.
 
-    A resumed run does not show all that was said before (what was removed since, finished sub-agents, their tools);
-    that is taken from the record in the first `ExperienceStore` that has one. With functions alone it is lost, so give
-    a graph that learns online a store beside it: `TrajectoryRecorder([experience, graph.learn], verdict=...)`.
+    A resumed run does not show all that was said before, such as finished sub-agents; that is taken from the record in
+    the first `ExperienceStore` that has one. So give a graph that learns online a store beside it:
+    `TrajectoryRecorder([experience, graph.learn], verdict=...)`.
 
     Variables of a store's namespace are filled from the runtime context of the run or from `configurable`. LangChain
     shows these to a recorder where a model, a tool or another runnable is called inside a node. For a graph in which
-    none is, pass a store of one user, `experience.within(user_id=...)`. A run whose namespace is not known is not kept
-    in that store, and not judged for it.
+    none is, pass a store of one user, `experience.within(user_id=...)`. A run whose namespace is not known is not kept.
 
     Beside a `CFGMMiddleware` or a `SITGraphMiddleware` of the same agent, a run is judged once, and has one record in
-    a store: the first verdict counts for all, and this recorder keeps the record, being the one that hears most.
-
-    No conversation is held in memory beyond the end of its run. What goes wrong while recording is logged and does not
-    disturb the run.
+    a store. What goes wrong while recording is logged and does not disturb the run.
 
     Args:
         store: Where trajectories go: an `ExperienceStore`, a function that takes a `Trajectory`, such as
@@ -233,17 +199,15 @@ class TrajectoryRecorder(GraphCallbackHandler):
                 )
                 raise ConfigurationError(msg)
         self._recorder = RunRecorder(verdict)
-        self._settle: Settle | None = None
         self._messages_key = messages_key
         self._lock = threading.Lock()
         self._runs: dict[UUID | None, CallbackRun] = {}
-        self._abandoned: dict[UUID, None] = {}
 
     @classmethod
     def settling(cls, store: ExperienceStore, settle: Settle) -> Self:
         """A recorder that hands runs which have ended to what keeps them in the store, and has them judged."""
         recorder = cls(store)
-        recorder._settle = settle
+        recorder._recorder.settle = settle
         return recorder
 
     # Arguments of the interface that are not needed here are left in `about` and `_`.
@@ -278,14 +242,14 @@ class TrajectoryRecorder(GraphCallbackHandler):
             parent = self._runs.get(about.get("parent_run_id"))
             if parent is None or parent.recording is None:
                 return
-            _hear_variables(parent)
+            _add_variables(parent)
             if not parent.inner and TAG not in (about.get("tags") or ()):
                 offered = tools_in((about.get("invocation_params") or {}).get("tools"))
                 instructions = _instructions_in(messages[0] if messages else ())
                 node = next((run.visit[1].name for run in parent.lineage() if run.visit is not None), "")
                 graph = next((run for run in parent.lineage() if run.graph is not None), None)
                 inside = graph is not parent.recording.top
-                parent.recording.hear_request(instructions, offered, node=node, inside=inside)
+                parent.recording.add_request(instructions, offered, node=node, inside=inside)
 
     def on_interrupt(self, event: GraphInterruptEvent) -> None:
         """Note that a run is interrupted."""
@@ -299,13 +263,13 @@ class TrajectoryRecorder(GraphCallbackHandler):
 
     async def on_chain_end(self, outputs: Any, *, run_id: UUID, **_: Any) -> None:
         """Keep what is to be kept of a run that is done."""
-        await self._over(run_id, outputs, None)
+        await self._finish(run_id, outputs, None)
 
     async def on_chain_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
         """Keep what is to be kept of a run that raised."""
-        await self._over(run_id, None, error)
+        await self._finish(run_id, None, error)
 
-    async def _over(self, run_id: UUID, outputs: Any, error: BaseException | None) -> None:
+    async def _finish(self, run_id: UUID, outputs: Any, error: BaseException | None) -> None:
         with _undisturbed():
             recording = self._ended(run_id, outputs, error)
             if recording is None:
@@ -325,13 +289,11 @@ class TrajectoryRecorder(GraphCallbackHandler):
         **_: Any,
     ) -> CallbackRun:
         parent = self._runs.get(parent_run_id)
-        inner = TAG in (tags or ()) or (parent is not None and parent.inner) or parent_run_id in self._abandoned
-        family = set() if parent is None else parent.family
-        family.add(run_id)
+        inner = TAG in (tags or ()) or (parent is not None and parent.inner)
         loop = asyncio.get_running_loop() if has_loop() else None
-        run = self._runs[run_id] = CallbackRun(run_id, parent, metadata or {}, inner, family, loop)
+        run = self._runs[run_id] = CallbackRun(run_id, parent, metadata or {}, inner, loop)
         if parent is not None and parent.recording is not None:
-            _hear_variables(parent)
+            _add_variables(parent)
             run.recording = parent.recording
         return run
 
@@ -353,62 +315,55 @@ class TrajectoryRecorder(GraphCallbackHandler):
             run = self._forget(run_id)
             if run is None or run.recording is None:
                 return None
-            key = self._messages_key
-            if run.visit is not None and run.visit[1].updates_state:
+            if run.visit is not None and run.visit[1].updates_state and isinstance(error, ParentCommand | None):
                 graph, node = run.visit
-                update = update_in(outputs, key) if error is None else handed_up(error, node.namespace, key)
-                if update is not None:
-                    graph.node_ended(node, update)
+                graph.node_ended(node, update_in(outputs, self._messages_key))
             if run.graph is not None:
-                run.graph.ended(None if error is not None else messages_in(outputs, key))
+                run.graph.ended(None if error is not None else messages_in(outputs, self._messages_key))
             return run.recording if run.recording.top is run else None
 
     def _forget(self, run_id: UUID) -> CallbackRun | None:
         run = self._runs.pop(run_id, None)
-        if run is not None:
-            run.family.discard(run_id)
-        if run is not None and run.parent is None:
-            # Some may still be busy, as a thread is that nobody waits for; what they start is no run of its own.
-            self._abandoned |= dict.fromkeys(each for each in run.family if self._runs.pop(each, None))
-            forget_oldest(self._abandoned, MOST_ABANDONED)
+        if run is not None and run.parent is None:  # some inside may have no end, as where a task is cancelled
+            for inside in [each.id for each in self._runs.values() if run in each.lineage()]:
+                del self._runs[inside]
         return run
 
     def _keeping(self, recording: Recording, error: BaseException | None) -> Flow[None]:
         keepers: list[ExperienceStore | Keeper] = []
+        own, earlier = recording.id, None
         for keeper in self._keepers:
-            with _undisturbed():
-                keepers.append(_store_of(recording, keeper) if isinstance(keeper, ExperienceStore) else keeper)
+            with _undisturbed():  # a store whose user is not known, or that cannot be read, is not written to
+                if isinstance(keeper, ExperienceStore):
+                    store = _store_of(recording, keeper)
+                    if recording.thread_id is not None and earlier is None:
+                        own, earlier = yield from find_record(store, recording.id, recording.messages)
+                    keepers.append(store)
+                else:
+                    keepers.append(keeper)
         if not keepers:
             return  # before a verdict that nobody would get is paid for
-        stores = [keeper for keeper in keepers if isinstance(keeper, ExperienceStore)]
-        own, earlier = recording.id, None
-        for store in stores if recording.thread_id is not None and earlier is None else ():
-            with _undisturbed():
-                own, earlier = yield from own_record(store, recording.id, recording.said)
         trajectory = recording.trajectory(error, earlier, id=own)
         if trajectory is None:
             logger.debug("Run %s is not recorded: no messages under %r.", recording.id, self._messages_key)
             return
         whose = _source_in({"configurable": recording.variables or {}})
-        trajectory = replace(trajectory, metadata={**trajectory.metadata, **whose, **recording.about})
-        if earlier is not None:
-            runs, tips = (recalled_in(earlier.metadata, kind) for kind in ("runs", "tips"))
-            trajectory = with_recalled(trajectory, runs, tips, taken_in(earlier.metadata))
-        settle = None if recording.unfinished(error) else self._settle or recording.settle
-        if not recording.unfinished(error):
-            left = recording.judging if self._recorder.judge is None else None
+        trajectory = _with_metadata(trajectory, {**whose, **recording.about}, earlier)
+        settle = None
+        if not recording.is_unfinished(error):
+            left: RunRecorder = recording.recorder or self._recorder
+            settle = self._recorder.settle or left.settle
             with _undisturbed():
-                trajectory = yield from (left or self._recorder.judging)(trajectory, recording.last)
-        with _undisturbed():
-            trajectory = yield from _without_forgotten(trajectory, None if settle else recording.there)
+                judging = left.judging if self._recorder.judge is None else self._recorder.judging
+                trajectory = yield from judging(trajectory, recording.last)
         for keeper in keepers:
             with _undisturbed():
-                if isinstance(keeper, ExperienceStore) and settle is not None:
-                    yield from settle(keeper, trajectory, rests=recording.rests)
-                elif isinstance(keeper, ExperienceStore):
+                if not isinstance(keeper, ExperienceStore):
+                    yield FunctionStep(keeper, trajectory)
+                elif settle is None:
                     yield from flow_of(keeper.add)(trajectory)
                 else:
-                    yield FunctionStep(keeper, trajectory)
+                    yield from settle(keeper, trajectory, rests=recording.rests)
 
     def recording_at(self, run_id: UUID | None) -> Recording | None:
         """What is recorded of the graph in which this run is going on; `None` if it is part of another record."""
@@ -450,35 +405,28 @@ def _store_of(recording: Recording, store: ExperienceStore) -> ExperienceStore:
         raise ConfigurationError(msg) from error
 
 
-def own_record(
-    store: ExperienceStore,
-    thread: str,
-    said: Mapping[Key, BaseMessage | ChatMessage],
-    *,
-    same: bool = False,
-    whole: bool = True,
+def find_record(
+    store: ExperienceStore, thread: str, messages: Messages, *, same: bool = False
 ) -> Flow[tuple[str, Trajectory | None]]:
     """The id of a conversation's record, and the record, if there is one already, as a flow.
 
     That of its thread may be taken: other deployments name threads as they like, and a thread may be emptied. With
-    `same`, what stands there is taken for its own. Where not the `whole` record is asked for, it may be left unread.
+    `same`, what stands there is taken for its own.
     """
-    noted = None if whole else (yield from store.noted(thread))
-    if noted is not None and noted.reply in said and part_of(as_chat(said[noted.reply])) == "reply":
-        return thread, None
     earlier = yield from flow_of(store.get)(thread)
-    if earlier is None or same or not said or is_continued(earlier, said):
+    if earlier is None or same or not messages or continues(earlier, messages):
         return thread, earlier
-    own = one_of(thread, next(iter(said)))
+    own = distinct_id(thread, next(iter(messages)))
     return own, (yield from flow_of(store.get)(own))
 
 
-def _without_forgotten(
-    trajectory: Trajectory, there: Callable[[Sequence[str]], Flow[set[str]]] | None
-) -> Flow[Trajectory]:
-    """A run that nobody settles, without what it has of runs that were forgotten since; `there` says which were not."""
-    known = known_by(trajectory.metadata)
-    return trajectory if there is None or not known else without_gone(trajectory, (yield from there(known)))
+def _with_metadata(trajectory: Trajectory, metadata: Mapping[str, Any], earlier: Trajectory | None) -> Trajectory:
+    """A run with more metadata, and with what was recalled for it earlier."""
+    trajectory = replace(trajectory, metadata={**trajectory.metadata, **metadata})
+    if earlier is None:
+        return trajectory
+    runs, tips = (recalled_in(earlier.metadata, kind) for kind in ("runs", "tips"))
+    return with_recalled(trajectory, runs, tips, tip_sources(earlier.metadata))
 
 
 def _source_in(config: RunnableConfig | None) -> dict[str, str]:
@@ -489,13 +437,13 @@ def _source_in(config: RunnableConfig | None) -> dict[str, str]:
     return {}
 
 
-def _hear_variables(run: CallbackRun) -> None:
+def _add_variables(run: CallbackRun) -> None:
     """Callbacks do not get what is `configurable`, but what runs inside a node sees it."""
     recording = run.recording
     if recording is None or recording.variables is not None or run.graph is not None:
         return
     if (configurable := configurable_here()) is not None:
-        recording.hear_variables(configurable)
+        recording.add_variables(configurable)
 
 
 def _may_go_on(runtime: Any) -> bool:
@@ -503,9 +451,9 @@ def _may_go_on(runtime: Any) -> bool:
     return info is not None and info.thread_id is not None and goes_on(graph_around(namespace_here()))
 
 
-def _id_of(runtime: Any, heard: "Sequence[tuple[TrajectoryRecorder, Recording]]") -> str | None:
+def _id_of(runtime: Any, listeners: "Sequence[tuple[TrajectoryRecorder, Recording]]") -> str | None:
     own = None if runtime is None else run_id(runtime)
-    return own or (heard[0][1].id if heard else None)
+    return own or (listeners[0][1].id if listeners else None)
 
 
 def _instructions_in(messages: Iterable[BaseMessage]) -> str:
@@ -513,14 +461,9 @@ def _instructions_in(messages: Iterable[BaseMessage]) -> str:
     return without_report_line(opening_instructions(map(to_chat, messages)))
 
 
-def hear_suggested(suggested: Sequence[Mapping[str, Any]]) -> None:
-    """Tell what records the node that is running what was suggested for its agent's next step."""
-    for _, recording in _hearing():
-        recording.hear_suggested(suggested)
-
-
-def _hearing() -> list[tuple[TrajectoryRecorder, Recording]]:
-    """The handlers in the callbacks of the node that is running, with what they have heard of its graph."""
+def _listeners() -> "Iterator[tuple[TrajectoryRecorder, Recording]]":
+    """The handlers in the callbacks of the node that is running, with what they have recorded of its graph."""
     handlers, run = callbacks_here()
-    recorders = (handler for handler in handlers if isinstance(handler, TrajectoryRecorder))
-    return [(each, recording) for each in recorders if (recording := each.recording_at(run)) is not None]
+    for handler in handlers:
+        if isinstance(handler, TrajectoryRecorder) and (recording := handler.recording_at(run)) is not None:
+            yield handler, recording

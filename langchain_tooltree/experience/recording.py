@@ -1,30 +1,30 @@
 """What was said in the graphs of one run, from whatever source, and the trajectory that comes of it. No I/O."""
 
 from asyncio import AbstractEventLoop
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
 from langchain_core.messages import BaseMessage, RemoveMessage, convert_to_messages
-from langgraph.errors import GraphBubbleUp, ParentCommand
+from langgraph.errors import GraphBubbleUp
 from langgraph.types import Command
 
-from langchain_tooltree._langgraph import NodeRun, goes_on, is_for_graph_of, nodes_in, variables_in
+from langchain_tooltree._langgraph import NodeRun, goes_on, nodes_in, variables_in
 from langchain_tooltree.errors import TrajectoryFormatError, described
-from langchain_tooltree.experience.notes import notes_of, with_suggested
-from langchain_tooltree.experience.records import EXTRAS, Branch, ChatMessage, beside, extras_of, part_of
-from langchain_tooltree.experience.reference import ADVISED, NOTES, SUGGESTED
+from langchain_tooltree.experience.records import EXTRAS, Branch, ChatMessage, extras_of, metadata_of, part_of
+from langchain_tooltree.experience.reference import NOTES
 from langchain_tooltree.experience.run_identity import TOOLS, Tools, as_metadata, tools_in
 from langchain_tooltree.experience.trajectory import Trajectory, to_chat
-from langchain_tooltree.flows import Flow
 from langchain_tooltree.replies import sound
 from langchain_tooltree.text import digest, mapping_in
 
 STOPPED = "The run stopped before its end and may be resumed."
 
 Key = str | tuple[str, int]
-"""What makes two versions of a message the same one: its id, or else its content and how often it was said before."""
+"""What makes two versions of a message the same one: its id, or else its content and how often that came before."""
+
+Messages = Mapping[Key, BaseMessage | ChatMessage]
 
 
 def path_of(namespace: str) -> str:
@@ -33,31 +33,25 @@ def path_of(namespace: str) -> str:
 
 
 @dataclass(eq=False, slots=True)
-class ThreadDialogue:
-    """All that was ever said in one graph, in order of first appearance, each message in its last form.
+class Dialogue:
+    """All messages of one graph, in order of first appearance, each in its last form.
 
     `name` are the nodes that lead to the graph, joined by `/`; empty for the outermost graph. When this dialogue began,
-    that of the outermost graph had `after` messages. `within` is the dialogue around it, if not the outermost one.
+    that of the outermost graph had `after` messages. `around` is the dialogue that it runs in, if not the outermost.
     """
 
     name: str = ""
     after: int = 0
-    within: "ThreadDialogue | None" = None
+    around: "Dialogue | None" = None
     messages: dict[Key, BaseMessage | ChatMessage] = field(default_factory=dict)
 
-    def see(self, messages: Any) -> None:
+    def add(self, messages: Any) -> None:
         """Take in the messages of a state that is later than those seen so far."""
         self.messages.update(keyed(messages))
 
-    def keys_within(self) -> set[Key]:
+    def keys_around(self) -> set[Key]:
         """The messages of the dialogues that this one runs in."""
-        outer = self.within
-        return set() if outer is None else outer.messages.keys() | outer.keys_within()
-
-    def place(self) -> tuple[int, str, str]:
-        """Where it stands among the branches; of those that began together, replies decide: ids often hold the time."""
-        replies = [key for key, message in self.messages.items() if as_chat(message)["role"] == "assistant"]
-        return self.after, self.name, str(next(iter(replies or self.messages)))
+        return set() if self.around is None else self.around.messages.keys() | self.around.keys_around()
 
 
 def keyed(messages: Any) -> Iterator[tuple[Key, BaseMessage | ChatMessage]]:
@@ -65,35 +59,20 @@ def keyed(messages: Any) -> Iterator[tuple[Key, BaseMessage | ChatMessage]]:
     times: dict[str, int] = {}
     for given in messages if isinstance(messages, list | tuple) else [] if messages is None else [messages]:
         message = sound(given if isinstance(given, BaseMessage) else _converted(given))
-        yield message.id or _by_content(to_chat(message), times), message
+        yield message.id or _content_key(to_chat(message), times), message
 
 
-def keyed_chat(messages: Iterable[ChatMessage]) -> Iterator[tuple[Key, ChatMessage]]:
+def keyed_messages(messages: Iterable[ChatMessage]) -> Iterator[tuple[Key, ChatMessage]]:
     """The messages of a trajectory, each with the key that it had as a message of LangChain."""
     times: dict[str, int] = {}
     for message in messages:
-        yield extras_of(message).get("id") or _by_content(message, times), message
+        yield extras_of(message).get("id") or _content_key(message, times), message
 
 
-def _by_content(message: ChatMessage, times: dict[str, int]) -> Key:
-    content = digest([{name: said for name, said in message.items() if name != EXTRAS}])  # notes come and go
+def _content_key(message: ChatMessage, times: dict[str, int]) -> Key:
+    content = digest([{name: value for name, value in message.items() if name != EXTRAS}])  # notes come and go
     times[content] = times.get(content, 0) + 1
     return content, times[content]
-
-
-def is_continued(earlier: Trajectory, said: Mapping[Key, BaseMessage | ChatMessage]) -> bool:
-    """Whether a conversation goes on from an earlier record: by a reply in both, or most of what was said before.
-
-    Clients number requests as they like and greet alike, but a reply gets an id of its own.
-    """
-    shared = 0
-    for key, message in keyed_chat(earlier.messages):
-        part, now = part_of(message), as_chat(said[key]) if key in said else {}
-        if now and part == part_of(now) and (part == "reply" or message.get("content") == now.get("content")):
-            shared += 1
-            if isinstance(key, str) and part == "reply":
-                return True
-    return 2 * shared > len(earlier.messages)
 
 
 def _converted(given: Any) -> BaseMessage:
@@ -113,9 +92,19 @@ def as_chat(message: BaseMessage | ChatMessage) -> ChatMessage:
     return to_chat(message) if isinstance(message, BaseMessage) else message
 
 
-def together(
-    root: ThreadDialogue,
-    others: Collection[ThreadDialogue],
+def continues(earlier: Trajectory, messages: Messages) -> bool:
+    """Whether a conversation goes on from an earlier record: by a reply in both, or else by all of what was said.
+
+    Clients number requests as they like and greet alike, but a reply gets an id of its own.
+    """
+    known = dict(keyed_messages(earlier.messages))
+    replies = {key for key, message in known.items() if isinstance(key, str) and part_of(message) == "reply"}
+    return any(key in messages for key in replies) if replies else all(key in messages for key in known)
+
+
+def assembled(
+    root: Dialogue,
+    others: Collection[Dialogue],
     *,
     id: str,  # noqa: A002 - the field's name
     task: str | None = None,
@@ -124,138 +113,109 @@ def together(
     instructions: str = "",
     tools: Tools | None = None,
     earlier: Trajectory | None = None,
-    suggested: Mapping[Any, Sequence[Mapping[str, Any]]] | None = None,
 ) -> Trajectory:
-    """One trajectory out of all that was said in a thread.
+    """One trajectory out of the dialogues of a thread, behind what was recorded of it `earlier`.
 
-    The dialogues of graphs inside become branches, without what `root` or the graphs around them hold as well. What
-    was `suggested` after a message is noted beside the reply that follows it, as it is in the record of before. What
-    was recorded of the thread before goes first; a record that shares no message with `root` is of another
-    conversation under the same id, and is left out.
+    The dialogues of graphs inside become branches, without what `root` or the graphs around them hold as well.
     """
-    known = dict(keyed_chat(earlier.messages)) if earlier else {}
-    if root.messages and known.keys().isdisjoint(root.messages):
-        earlier, known = None, {}
-    said = {**known, **root.messages}
-    gone = {key for message in said.values() for key in _abandoned_by(message)}
-    said = {key: message for key, message in said.items() if key not in gone}
-    order = [key for key in root.messages if key not in gone]
-    branches: list[ThreadDialogue] = []
-    for other in others:
-        outside = said.keys() | other.keys_within()
-        own = {key: message for key, message in other.messages.items() if key not in outside}
-        after = len(known.keys() | set(order[: other.after]))
-        branches.append(ThreadDialogue(other.name, after, messages=own))
+    known = dict(keyed_messages(earlier.messages)) if earlier else {}
+    messages = {**known, **root.messages}
+    removed = {key for message in messages.values() for key in _removed_by(message)}
+    messages = {key: message for key, message in messages.items() if key not in removed}
+    order = [key for key in root.messages if key not in removed]
+    branches: dict[tuple[str, Key], Dialogue] = {}  # by the name and the first message, which a resumed one has, too
     for branch in earlier.branches if earlier else ():
         around = [other.messages.keys() for other in others if branch.name.startswith(f"{other.name}/")]
-        outside = said.keys() | set().union(*around)
-        own = {key: message for key, message in keyed_chat(branch.messages) if key not in outside}
-        _continued(ThreadDialogue(branch.name, branch.after, messages=own), branches)
-    spoken = sorted((branch for branch in branches if branch.messages), key=ThreadDialogue.place)
+        _add_branch(branches, Dialogue(branch.name, branch.after), keyed_messages(branch.messages), messages, *around)
+    for other in others:
+        after = len(known.keys() | set(order[: other.after]))
+        _add_branch(branches, Dialogue(other.name, after), other.messages.items(), messages, other.keys_around())
     offered = tools_in(earlier.metadata.get(TOOLS)) if earlier else {}
-    # What was said before stands first, so the places of reflections in it are the same.
-    advised = {ADVISED: earlier.metadata[ADVISED]} if earlier and ADVISED in earlier.metadata else {}
-    chat = {key: as_chat(message) for key, message in said.items()}
-    before = [None, *known][:-1]  # a suggestion is known by the message after which it was made
-    noted = ((key, notes_of(each).get(SUGGESTED)) for key, each in zip(before, known.values(), strict=True))
-    told = {**{key: each for key, each in noted if isinstance(each, list)}, **(suggested or {})}
     return Trajectory.from_chat(
-        [*with_suggested(chat.items(), told)] if told else [*chat.values()],
+        [*map(as_chat, messages.values())],
         id=id,
         task=task,
         success=success,
         reasons=reasons,
         instructions=instructions or (earlier.instructions if earlier else ""),
-        branches=[Branch(each.name, each.after, tuple(map(as_chat, each.messages.values()))) for each in spoken],
-        metadata={**advised, **as_metadata({**offered, **(tools or {})})},
+        branches=[
+            Branch(each.name, each.after, tuple(map(as_chat, each.messages.values())))
+            for each in sorted(branches.values(), key=_place)
+        ],
+        metadata=as_metadata({**offered, **(tools or {})}),
     )
 
 
-def _abandoned_by(message: BaseMessage | ChatMessage) -> Sequence[str]:
+def _add_branch(
+    branches: dict[tuple[str, Key], Dialogue],
+    branch: Dialogue,
+    messages: Iterable[tuple[Key, BaseMessage | ChatMessage]],
+    *outside: Collection[Key],
+) -> None:
+    own = {key: message for key, message in messages if not any(key in keys for keys in outside)}
+    if own:
+        branches.setdefault((branch.name, next(iter(own))), branch).messages |= own
+
+
+def _place(branch: Dialogue) -> tuple[int, str, str]:
+    """Where a branch stands; of those that began together, replies decide: ids often hold the time."""
+    replies = [key for key, message in branch.messages.items() if as_chat(message)["role"] == "assistant"]
+    return branch.after, branch.name, str(next(iter(replies or branch.messages)))
+
+
+def _removed_by(message: BaseMessage | ChatMessage) -> Sequence[str]:
     """Ids of the messages that a search has tried and removed: the answer that it came to tells of them."""
-    metadata = message.response_metadata if isinstance(message, BaseMessage) else beside(message)
+    metadata = message.response_metadata if isinstance(message, BaseMessage) else metadata_of(message)
     removed = mapping_in(metadata, NOTES).get("removed")
     return [each for each in removed if isinstance(each, str)] if isinstance(removed, list) else []
 
 
-def _continued(before: ThreadDialogue, branches: list[ThreadDialogue]) -> None:
-    """Put what was recorded of a sub-agent before it was interrupted in front of what it said after."""
-
-    def shared(branch: ThreadDialogue) -> int:
-        return len(before.messages.keys() & branch.messages.keys()) if branch.name == before.name else 0
-
-    after = max(branches, key=shared, default=None)
-    if after is None or not shared(after):
-        branches.append(before)
-    else:
-        after.messages = before.messages | after.messages
-        after.after = before.after
-
-
 @dataclass(eq=False, slots=True)
 class GraphRun:
-    """What is heard of one graph, by the starts and ends of its nodes.
+    """What is known of one graph, by the starts and ends of its nodes.
 
-    The state is seen whole where a node starts that gets it, and when the graph ends. In between, updates are kept
-    until it is certain that they were applied: until a node of a later step starts.
+    The state is seen whole where a node starts that gets it, and when the graph ends. What the nodes of a step returned
+    counts where no state shows it: from when a later step starts.
     """
 
-    dialogue: ThreadDialogue
+    dialogue: Dialogue
     _step: int = -1
     _open: set[str] = field(default_factory=set)
-    _updates: dict[int, dict[str, list[BaseMessage]]] = field(default_factory=dict)
+    _updates: list[BaseMessage] = field(default_factory=list)
 
     def node_started(self, node: NodeRun, state: Any) -> None:
         """A node starts, with these messages in its state; `None` if it did not get the state."""
         if node.step != self._step:
-            # A step that comes again belongs to another attempt at the graph; the one before has led to nothing.
-            self._updates = {step: update for step, update in self._updates.items() if step < node.step}
-            self._step = node.step
+            if node.step > self._step and state is None:
+                self.dialogue.add(self._updates)
+            self._step, self._updates = node.step, []  # an earlier step: the graph is tried again
             self._open.clear()
         self._open.add(node.namespace)
-        if state is not None:
-            self._see(state)
+        self.dialogue.add(state)
 
     def node_ended(self, node: NodeRun, update: Sequence[BaseMessage]) -> None:
         """A node is done, with these messages in its update. One that raised may run again, and does not count."""
         self._open.discard(node.namespace)
-        self._updates.setdefault(node.step, {})[node.order] = list(update)
+        self._updates += [message for message in update if message.id]  # others are seen in the state
 
     def ended(self, state: Any) -> None:
         """The graph ends, or stops, with these messages; `None` if it raised or returned none."""
-        if self._open:  # the last step is not complete, so nothing of it is in the state yet
-            self.apply_before(self._step)
-        elif state is None:
-            self.apply_before(self._step + 1)
-        else:
-            self._step += 1
-            self._see(state)
-
-    def apply_before(self, step: int) -> None:
-        """Take in the updates of the steps before one; messages without an id are seen later, in the state."""
-        for number in sorted(number for number in self._updates if number < step):
-            for _, messages in sorted(self._updates.pop(number).items()):
-                self.dialogue.see([message for message in messages if message.id])
-
-    def _see(self, state: Any) -> None:
-        self.apply_before(self._step - 1)
-        self._updates.pop(self._step - 1, None)  # the state shows them, and their order, better
-        self.dialogue.see(state)
+        if not self._open:  # else the last step is not complete, and will be taken again
+            self.dialogue.add(self._updates if state is None else state)
 
 
 @dataclass(eq=False, slots=True)
 class CallbackRun:
     """A run of anything, from its start to its end.
 
-    It may belong to a search of this package (`inner`), and so not to the conversation. `family` are all runs under the
-    same outermost one. `visit` is what it is as a node of a graph; `graph`, as a graph one of whose nodes has started.
+    It may belong to a search of this package (`inner`), and so not to the conversation. `visit` is what it is as a node
+    of a graph; `graph`, as a graph one of whose nodes has started.
     """
 
     id: UUID
     parent: "CallbackRun | None"
     metadata: Mapping[str, Any]
     inner: bool
-    family: set[UUID]
     loop: AbstractEventLoop | None = None
     visit: tuple[GraphRun, NodeRun] | None = None
     graph: GraphRun | None = None
@@ -270,14 +230,13 @@ class CallbackRun:
 
 
 class Recording:
-    """What is heard of a graph and the graphs inside it.
+    """What is known of a graph and the graphs inside it.
 
     `top` is the run of the outermost graph. Its namespace is empty unless it runs inside a graph that is not recorded.
     Where it was called inside another graph with a thread of its own, its metadata name the thread of that graph.
 
-    `variables` may say whose run it is, once they are known. `judging` is how a middleware that has left its record to
-    this one would judge it, `settle` what would keep it, `about` what it knows of the run, and `there` says which runs
-    are in the store from which it has recalled some.
+    `variables` may say whose run it is, once they are known. `recorder` is that of a middleware that has left its
+    record to this one, and `about` what it knows of the run.
     """
 
     def __init__(self, top: CallbackRun, namespace: str, *, own_thread: bool = False) -> None:
@@ -286,12 +245,9 @@ class Recording:
         self.variables: dict[str, Any] | None = None
         self.tools: Tools = {}
         self.interrupted = False
-        self._instructions: dict[tuple[int, str], str] = {}
-        self._suggested: dict[Any, Sequence[Mapping[str, Any]]] = {}
-        self.judging: Callable[[Trajectory, Any], Flow[Trajectory]] | None = None
-        self.settle: Any = None
+        self.recorder: Any = None
         self.about: Mapping[str, Any] = {}
-        self.there: Callable[[Sequence[str]], Flow[set[str]]] | None = None
+        self._instructions: dict[tuple[int, str], str] = {}
         self._namespace = namespace
         self._graphs: dict[str, GraphRun] = {}
 
@@ -308,13 +264,23 @@ class Recording:
         return self.thread_id is None or not goes_on(self._namespace)
 
     @property
+    def messages(self) -> Messages:
+        """The messages of the outermost graph."""
+        return next(iter(self._graphs.values())).dialogue.messages
+
+    @property
+    def last(self) -> Any:
+        """The last message of the outermost graph; `None` if there is none yet."""
+        return next(reversed([*self.messages.values()]), None)
+
+    @property
     def instructions(self) -> str:
         """The agent's own: those of models that are offered tools in the outermost graph, or else of other models."""
         nearest = min((distance for distance, _ in self._instructions), default=0)
-        said = (text for (distance, _), text in self._instructions.items() if distance == nearest)
-        return "\n\n".join(dict.fromkeys(said))
+        texts = (text for (distance, _), text in self._instructions.items() if distance == nearest)
+        return "\n\n".join(dict.fromkeys(texts))
 
-    def hear_request(self, instructions: str, offered: Tools, *, node: str, inside: bool) -> None:
+    def add_request(self, instructions: str, offered: Tools, *, node: str, inside: bool) -> None:
         """Take note of what a model is asked with in a node; `inside` a graph within the outermost one, or not.
 
         Of several requests of one node the latest counts: instructions may hold the time.
@@ -323,11 +289,7 @@ class Recording:
         if instructions:
             self._instructions[2 * inside + (not offered), node] = instructions
 
-    def hear_suggested(self, suggested: Sequence[Mapping[str, Any]]) -> None:
-        """Take note of what was suggested after what was said so far."""
-        self._suggested[next(reversed([*self.said]), None)] = suggested
-
-    def hear_variables(self, configurable: Mapping[str, Any]) -> None:
+    def add_variables(self, configurable: Mapping[str, Any]) -> None:
         """Take note of what is `configurable`, as something that runs inside a node sees it.
 
         Nothing else says whose run it is: metadata are often written by the client, and those of the run do not show
@@ -346,27 +308,15 @@ class Recording:
         return (outer.visit for outer in run.lineage() if outer.visit and outer.recording is self)
 
     def graph(self, run: CallbackRun, namespace: str) -> GraphRun:
-        """What is heard of the graph of this run, from now on if it was not heard of before."""
+        """What is known of the graph of this run, which may be new."""
         if namespace not in self._graphs:
-            dialogue = ThreadDialogue()
+            dialogue = Dialogue()
             if visits := list(self._visits(run)):
-                (inner, _), (top, node) = visits[0], visits[-1]
-                top.apply_before(node.step)
+                inner, outermost = visits[0][0].dialogue, visits[-1][0].dialogue
                 name = path_of(namespace.removeprefix(self._namespace))
-                within = None if inner is top else inner.dialogue
-                dialogue = ThreadDialogue(name, after=len(top.dialogue.messages), within=within)
+                dialogue = Dialogue(name, len(outermost.messages), None if inner is outermost else inner)
             self._graphs[namespace] = GraphRun(dialogue)
         return self._graphs[namespace]
-
-    @property
-    def last(self) -> Any:
-        """The last message of the outermost graph; `None` if nothing was said yet."""
-        return next(reversed(next(iter(self._graphs.values())).dialogue.messages.values()), None)
-
-    @property
-    def said(self) -> Mapping[Key, BaseMessage | ChatMessage]:
-        """What was said in the outermost graph."""
-        return next(iter(self._graphs.values())).dialogue.messages
 
     def trajectory(
         self,
@@ -380,20 +330,17 @@ class Recording:
         if self.last is None and earlier is None:
             return None
         reasons = "" if error is None else f"The run raised {described(error)}"
-        if self.unfinished(error):
-            reasons = STOPPED
-        return together(
+        return assembled(
             root,
             inside,
             id=id,
-            reasons=reasons,
+            reasons=STOPPED if self.is_unfinished(error) else reasons,
             instructions=self.instructions,
             tools=self.tools,
             earlier=earlier,
-            suggested=self._suggested,
         )
 
-    def unfinished(self, error: BaseException | None) -> bool:
+    def is_unfinished(self, error: BaseException | None) -> bool:
         """Whether the run stopped with more to come: at an interrupt, drained, cancelled, or no longer read from."""
         return self.interrupted or isinstance(error, GraphBubbleUp) or not isinstance(error, Exception | None)
 
@@ -409,25 +356,15 @@ def update_in(returned: Any, key: str) -> list[BaseMessage]:
     Only LangChain's own messages count; others get an id, and so a place, only in the state.
     """
     match returned:
-        case Command(graph=None):
-            update: Any = returned.update  # a mapping, or a list of pairs
-            pairs = isinstance(update, list | tuple) and all(isinstance(each, tuple) for each in update)
-            return update_in(dict(update) if pairs else update, key)
+        case Command():
+            return update_in(returned.update, key) if returned.graph is None else []
         case list() | tuple():
             return [message for each in returned for message in update_in(each, key)]
-        case Command() | None | str():
+        case None | str():
             return []
-    said = messages_in(returned, key)
-    listed = said if isinstance(said, list | tuple) else [said]
+    messages = messages_in(returned, key)
+    listed = messages if isinstance(messages, list | tuple) else [messages]
     return [each for each in listed if isinstance(each, BaseMessage) and not isinstance(each, RemoveMessage)]
-
-
-def handed_up(error: BaseException, namespace: str, key: str) -> list[BaseMessage] | None:
-    """The messages of a command that a sub-agent left for the graph of this node; `None` if it is no such command."""
-    if not isinstance(error, ParentCommand):
-        return None
-    command: Command[Any] = error.args[0]
-    return update_in(Command(update=command.update), key) if is_for_graph_of(namespace, command.graph) else None
 
 
 def _text(value: Any) -> str | None:

@@ -3,19 +3,12 @@
 import ast
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby, takewhile
 from typing import Any, Literal, Self, TypeVar
 
-from langchain_tooltree.experience.reference import (
-    ADVISED,
-    MOST_ADVICE,
-    advised_beside,
-    is_reference,
-    without_notes,
-    without_reference,
-)
+from langchain_tooltree.experience.reference import is_reference, without_notes, without_reference
 from langchain_tooltree.text import cut, digest, mapping_in, shortened, substance
 
 T = TypeVar("T")
@@ -32,12 +25,11 @@ Part = Literal["request", "summary", "reference", "reply", "observation", "instr
 PARTS: Mapping[str, Part] = {
     "assistant": "reply",
     "tool": "observation",
-    "function": "observation",
     "user": "request",
     "system": "instruction",
     "developer": "instruction",
 }
-"""Parts by role, as long as nothing is marked; a function is what a tool was called before."""
+"""Parts by role, as long as nothing is marked."""
 
 PROMPTED = frozenset({"request", "instruction"})
 """Parts of a prompt, in which there may be reference material made here."""
@@ -120,8 +112,8 @@ class Branch:
     messages: tuple[ChatMessage, ...]
 
 
-JUDGED_BY, OVERRULED = "judged_by", "overruled"
-"""Keys of a record's metadata: who has judged it, and the verdict, `success` and `reasons`, that was replaced."""
+JUDGED_BY = "judged_by"
+"""Key of a record's metadata: who has judged it."""
 
 Source = Literal["verdict", "user", "agent"]
 """Who says whether a run succeeded: a verdict, a person, or the agent about itself."""
@@ -133,20 +125,7 @@ run itself says would be the word of whoever made it."""
 
 @dataclass(frozen=True)
 class Record:
-    """One run of an agent on one task: the one record that everything else is made from.
-
-    Attributes:
-        id: Identifies the run. Records with the same id are versions of the same run.
-        task: What the user asked for.
-        steps: The tool calls in order; those of a branch stand where the branch began.
-        success: Whether it succeeded; `None` if nobody has said.
-        turns: Number of assistant messages, T in Eq. 1 of SIT-Graph.
-        messages: The dialogue in the OpenAI chat format; empty if only the steps are known.
-        branches: Dialogues of sub-agents that are not part of `messages`.
-        reasons: Why it counts as a success or a failure.
-        instructions: The system prompt of the agent, as its developer wrote it; empty if it is not known.
-        metadata: Everything else the record came with, such as a reward.
-    """
+    """The data of a `Trajectory`, which documents them, for files that know no messages of LangChain."""
 
     id: str
     task: str
@@ -183,11 +162,11 @@ class Record:
         put there is left out: it did not happen in this run. Where they are left out, `id` is a hash of the dialogue,
         `task` its first user message, and `instructions` what it begins with.
         """
-        given, kept = messages, said_without_reference(messages)
+        kept = [own_message(message) for message in messages]
         messages = tuple(message for message in kept if message is not None)
-        # Beside a dialogue of which some messages are not kept, and without reference material.
+        # Where a branch begins is counted in messages that stay.
         cleaned = (
-            replace(each, after=each.after - kept[: each.after].count(None), messages=said_in(each.messages))
+            replace(each, after=each.after - kept[: each.after].count(None), messages=own_messages(each.messages))
             for each in branches
         )
         branches = tuple(sorted(cleaned, key=lambda each: (each.after, each.name)))
@@ -205,7 +184,7 @@ class Record:
             branches=branches,
             reasons=reasons,
             instructions=instructions or opening_instructions(messages),
-            metadata={**(metadata or {}), **_advised_in(given, (metadata or {}).get(ADVISED))},
+            metadata=metadata or {},
         )
 
     @property
@@ -236,25 +215,9 @@ class Record:
         """
         return self.came_from or f"run {self.id}", "" if self.source == "agent" else self.task
 
-    @property
-    def overruled(self) -> Mapping[str, Any] | None:
-        """The verdict, `success` and `reasons`, in whose place somebody has put their own; `None` if there was none."""
-        verdict = self.metadata.get(OVERRULED)
-        return verdict if isinstance(verdict, Mapping) else None
-
     def judged(self, success: bool | None, reasons: str = "", *, source: Source | None = None) -> Self:  # noqa: FBT001 - the verdict itself
-        """A copy of the run with a verdict: whether it succeeded, and why.
-
-        With a `source`, it is noted who says so. What a person or the agent says takes the place of a verdict, which
-        is kept, so that the two can be compared.
-        """
-        if source is None:
-            return replace(self, success=success, reasons=reasons)
-        metadata = {**self.metadata, JUDGED_BY: source}
-        if source == "verdict":
-            metadata.pop(OVERRULED, None)
-        elif self.source == "verdict":
-            metadata[OVERRULED] = {"success": self.success, "reasons": self.reasons}
+        """A copy of the run with a verdict: whether it succeeded, and why; with a `source`, also who says so."""
+        metadata = self.metadata if source is None else {**self.metadata, JUDGED_BY: source}
         return replace(self, success=success, reasons=reasons, metadata=metadata)
 
     def dialogues(self) -> Iterator[tuple[str, tuple[ChatMessage, ...]]]:
@@ -273,24 +236,24 @@ class Record:
         return self.messages or tuple(_made_up(self.task, self.steps))
 
 
-def said_without_reference(messages: Iterable[ChatMessage]) -> list[ChatMessage | None]:
-    """Messages without reference material, in order, and `None` in place of those that held nothing else.
+def own_message(message: ChatMessage) -> ChatMessage | None:
+    """A message without reference material; `None` if it holds nothing else.
 
-    An observation or a reply stays where nothing is left of it: a call needs the one, and the other may make calls.
+    An observation stays where nothing is left of it, since its call needs one.
     """
-    return [None if part_of(message) == "reference" else _unmarked(message) for message in messages]
-
-
-def _unmarked(message: ChatMessage) -> ChatMessage:
     content, part = message.get("content"), part_of(message)
     if part in PROMPTED:
         rest = without_reference(content)
         return message if rest is content else {**message, "content": rest}
-    extras = extras_of(message)
-    if part not in ("observation", "reply") or not extras:
-        return message
-    observed, kept = without_notes(content, extras, tool=message.get("name"))
-    return message if kept is extras else {**message, "content": content if part == "reply" else observed, EXTRAS: kept}
+    if part == "observation" and (extras := extras_of(message)):
+        observed, kept = without_notes(content, extras, tool=message.get("name"))
+        return message if kept is extras else {**message, "content": observed, EXTRAS: kept}
+    return None if part == "reference" else message
+
+
+def own_messages(messages: Iterable[ChatMessage]) -> tuple[ChatMessage, ...]:
+    """Messages without reference material, in order."""
+    return tuple(own for message in messages if (own := own_message(message)) is not None)
 
 
 def extras_of(message: ChatMessage) -> Mapping[str, Any]:
@@ -298,63 +261,9 @@ def extras_of(message: ChatMessage) -> Mapping[str, Any]:
     return mapping_in(message, EXTRAS)
 
 
-def beside(message: ChatMessage) -> Mapping[str, Any]:
-    """What stands beside the content of a LangChain message."""
+def metadata_of(message: ChatMessage) -> Mapping[str, Any]:
+    """The `response_metadata` of a LangChain message: what stands beside its content."""
     return mapping_in(extras_of(message), "response_metadata")
-
-
-def _advised_in(messages: Sequence[ChatMessage], known: Any) -> dict[str, Any]:
-    """Metadata with what reflections have said: `text`, and `at` which message of the record; empty if none has."""
-    kept = (message for message in messages if part_of(message) != "reference")
-    found = [{"at": at, "text": text} for at, message in enumerate(kept) for text in advised_beside(beside(message))]
-    places, told = [each["at"] for each in found], known if isinstance(known, list) and found else []
-    before = [each for each in told if isinstance(each, Mapping) and each.get("at") not in places]
-    return {ADVISED: [*before, *found][-MOST_ADVICE:]} if found else {}
-
-
-def said_in(messages: Iterable[ChatMessage]) -> tuple[ChatMessage, ...]:
-    """The messages that are left without reference material."""
-    return tuple(message for message in said_without_reference(messages) if message is not None)
-
-
-class LazyChat(Sequence[ChatMessage]):
-    """Messages in the chat format, by their parts, each made when it is asked for: of a long dialogue, few are."""
-
-    def __init__(self, parts: Sequence[Part], given: Sequence[T], make: Callable[[T], ChatMessage]) -> None:
-        self._parts, self._given, self._make = parts, given, make
-        self._made: dict[int, tuple[Any, ChatMessage]] = {}  # by the identity of what it is made of, which is held here
-
-    def __len__(self) -> int:
-        """How many messages there are."""
-        return len(self._given)
-
-    def __getitem__(self, place: Any) -> Any:
-        """One message, or a view of some."""
-        if isinstance(place, slice):
-            return self._like(self._parts[place], self._given[place])
-        source = self._given[place]
-        if id(source) not in self._made:
-            self._made[id(source)] = source, self._make(source)
-        return self._made[id(source)][1]
-
-    def __add__(self, later: "LazyChat") -> "LazyChat":
-        """The same dialogue, gone on."""
-        return self._like([*self._parts, *later._parts], [*self._given, *later._given])
-
-    @property
-    def requests(self) -> list[ChatMessage]:
-        """The requests among them; no other message is made."""
-        return [self[place] for place, part in enumerate(self._parts) if part == "request"]
-
-    def _like(self, parts: Sequence[Part], given: Sequence[Any]) -> "LazyChat":
-        view = LazyChat(parts, given, self._make)
-        view._made = self._made
-        return view
-
-
-def requests_among(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
-    """The messages that are requests."""
-    return messages.requests if isinstance(messages, LazyChat) else [m for m in messages if part_of(m) == "request"]
 
 
 def requests_in(messages: Iterable[ChatMessage]) -> Iterator[str]:
@@ -389,10 +298,10 @@ def aim_of(requests: Iterable[str]) -> str:
     Greetings, thanks, consent, and who they are do not count, unless that is all there is. A single request stands as
     it is.
     """
-    said = [text for text in map(str.strip, requests) if text]
-    wants = list(dict.fromkeys(filter(None, map(substance, said)))) or said[:1]
-    if len(said) <= 1 or not wants:
-        return shortened(said[0]) if said else ""
+    texts = [text for text in map(str.strip, requests) if text]
+    wants = list(dict.fromkeys(filter(None, map(substance, texts)))) or texts[:1]
+    if len(texts) <= 1 or not wants:
+        return shortened(texts[0]) if texts else ""
     aim = [cut(wants[0], LONGEST_AIM // 2 if len(wants) > 1 else LONGEST_AIM)]
     left = LONGEST_AIM - len(aim[0])
     for want in reversed(wants[1:]):
@@ -424,11 +333,11 @@ def readable(content: Any) -> str:
     """The content of a message as text; blocks that are not text are named, as `[image]`, not shown."""
     if not isinstance(content, list | tuple):
         return text_of(content)
-    named = (
-        block.get("text") or f"[{block.get('type', 'content')}]" if isinstance(block, Mapping) else block
-        for block in content
-    )
-    return "\n".join(each for each in named if isinstance(each, str))
+    return text_of([each if isinstance(each, str) else _named(each) for each in content])
+
+
+def _named(block: Any) -> Any:
+    return block.get("text") or f"[{block.get('type', 'content')}]" if isinstance(block, Mapping) else None
 
 
 def steps_in(messages: Sequence[ChatMessage], *, branch: str = "") -> list[Step]:
@@ -442,14 +351,13 @@ def steps_in(messages: Sequence[ChatMessage], *, branch: str = "") -> list[Step]
 def paired(messages: Sequence[ChatMessage], *, branch: str = "") -> tuple[list[Step], dict[int, int]]:
     """The tool calls of a dialogue, and by the place of each observation that belongs to one the number of its call.
 
-    Ids decide first: an observation belongs to the unanswered call of its id in the latest reply that has one. Where
-    that fails, since ids are missing, unknown or the same for several calls of a reply, the order decides: the earliest
-    call that is left in the latest reply that has one, of the tool that the observation names if there is one.
+    An observation belongs to a call of its id. Where ids are missing, unknown or the same for several calls, the order
+    decides: the earliest call without an observation in the latest reply that has one, of the tool that the observation
+    names if there is one.
     """
     steps: list[Step] = []
     answers: dict[int, int] = {}
-    by_id: dict[str, list[int]] = {}  # calls of an id that are unanswered
-    left: list[tuple[int, int]] = []  # places of observations without a call, and how many calls came before each
+    open_calls: list[int] = []
     turn = 0
     for position, message in enumerate(messages):
         match part_of(message):
@@ -458,56 +366,35 @@ def paired(messages: Sequence[ChatMessage], *, branch: str = "") -> tuple[list[S
                 for call in entries_in(message):
                     name = function_of(call).get("name")
                     if name and isinstance(name, str):
-                        call_id = call.get("id")
-                        if call_id:
-                            by_id.setdefault(str(call_id), []).append(len(steps))
-                        steps.append(Step(name, arguments_of(call), None, call_id, turn, position, branch))
+                        open_calls.append(len(steps))
+                        steps.append(Step(name, arguments_of(call), None, call.get("id"), turn, position, branch))
             case "observation":
-                same_id = by_id.get(str(message.get("tool_call_id") or ""), [])
-                if same_id and len({steps[place].turn for place in same_id[-2:]}) == len(same_id[-2:]):
-                    answers[position] = same_id.pop()
-                else:
-                    left.append((position, len(steps)))
-    if left:
-        answers |= _paired_by_order(messages, steps, left, set(answers.values()))
-    for position, place in answers.items():
-        status: Literal["success", "error"] = "error" if messages[position].get("error") else "success"
-        steps[place] = replace(steps[place], outcome=Outcome(messages[position].get("content"), status))
+                number = _call_of(message, steps, open_calls)
+                if number is not None:
+                    open_calls.remove(number)
+                    answers[position] = number
+                    status: Literal["success", "error"] = "error" if message.get("error") else "success"
+                    steps[number] = replace(steps[number], outcome=Outcome(message.get("content"), status))
     return steps, answers
 
 
-def _paired_by_order(
-    messages: Sequence[ChatMessage], steps: Sequence[Step], left: Sequence[tuple[int, int]], answered: set[int]
-) -> Iterator[tuple[int, int]]:
-    ids = {str(step.call_id) for step in steps}
-    unanswered: list[int] = []
-    seen = 0
-    for position, before in left:
-        unanswered += (place for place in range(seen, before) if place not in answered)
-        seen = before
-        message = messages[position]
-        namesakes = [place for place in unanswered if steps[place].tool == message.get("name")]
-        # A second result of a call that has one says nothing of a call of another tool.
-        is_second = bool(message.get("name")) and str(message.get("tool_call_id")) in ids
-        if candidates := namesakes or ([] if is_second else unanswered):
-            place = _next_answered(steps, candidates, message)
-            unanswered.remove(place)
-            yield position, place
-
-
-def _next_answered(steps: Sequence[Step], candidates: Sequence[int], message: ChatMessage) -> int:
-    """The earliest of some unanswered calls in the latest of their replies; of the tool named if one is."""
-    turn = steps[candidates[-1]].turn
-    latest = [place for place in candidates if steps[place].turn == turn]
-    return next((place for place in latest if steps[place].tool == message.get("name")), latest[0])
+def _call_of(observation: ChatMessage, steps: Sequence[Step], open_calls: Sequence[int]) -> int | None:
+    """The number of the call that an observation belongs to; `None` if there is none."""
+    call_id = observation.get("tool_call_id")
+    candidates = [number for number in open_calls if call_id and steps[number].call_id == call_id]
+    if not candidates:
+        if call_id and any(step.call_id == call_id for step in steps):
+            return None  # a second result of a call says nothing of another one
+        candidates = list(open_calls)
+    latest = [number for number in candidates if steps[number].turn == steps[candidates[-1]].turn]
+    named = (number for number in latest if steps[number].tool == observation.get("name"))
+    return next(named, next(iter(latest), None))
 
 
 def entries_in(message: ChatMessage) -> Sequence[Mapping[str, Any]]:
-    """The entries of a message's `tool_calls` that can be one, or its `function_call`, as it was called before."""
+    """The entries of a message's `tool_calls` that can be one."""
     entries = message.get("tool_calls")
-    if isinstance(entries, Sequence):
-        return [entry for entry in entries if isinstance(entry, Mapping)]
-    return [{"function": message["function_call"]}] if isinstance(message.get("function_call"), Mapping) else []
+    return [entry for entry in entries if isinstance(entry, Mapping)] if isinstance(entries, Sequence) else []
 
 
 def function_of(call: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -546,7 +433,7 @@ def _python_literal(text: str) -> Any:
         return None
 
 
-def unread_in(record: Record) -> Counter[str]:
+def count_unread(record: Record) -> Counter[str]:
     """What a run holds that no step tells of, by kind: nothing vanishes without a count."""
     unread: Counter[str] = Counter()
     for _, messages in record.dialogues():

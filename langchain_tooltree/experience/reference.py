@@ -1,10 +1,10 @@
-"""Reference material: what this package puts into a conversation, and how it is known again. Pure."""
+"""Reference material: what this package puts into a conversation, and how it is recognised. Pure."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from langchain_tooltree.text import cut, digest, forget_oldest
+from langchain_tooltree.text import digest, forget_oldest, mapping_in
 
 # Reference material is text that this package puts into a conversation. What is recalled from other runs, or advised in
 # this one, would otherwise be learnt again as if it had been observed, so it is left out of every record. It looks the
@@ -15,17 +15,16 @@ from langchain_tooltree.text import cut, digest, forget_oldest
 
 TAG = "reference_material"
 
-# Bounded, and looked for one at a time: an observation may be long, and be written by somebody who means ill.
 MARK = f"<{TAG} "
 """With which all reference material begins: a text without it, as nearly all are, has none."""
 
-_BEGIN = re.compile(rf'<{TAG} source="[^"<>]{{0,40}}" id="[0-9a-f]{{12}}">\n')
+_BEGIN = re.compile(rf'<{TAG} source="(?P<source>[^"<>]{{0,40}})" id="(?P<id>[0-9a-f]{{12}})">\n')
 _END = f"\n</{TAG}>"
 _WORD = re.compile(r"\S")
 _LIKE_A_MARK = re.compile(rf"<(?=\s*/?\s*{TAG})", re.IGNORECASE)
 
-_MADE: dict[str, None] = {}
-"""Digests of the reference material that this process has made."""
+_MADE: dict[str, int] = {}
+"""Lengths of the reference material that this process has made, by its ids."""
 
 MOST_MADE = 20_000
 """So much of it is known at a time, some 3 MB: what a prompt holds was made for it, or for one of the latest turns."""
@@ -37,8 +36,9 @@ def as_reference(text: str, *, source: str) -> str:
     Only what looks like a mark is escaped in the text: it may hold code or data that are to be used as they are.
     """
     inside = _LIKE_A_MARK.sub("&lt;", text)
-    marked = f'<{TAG} source="{source}" id="{digest(inside, 12)}">\n{inside}{_END}'
-    _MADE[digest(marked)] = None
+    name = _id(source, inside)
+    marked = f'<{TAG} source="{source}" id="{name}">\n{inside}{_END}'
+    _MADE[name] = len(marked)
     forget_oldest(_MADE, MOST_MADE)
     return marked
 
@@ -46,17 +46,28 @@ def as_reference(text: str, *, source: str) -> str:
 def remarked(text: str, *, source: str) -> str:
     """Reference material from a state, known here, too: a checkpoint may have kept it since another process made it.
 
-    Clients may write states: what does not look like it is marked.
+    Clients may write states: what is not marked as this package does it is marked.
     """
-    if not looks_marked(text):
+    begin = _BEGIN.match(text)
+    if begin is None or not _is_whole(text, begin):
         return as_reference(text, source=source)
-    _MADE[digest(text)] = None
+    _MADE[begin["id"]] = len(text)
     return text
 
 
 def looks_marked(text: str) -> bool:
     """Whether a text looks like reference material from its beginning to its end."""
     return _BEGIN.match(text) is not None and text.find(_END) == len(text) - len(_END)
+
+
+def _is_whole(marked: str, begin: re.Match[str]) -> bool:
+    """Whether a text is reference material from its beginning to its end, as its id says."""
+    inside = marked[begin.end() - begin.start() : -len(_END)]
+    return marked.endswith(_END) and _id(begin["source"], inside) == begin["id"]
+
+
+def _id(source: str, inside: str) -> str:
+    return digest([source, inside], 12)
 
 
 def without_reference(content: Any) -> Any:
@@ -84,24 +95,14 @@ def _text_unmarked(text: str) -> str:
     if MARK not in text:
         return text
     rest: list[str] = []
-    place, end = 0, -1
-    begin = _BEGIN.search(text)
-    while begin:
-        inside = begin.end()
-        following = _BEGIN.search(text, inside)
-        if end < inside:
-            end = text.find(_END, inside)
-            if end < 0:
-                break
-        nested = following is not None and following.start() < end  # what is marked holds no mark
-        if not nested and digest(text[begin.start() : end + len(_END)]) in _MADE:
+    place = 0
+    for begin in _BEGIN.finditer(text):
+        end = begin.start() + _MADE.get(begin["id"], 0)
+        if begin.start() >= place and _is_whole(text[begin.start() : end], begin):
             rest.append(text[place : begin.start()].rstrip())
-            further = _WORD.search(text, end + len(_END))
+            further = _WORD.search(text, end)
             place = further.start() if further else len(text)
-        begin = following
-    if not rest:
-        return text
-    return "\n\n".join(part for part in (*rest, text[place:]) if part)
+    return "\n\n".join(part for part in (*rest, text[place:]) if part) if rest else text
 
 
 def _text_in(block: Any) -> str:
@@ -138,17 +139,8 @@ def without_report_line(instructions: str) -> str:
 ADDED = "added"
 """Name of the note that says which texts this package has added to a content; also in the artifact of its own tool."""
 
-ADVISED = "advised"
-"""Key of a record's metadata under which the words of reflections stand, for people who read the run alone: no prompt
-shows them, and nothing is learnt of them. Also the name of the note beside a reply that a search has planned with one.
-"""
-
 SUGGESTED = "suggested"
 """Name of the note beside a reply that says how past runs had gone on there: `tool`, `share` and `runs` of each."""
-
-LONGEST_ADVICE, MOST_ADVICE = 600, 20
-"""Characters of such a text, and the texts of one record, the latest: a correction has at most 400 characters, a turn
-some of them, and together they are 12 KB, a tenth of a long record. A state that a client has written may hold more."""
 
 SUMMARIZE_STATE = "summarize_state"
 """Name of the tool by which an agent sums up the state."""
@@ -160,15 +152,6 @@ def added_to(metadata: Any, *, artifact: Any = None, tool: Any = None) -> list[s
     held = [notes, artifact if tool == SUMMARIZE_STATE else None]  # what other tools return beside it is their own
     lists = [each.get(ADDED) for each in held if isinstance(each, Mapping)]
     return [text for texts in lists if isinstance(texts, list) for text in texts if isinstance(text, str) and text]
-
-
-def advised_beside(metadata: Mapping[str, Any]) -> Iterator[str]:
-    """What a reflection has said, by what stands beside a result or a reply: without marks, and bounded."""
-    notes = metadata.get(NOTES)
-    noted = notes.get(ADVISED) if isinstance(notes, Mapping) else None
-    for text in (*added_to(metadata), *(noted if isinstance(noted, list) else ())):
-        if isinstance(text, str):
-            yield cut(_BEGIN.sub("", text, count=1).removesuffix(_END), LONGEST_ADVICE)
 
 
 def without_added(content: Any, added: Sequence[str]) -> Any:
@@ -183,26 +166,20 @@ def without_added(content: Any, added: Sequence[str]) -> Any:
 
 
 def without_notes(content: Any, extras: Mapping[str, Any], *, tool: Any) -> tuple[Any, Mapping[str, Any]]:
-    """A result or a reply and what stands beside it, without what was added to it and the notes that hold it, too.
+    """A result and what stands beside it, without what was added to it and the notes that hold it, too.
 
-    Of suggestions their figures stay: what other runs wrote in such a state is theirs, and is erased with them. Where
-    there is nothing of this, both are the same objects.
+    What was suggested goes as well: it says what other runs did. Where there is nothing of this, both are the same
+    objects.
     """
-    metadata, artifact = extras.get("response_metadata"), extras.get("artifact")
-    summed_up = artifact if tool == SUMMARIZE_STATE and isinstance(artifact, Mapping) else {}
-    suggested = summed_up.get("suggestions")
+    metadata, artifact = mapping_in(extras, "response_metadata"), extras.get("artifact")
     added = added_to(metadata, artifact=artifact, tool=tool)
-    if not (added or suggested or any(advised_beside(metadata) if isinstance(metadata, Mapping) else ())):
+    summary = artifact if tool == SUMMARIZE_STATE and isinstance(artifact, Mapping) else {}
+    if not added and "suggestions" not in summary:
         return content, extras
     kept = dict(extras)
-    if summed_up:
-        kept["artifact"] = {key: value for key, value in summed_up.items() if key != ADDED}
-        if isinstance(suggested, list):
-            figures = ({**each, "evidence": []} for each in suggested if isinstance(each, Mapping))
-            kept["artifact"]["suggestions"] = list(figures)
-    if isinstance(metadata, Mapping) and isinstance(notes := metadata.get(NOTES), Mapping):
-        kept["response_metadata"] = {
-            **metadata,
-            NOTES: {key: notes[key] for key in notes if key not in (ADDED, ADVISED)},
-        }
+    if summary:
+        kept["artifact"] = {key: value for key, value in summary.items() if key not in (ADDED, "suggestions")}
+    if notes := mapping_in(metadata, NOTES):
+        own = {key: value for key, value in notes.items() if key != ADDED}
+        kept["response_metadata"] = {**metadata, NOTES: own}
     return without_added(content, added), kept

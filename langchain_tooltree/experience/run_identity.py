@@ -1,7 +1,6 @@
 """The identity of a run: for whom it is, under which id it is remembered, and which tools it was offered."""
 
 import json
-import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -48,7 +47,7 @@ OWN, _DIGITS = "~", 8
 its digits: no two of some thousand share them."""
 
 
-def one_of(thread: str, first: Any) -> str:
+def distinct_id(thread: str, first: Any) -> str:
     """The id of one of several conversations in threads of one name, by its first message."""
     return f"{thread}{OWN}{digest([first], _DIGITS)}"
 
@@ -65,7 +64,7 @@ def thread_of(run: str) -> str:
     return whole.rpartition("/")[0] or whole
 
 
-def heard_as(runtime: Any) -> str:
+def run_key(runtime: Any) -> str:
     """The id of the conversation and whose it is: threads of two users may have the same name."""
     values = without_reserved(configurable_here() or {}, place=False)
     # A context may be as large as it likes, and change; in one run it is one object.
@@ -88,9 +87,8 @@ def tools_in(offered: Any) -> Tools:
     A provider's own tools, such as a web search, have no OpenAI form and stay as they are. What has no name is left
     out, and anything but a list counts as no tools.
     """
-    listed = offered if isinstance(offered, list | tuple) else []
-    found = map(_named, listed)
-    return {name: json.loads(json.dumps(tool, default=str)) for name, tool in found if name}
+    tools = map(_as_function, offered if isinstance(offered, list | tuple) else [])
+    return {name: json.loads(json.dumps(tool, default=str)) for tool in tools if (name := name_of(tool))}
 
 
 def as_metadata(tools: Tools) -> dict[str, Any]:
@@ -125,27 +123,27 @@ def name_of(tool: Any) -> str:
     return _name(function if isinstance(function, Mapping) else tool)
 
 
-def _named(tool: Any) -> tuple[str, dict[str, Any]]:
-    given: dict[str, Any] = dict(tool) if isinstance(tool, Mapping) else {}
-    if isinstance(given.get("function"), Mapping):
-        return _name(given["function"]), given
-    try:
-        function = convert_to_openai_function(given or tool)
-    except (KeyError, TypeError, ValueError):
-        return _name(given), given
-    if "parameters" not in function and given.get("type", "function") != "function":
-        return _name(given), given  # a tool of the provider's own that has a name, such as Anthropic's web search
-    return _name(function), {"type": "function", "function": function}
-
-
 def _name(described: Mapping[str, Any]) -> str:
     names: Iterator[Any] = (described.get(key) for key in ("name", "type"))
     return next((name for name in names if isinstance(name, str) and name != "function"), "")
 
 
+def _as_function(tool: Any) -> Any:
+    """A tool in OpenAI form; itself where it has none, as a provider's own, such as Anthropic's web search."""
+    given: Mapping[str, Any] = tool if isinstance(tool, Mapping) else {}
+    if isinstance(given.get("function"), Mapping):
+        return given
+    try:
+        function = convert_to_openai_function(tool)
+    except (KeyError, TypeError, ValueError):
+        return given
+    is_own = "parameters" not in function and given.get("type", "function") != "function"
+    return given if is_own else {"type": "function", "function": function}
+
+
 MOST_RUNS = 1_000
-"""Runs whose tools are remembered at once, some KB each: more than one process has under way. A run that is never
-resumed has no end, so the oldest are given up first."""
+"""Runs whose tools are remembered at once: more than one process has under way. A run that is never resumed has no end,
+so the oldest are given up first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,53 +153,39 @@ class OfferedTools:
     They are there to be described. They do not say whether a tool exists: other middleware may add some further inside.
     """
 
-    _runs: dict[str | None, dict[str, Callable[[], AnyTool | None]]] = field(default_factory=dict)
-    _instructions: dict[str | None, str] = field(default_factory=dict)
+    _tools: dict[str, dict[str, AnyTool]] = field(default_factory=dict)
+    _instructions: dict[str, str] = field(default_factory=dict)
 
-    @property
-    def runs(self) -> Collection[str | None]:
-        """The runs that are known."""
-        return self._runs.keys()
-
-    def hear(self, run: str | None, tools: Iterable[AnyTool]) -> None:
+    def hear(self, run: str, tools: Iterable[AnyTool]) -> None:
         """Take note of the tools of one model call of a run; a tool without a name cannot be called."""
-        known = self._runs.pop(run, {})
-        self._runs[run] = known | {name: _loosely(tool) for tool in tools if (name := name_of(tool))}
-        forget_oldest(self._runs, MOST_RUNS)
+        known = self._tools.pop(run, {})
+        self._tools[run] = known | {name: tool for tool in tools if (name := name_of(tool))}
+        forget_oldest(self._tools, MOST_RUNS)
 
-    def hear_instructions(self, run: str | None, system: SystemMessage | None) -> None:
+    def hear_instructions(self, run: str, system: SystemMessage | None) -> None:
         """Take note of the instructions of one model call of a run, without our additions; the latest count."""
         self._instructions.pop(run, None)
         if system is not None:
             self._instructions[run] = opening_instructions([{"role": "system", "content": system.content}])
         forget_oldest(self._instructions, MOST_RUNS)
 
-    def instructions(self, run: str | None) -> str:
-        """The instructions of a run; empty if none were heard."""
+    def instructions(self, run: str) -> str:
+        """The instructions of a run; empty if none are known."""
         return self._instructions.get(run, "")
 
-    def take_instructions(self, run: str | None) -> str:
+    def take_instructions(self, run: str) -> str:
         """The instructions of a run that has come to its end, which are then forgotten."""
         return self._instructions.pop(run, "")
 
-    def of(self, run: str | None) -> dict[str, AnyTool | None]:
-        """The tools of a run by name; `None` for one that nobody holds any more."""
-        return {name: held() for name, held in self._runs.get(run, {}).items()}
+    def held(self, run: str) -> list[AnyTool]:
+        """The tools of a run."""
+        return list(self._tools.get(run, {}).values())
 
-    def held(self, run: str | None) -> list[AnyTool]:
-        """The tools of a run that somebody still holds."""
-        return [tool for tool in self.of(run).values() if tool is not None]
+    def take(self, run: str) -> dict[str, AnyTool]:
+        """The tools of a run that has come to its end, by their names, which are then forgotten."""
+        return self._tools.pop(run, {})
 
-    def take(self, run: str | None) -> dict[str, AnyTool | None]:
-        """The tools of a run that has come to its end, which are then forgotten."""
-        tools = self.of(run)
-        self._runs.pop(run, None)
-        return tools
-
-
-def _loosely(tool: AnyTool) -> Callable[[], AnyTool | None]:
-    """Gives a tool as long as the agent has it: it may hold a connection that nobody else needs any more."""
-    try:
-        return weakref.ref(tool)
-    except TypeError:  # a dict, which holds nothing but a description
-        return lambda: tool
+    @property
+    def runs(self) -> Collection[str]:
+        """The runs that are known."""
+        return self._tools.keys()

@@ -24,7 +24,7 @@ from langchain_tooltree.experience.namespaces import (
     label_of,
     labels_in,
 )
-from langchain_tooltree.experience.notes import taken_in
+from langchain_tooltree.experience.notes import tip_sources
 from langchain_tooltree.experience.records import Source, extras_of, part_of, recalled_in
 from langchain_tooltree.experience.trajectory import Trajectory, from_json, to_json
 from langchain_tooltree.flows import Flow, arun_flow, async_twin, driven, flow_of, run_flow
@@ -333,7 +333,7 @@ class ExperienceStore:
     ) -> Flow[Trajectory]:
         """Say whether a run succeeded, in place of the verdict that it had. Returns the run as it is kept now.
 
-        Both are kept. `source` says who labels: the user, or an agent. A run that does not exist raises `StoreError`.
+        `source` says who labels: the user, or an agent. A run that does not exist raises `StoreError`.
         """
         trajectory = yield from flow_of(self.get)(id, config=config)
         if trajectory is None:
@@ -538,7 +538,7 @@ def entry_of(trajectory: Trajectory, written: str | None = None) -> RunEntry:
     said = (message for message in trajectory.messages if part_of(message) == "reply")
     known = (extras_of(message).get("id") for message in said)
     reply = next((each for each in known if each and isinstance(each, str)), "")
-    taken_of = dict(taken_in(trajectory.metadata))
+    taken_of = dict(tip_sources(trajectory.metadata))
     task = _storable(trajectory.aim)
     return RunEntry(outcome, digest(text), task, float(waiting or 0), tips, runs, _storable(reply), taken_of)
 

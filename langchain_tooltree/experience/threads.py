@@ -1,9 +1,8 @@
 """load_thread: the trajectory of a LangGraph thread, read from its history."""
 
-from bisect import bisect_right
-from collections.abc import AsyncIterable, Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncIterable, Callable, Iterable
 from functools import partial
+from operator import itemgetter
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
@@ -11,11 +10,11 @@ from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 from langgraph.pregel import Pregel
 from langgraph.types import StateSnapshot
 
-from langchain_tooltree._langgraph import SavedState, checkpoint_of, config_at, is_inside, levels
+from langchain_tooltree._langgraph import SavedState, checkpoint_of, config_at, is_inside
 from langchain_tooltree.errors import ConfigurationError, TrajectoryFormatError
-from langchain_tooltree.experience.recording import Key, ThreadDialogue, keyed, path_of, together
+from langchain_tooltree.experience.recording import Dialogue, Key, assembled, keyed, path_of
 from langchain_tooltree.experience.trajectory import Trajectory
-from langchain_tooltree.flows import Flow, async_twin, driven
+from langchain_tooltree.flows import Flow, TwinStep, async_twin, driven
 from langchain_tooltree.models import TAG
 
 MESSAGES_KEY = "messages"
@@ -45,114 +44,93 @@ def load_thread(
         TrajectoryFormatError: If the thread is unknown, or its state has no messages under `messages_key`.
     """
     saver, thread_id = _checkpointer(graph), _thread_id(config)
-    histories: dict[str, _History] = {}
-
-    def take(checkpoint: CheckpointTuple) -> None:
-        saved = SavedState.of(checkpoint)
-        histories.setdefault(saved.namespace, _History()).take(saved, messages_key)
-
-    thread = {"thread_id": thread_id}
+    thread, history = {"thread_id": thread_id}, _History(messages_key)
     everything: RunnableConfig = {"configurable": thread}
-    yield _ForEach(partial(saver.list, everything), partial(saver.alist, everything), take)
-    if not histories:
+    yield _for_each(partial(saver.list, everything), partial(saver.alist, everything), history.add)
+    if not history.namespaces:
         msg = f"Thread {thread_id!r} has no checkpoints. Check its id, and that the graph ran with this checkpointer."
         raise TrajectoryFormatError(msg)
-    for namespace, history in histories.items():
-        if history.in_parts:
-            histories[namespace] = rebuilt = _History(history.parent)
-            place, visit = config_at(thread, namespace), partial(rebuilt.visit, messages_key)
-            yield _ForEach(partial(graph.get_state_history, place), partial(graph.aget_state_history, place), visit)
-    root = histories.pop("", _History())
-    if not root.forms:
-        held = ", ".join(sorted(root.channels)) or "nothing"
+    for namespace in history.in_parts:
+        place, add = config_at(thread, namespace), partial(history.add_snapshot, namespace)
+        yield _for_each(partial(graph.get_state_history, place), partial(graph.aget_state_history, place), add)
+    dialogues = history.dialogues()
+    if (root := dialogues.pop("", None)) is None:
+        held = ", ".join(sorted(history.channels)) or "nothing"
         where = f"The state of thread {thread_id!r}"
         msg = f"{where} has no messages under {messages_key!r}; it has {held}. Pass messages_key=."
         raise TrajectoryFormatError(msg)
-    dialogue, lengths = root.read()
-    return together(dialogue, _inside(histories, lengths), id=thread_id, task=task, success=success)
+    return assembled(root, dialogues.values(), id=thread_id, task=task, success=success)
 
 
 aload_thread = async_twin(load_thread)
 """`load_thread`, to be awaited."""
 
 
-def _inside(histories: Mapping[str, "_History"], lengths: list[tuple[str, int]]) -> Collection[ThreadDialogue]:
-    """The dialogues of the graphs inside, outer ones first."""
-    found: dict[str, ThreadDialogue] = {}
-    for namespace in sorted(histories, key=lambda namespace: (levels(namespace), namespace)):
-        history = histories[namespace]
-        if history.searched:
-            continue
-        before = bisect_right(lengths, history.parent, key=lambda entry: entry[0])
-        dialogue, _ = history.read()
-        dialogue.name = path_of(namespace)
-        dialogue.after = lengths[before - 1][1] if before else 0
-        outer = [other for other in found if is_inside(namespace, other)]
-        dialogue.within = found[max(outer, key=len)] if outer else None
-        found[namespace] = dialogue
-    return found.values()
-
-
 class _History:
-    """The lists of messages that one graph went through. It holds every message once, not once for each checkpoint.
+    """The lists of messages that the graphs of a thread went through, each message held once. Later ones come first."""
 
-    `parent` is the checkpoint of the outermost graph in which it began.
-    """
+    def __init__(self, messages_key: str) -> None:
+        self.namespaces: set[str] = set()
+        self.in_parts: set[str] = set()  # where checkpoints hold changes alone, which the graph has to add up
+        self.channels: set[str] = set()  # names of what the state of the outermost graph holds
+        self._key = messages_key
+        self._searches: set[str] = set()  # where a planner was searching, so that this is no part of the conversation
+        self._forms: dict[str, dict[Key, Any]] = {}  # the last form of each message, by namespace
+        self._lists: list[tuple[str, str, list[Key]]] = []  # by checkpoint, whose ids hold the time
 
-    def __init__(self, parent: str = "") -> None:
-        self.parent = parent
-        self.forms: dict[Key, Any] = {}  # the last form of each message
-        self.channels: set[str] = set()  # names of what the state holds
-        self.in_parts = False  # whether checkpoints hold changes alone, which the graph has to add up
-        self.searched = False  # whether a planner was searching, so that this is no part of the conversation
-        self._lists: list[tuple[str, list[Key]]] = []
-
-    def take(self, saved: SavedState, messages_key: str) -> None:
-        """Take in a checkpoint; later ones come first."""
-        self.parent = saved.root or self.parent
-        self.searched |= any(name.startswith(f"{TAG}_") for name in saved.metadata)
-        self.channels |= saved.channels
-        if saved.in_parts(messages_key):
-            self.in_parts = True
+    def add(self, checkpoint: CheckpointTuple) -> None:
+        """Take in a checkpoint."""
+        saved = SavedState.of(checkpoint)
+        self.namespaces.add(saved.namespace)
+        self.channels |= set() if saved.namespace else saved.channels
+        if any(name.startswith(f"{TAG}_") for name in saved.metadata):
+            self._searches.add(saved.namespace)
+        elif saved.in_parts(self._key):
+            self.in_parts.add(saved.namespace)
         else:
-            self._see(saved.id, saved.value(messages_key))
+            self._see(saved.namespace, saved.id, saved.value(self._key))
 
-    def visit(self, messages_key: str, snapshot: StateSnapshot) -> None:
-        """Take in a snapshot of the state; later ones come first."""
+    def add_snapshot(self, namespace: str, snapshot: StateSnapshot) -> None:
+        """Take in a snapshot of the state of a graph."""
         values = snapshot.values if isinstance(snapshot.values, dict) else {}
-        self._see(checkpoint_of(snapshot.config), values.get(messages_key))
+        self._see(namespace, checkpoint_of(snapshot.config), values.get(self._key))
 
-    def _see(self, checkpoint: str, messages: Any) -> None:
-        listed = list(keyed(messages))
-        for key, message in listed:
-            self.forms.setdefault(key, message)
-        self._lists.append((checkpoint, [key for key, _ in listed]))
+    def _see(self, namespace: str, checkpoint: str, messages: Any) -> None:
+        if listed := list(keyed(messages)):
+            forms = self._forms.setdefault(namespace, {})
+            for key, message in listed:
+                forms.setdefault(key, message)
+            self._lists.append((checkpoint, namespace, [key for key, _ in listed]))
 
-    def read(self) -> tuple[ThreadDialogue, list[tuple[str, int]]]:
-        """The dialogue, and how long it was at each checkpoint, oldest first."""
-        dialogue = ThreadDialogue()
-        lengths = []
-        for checkpoint, keys in sorted(self._lists, key=lambda entry: entry[0]):
-            dialogue.messages |= {key: self.forms[key] for key in keys}
-            lengths.append((checkpoint, len(dialogue.messages)))
-        return dialogue, lengths
+    def dialogues(self) -> dict[str, Dialogue]:
+        """The dialogues by namespace, each begun where the outermost one stood then."""
+        dialogues: dict[str, Dialogue] = {}
+        for _, namespace, keys in sorted(self._lists, key=itemgetter(0)):
+            if namespace in self._searches:
+                continue
+            if namespace not in dialogues:
+                outer = [other for other in dialogues if is_inside(namespace, other)]
+                around = dialogues[max(outer, key=len)] if outer else None
+                after = len(dialogues[""].messages) if "" in dialogues else 0
+                dialogues[namespace] = Dialogue(path_of(namespace), after, around)
+            dialogues[namespace].messages |= {key: self._forms[namespace][key] for key in keys}
+        return dialogues
 
 
-@dataclass(frozen=True, slots=True)
-class _ForEach:
-    """Doing something with each checkpoint of a thread, or each state of one of its graphs, latest first."""
+def _for_each(
+    listed: Callable[[], Iterable[Any]], alisted: Callable[[], AsyncIterable[Any]], take: Callable[[Any], None]
+) -> TwinStep:
+    """A step that does something with each checkpoint of a thread, or each state of a graph, latest first."""
 
-    listed: Callable[[], Iterable[Any]]
-    alisted: Callable[[], AsyncIterable[Any]]
-    take: Callable[[Any], None]
+    def run() -> None:
+        for each in listed():
+            take(each)
 
-    def run(self) -> None:
-        for each in self.listed():
-            self.take(each)
+    async def arun() -> None:
+        async for each in alisted():
+            take(each)
 
-    async def arun(self) -> None:
-        async for each in self.alisted():
-            self.take(each)
+    return TwinStep(run, arun)
 
 
 def _checkpointer(graph: Any) -> BaseCheckpointSaver[Any]:

@@ -14,14 +14,13 @@ from langchain_core.messages import (
     AIMessage,
     BaseMessage,
     BaseMessageChunk,
-    FunctionMessage,
+    ChatMessage,
     HumanMessage,
     RemoveMessage,
     SystemMessage,
     ToolMessage,
     message_chunk_to_message,
 )
-from langchain_core.messages import ChatMessage as LangChainChatMessage
 
 from langchain_tooltree.errors import TrajectoryFormatError
 from langchain_tooltree.experience.records import (
@@ -38,17 +37,13 @@ from langchain_tooltree.experience.records import (
     paired,
 )
 from langchain_tooltree.replies import sound
-from langchain_tooltree.text import digest
 
-UNKNOWN = "chat_format"
-"""Key of `additional_kwargs` under which keys stand that only the chat format knew."""
-
-ROLES = {"human": "user", "ai": "assistant", "system": "system", "tool": "tool", "function": "function"}
+ROLES = {"human": "user", "ai": "assistant", "system": "system", "tool": "tool"}
 USUAL = frozenset({HumanMessage, AIMessage, SystemMessage, ToolMessage})
 """Types of nearly all messages: whether something is of one of them is known faster than whether it is a message."""
 
-_SPECIAL = {*ROLES.values(), "developer"}
-_SAID = {"role", "content", "name", "tool_calls", "tool_call_id", "error", EXTRAS}
+_IN_CHAT = {"content", "name", "type", "role", "tool_calls", "tool_call_id", "status"}
+"""Fields of messages that the chat format has a place for."""
 
 
 def role_of(message: BaseMessage) -> str:
@@ -73,75 +68,58 @@ def to_chat(message: BaseMessage) -> dict[str, Any]:
     message = sound(message)
     defaults = _defaults(type(message))
     extras = {
-        name: value
-        for name, value in message.__dict__.items()
-        if name not in {"content", "name", "type", "role", "tool_calls", "tool_call_id", "status"}
-        and value != defaults[name]
+        name: value for name, value in message.__dict__.items() if name not in _IN_CHAT and value != defaults[name]
     }
     if message.__pydantic_extra__:
         extras |= message.__pydantic_extra__
-    unknown = message.additional_kwargs.get(UNKNOWN, {})
-    if unknown:
-        kept = {key: value for key, value in message.additional_kwargs.items() if key != UNKNOWN}
-        extras = {key: value for key, value in extras.items() if key != "additional_kwargs"}
-        extras |= {"additional_kwargs": kept} if kept else {}
-    said: dict[str, Any] = {"role": role_of(message)}
-    if not usual and isinstance(message, LangChainChatMessage) and message.role in _SPECIAL:
-        extras["type"] = message.type  # which the role alone would not tell
-    said["content"] = message.content
+    chat: dict[str, Any] = {"role": role_of(message)}
+    chat["content"] = message.content
     if message.name is not None:
-        said["name"] = message.name
+        chat["name"] = message.name
     if isinstance(message, AIMessage) and message.tool_calls:
-        said["tool_calls"] = [call_entry(call["id"], call["name"], call["args"]) for call in message.tool_calls]
+        chat["tool_calls"] = [call_entry(call["id"], call["name"], call["args"]) for call in message.tool_calls]
     if isinstance(message, ToolMessage):
-        said["tool_call_id"] = message.tool_call_id
+        chat["tool_call_id"] = message.tool_call_id
         if message.status == "error":
-            said["error"] = True
-    said |= unknown
-    return {**said, EXTRAS: extras} if extras else said
+            chat["error"] = True
+    return {**chat, EXTRAS: extras} if extras else chat
 
 
-def to_message(said: Mapping[str, Any]) -> BaseMessage:
+def to_message(chat: Mapping[str, Any]) -> BaseMessage:
     """One message of the OpenAI chat format as a LangChain message.
 
     A call whose arguments are no JSON object becomes an invalid tool call. Keys that LangChain has no field for are
-    kept in `additional_kwargs`.
+    left out.
     """
-    role, content = said.get("role"), "" if said.get("content") is None else said["content"]
-    fields: dict[str, Any] = dict(extras_of(said))
-    unknown = {key: value for key, value in said.items() if key not in _SAID}
-    if unknown:
-        fields["additional_kwargs"] = {**fields.get("additional_kwargs", {}), UNKNOWN: unknown}
-    if (name := said.get("name")) is not None:
+    role, content = chat.get("role"), "" if chat.get("content") is None else chat["content"]
+    fields: dict[str, Any] = dict(extras_of(chat))
+    if (name := chat.get("name")) is not None:
         fields["name"] = name
-    kind = "chat" if fields.pop("type", None) == "chat" and isinstance(role, str) else role
-    match kind:
+    match role:
         case "user":
             return HumanMessage(content, **fields)
         case "system" | "developer":
             return SystemMessage(content, **fields)
         case "assistant":
-            return _assistant(said, content, fields)
+            return _assistant(chat, content, fields)
         case "tool":
-            fields["status"] = "error" if said.get("error") else "success"
-            return ToolMessage(content, tool_call_id=said.get("tool_call_id") or "", **fields)
-        case "function" if name is not None:
-            return FunctionMessage(content=content, **fields)
+            fields["status"] = "error" if chat.get("error") else "success"
+            return ToolMessage(content, tool_call_id=chat.get("tool_call_id") or "", **fields)
         case str():
-            return LangChainChatMessage(content=content, role=str(role), **fields)
+            return ChatMessage(content=content, role=str(role), **fields)
         case _:
-            msg = f"A message needs a role, such as 'user' or 'assistant'; got {dict(said)!r:.200}."
+            msg = f"A message needs a role, such as 'user' or 'assistant'; got {dict(chat)!r:.200}."
             raise TrajectoryFormatError(msg)
 
 
-def to_messages(said: Sequence[Mapping[str, Any]]) -> list[BaseMessage]:
+def to_messages(dialogue: Sequence[Mapping[str, Any]]) -> list[BaseMessage]:
     """A dialogue of the OpenAI chat format as LangChain messages.
 
     Calls without an id get one, and observations bear the id of their call: most providers refuse a call without an
     observation.
     """
-    messages = [to_message(each) for each in said]
-    steps, answers = paired(said)
+    messages = [to_message(each) for each in dialogue]
+    steps, answers = paired(dialogue)
     ids: dict[int, str] = {}  # by the number of the call
     readable = [(number, step) for number, step in enumerate(steps) if step.arguments is not None]
     for position, made in groupby(readable, key=lambda each: each[1].position):
@@ -156,9 +134,9 @@ def to_messages(said: Sequence[Mapping[str, Any]]) -> list[BaseMessage]:
     return messages
 
 
-def _assistant(said: Mapping[str, Any], content: Any, fields: dict[str, Any]) -> AIMessage:
+def _assistant(chat: Mapping[str, Any], content: Any, fields: dict[str, Any]) -> AIMessage:
     calls, invalid = [], list(fields.pop("invalid_tool_calls", ()))
-    for entry in entries_in({"tool_calls": said.get("tool_calls")}):
+    for entry in entries_in(chat):
         function, arguments = function_of(entry), arguments_of(entry)
         call = {"id": entry.get("id"), "name": function.get("name"), "args": arguments}
         if arguments is None or not call["name"]:
@@ -180,7 +158,20 @@ class Trajectory(Record):
     """One run of an agent on one task: who said what, which tools were called, and what came of it.
 
     It is immutable. Make one from LangChain messages with `from_messages`, from OpenAI chat messages with `from_chat`,
-    from files with `load_trajectories`, or from a LangGraph thread with `load_thread`.
+    from files with `load_trajectories`, or from a LangGraph thread with `load_thread`. It is the one record that
+    everything else is made from.
+
+    Attributes:
+        id: Identifies the run. Records with the same id are versions of the same run.
+        task: What the user asked for.
+        steps: The tool calls in order; those of a branch stand where the branch began.
+        success: Whether it succeeded; `None` if nobody has said.
+        turns: Number of assistant messages, T in Eq. 1 of SIT-Graph.
+        messages: The dialogue in the OpenAI chat format; empty if only the steps are known.
+        branches: Dialogues of sub-agents that are not part of `messages`.
+        reasons: Why it counts as a success or a failure.
+        instructions: The system prompt of the agent, as its developer wrote it; empty if it is not known.
+        metadata: Everything else the record came with, such as a reward.
     """
 
     @classmethod
@@ -214,13 +205,13 @@ class Trajectory(Record):
 
         It is one file that asks nobody for anything. Long texts are shortened so that it stays below 1 MB.
         """
-        from langchain_tooltree.experience.run_page import to_html  # noqa: PLC0415 - only who looks at a run needs it
+        from langchain_tooltree.pages.run_page import to_html  # noqa: PLC0415 - only who looks at a run needs it
 
         Path(path).write_text(to_html(self), encoding="utf-8")
 
     def _repr_html_(self) -> str:
         """What a notebook shows: a table, since viewers take scripts out, and a notebook is to stay small."""
-        from langchain_tooltree.experience.run_page import to_table  # noqa: PLC0415 - as above
+        from langchain_tooltree.pages.run_page import to_table  # noqa: PLC0415 - as above
 
         return to_table(self)
 
@@ -255,11 +246,10 @@ def to_json(trajectory: Record) -> dict[str, Any]:
 
 
 def from_json(written: Mapping[str, Any], *, where: str = "The record") -> Trajectory:
-    """A trajectory from what `to_json` returned, or from a record of somebody else's, such as tau-bench's.
+    """A trajectory from an object with `messages` in the OpenAI chat format, as `to_json` returns it.
 
     `where` it stands is for error messages.
     """
-    written = as_chat_format(written)
     metadata = {key: value for key, value in written.items() if key not in _OWN}
     return Trajectory.from_chat(
         _messages(written.get("messages"), where),
@@ -271,56 +261,6 @@ def from_json(written: Mapping[str, Any], *, where: str = "The record") -> Traje
         instructions=str(written.get("instructions") or ""),
         metadata=metadata,
     )
-
-
-USERS_OWN = "messages_of_users_own_tools"
-"""Key of the metadata for how many messages were left out, since an agent never saw them: calls that a simulated user
-made on its own device, and their results."""
-
-
-def as_chat_format(written: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A record as benchmarks publish it, with `messages` in the OpenAI chat format; any other as it is.
-
-    tau-bench has the messages under `traj`, and no id: trials of a task that went the same way are different runs.
-    tau2-bench has the reward under `reward_info`, and calls and observations of a form of its own.
-    """
-    if "messages" not in written and isinstance(written.get("traj"), list):
-        rest = {key: value for key, value in written.items() if key != "traj"}
-        number = [written.get("task_id"), written.get("trial"), written["traj"]]
-        return {"id": digest(number), **rest, "messages": written["traj"]}
-    if "reward_info" not in written or not isinstance(written.get("messages"), list):
-        return written
-    said = [_heard_by_agent(message) for message in written["messages"]]
-    reward = written["reward_info"].get("reward") if isinstance(written["reward_info"], Mapping) else None
-    left_out = {USERS_OWN: said.count(None)} if None in said else {}
-    return {"reward": reward, **written, **left_out, "messages": [message for message in said if message is not None]}
-
-
-def _heard_by_agent(message: Any) -> Any:
-    """A message of tau2-bench in the chat format; `None` for one that passed between a user and its own tools."""
-    if not isinstance(message, Mapping):
-        return message
-    calls = message.get("tool_calls")
-    match message.get("role"):
-        case "tool":
-            renamed = {"tool_call_id": message["id"]} if "id" in message else {}
-            rest = {key: value for key, value in message.items() if key != "id"}
-            return None if message.get("requestor") == "user" else {**renamed, **rest}
-        case "user" if calls:
-            return {**message, "tool_calls": None} if message.get("content") else None
-        case _ if isinstance(calls, list):
-            return {**message, "tool_calls": [_entry(call) for call in calls]}
-    return message
-
-
-def _entry(call: Any) -> Any:
-    """A call of tau2-bench as an entry of `tool_calls`."""
-    if not isinstance(call, Mapping) or "function" in call:
-        return call
-    function = {key: call[key] for key in ("name", "arguments") if key in call}
-    return {"type": "function", **{key: value for key, value in call.items() if key not in function}} | {
-        "function": function
-    }
 
 
 def _rewarded(metadata: Mapping[str, Any]) -> bool | None:
@@ -346,13 +286,11 @@ def _branch(written: Any, where: str) -> Branch:
 
 def _messages(written: Any, where: str) -> list[Mapping[str, Any]]:
     if not isinstance(written, list):
-        found = "is missing" if written is None else f"is a {type(written).__name__}"
-        msg = f"{where}: 'messages' {found}. It has to be a list of messages in the OpenAI chat format."
+        problem = "is missing" if written is None else f"is a {type(written).__name__}"
+        msg = f"{where}: 'messages' {problem}. It has to be a list of messages in the OpenAI chat format."
         raise TrajectoryFormatError(msg)
-    for position, message in enumerate(written):
+    for place, message in enumerate(written):
         if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
-            msg = (
-                f"{where}: message {position} has no role: {message!r:.120}. Expected {{'role': ..., 'content': ...}}."
-            )
+            msg = f"{where}: message {place} has no role: {message!r:.120}. Expected {{'role': ..., 'content': ...}}."
             raise TrajectoryFormatError(msg)
     return written

@@ -5,19 +5,20 @@ import math
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from langchain_core.language_models import BaseChatModel
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from langchain_tooltree.errors import ConfigurationError, check_count
 from langchain_tooltree.experience.excerpts import (
     DEFAULT_MAX_CHARACTERS,
     FEWEST_CHARACTERS,
     LONGEST_INSTRUCTIONS,
-    reviewed,
+    review,
 )
+from langchain_tooltree.experience.records import first_request
 from langchain_tooltree.experience.run_identity import TOOLS, tools_in
 from langchain_tooltree.experience.trajectory import SUCCESS_REWARD, Trajectory
 from langchain_tooltree.flows import Flow, FunctionStep, async_twin, driven, flow_of
@@ -34,48 +35,66 @@ from langchain_tooltree.text import shortened
 
 logger = logging.getLogger(__name__)
 
-DEFAULT_VERDICT_PROMPT = """\
-You review finished work, as an auditor does: did an assistant with tools do right by its user and by its instructions?
+VERDICT_PROMPT = """\
+You review a finished run of an assistant that works with tools. Decide whether it did right by its instructions and \
+by its user.
 
-You get one JSON document. `instructions` are the rules that the assistant had to keep; `tools` are the names of its \
-tools, if they are known; `task` is what was asked for first; `record` tells in order what was said, which tools were \
-called and what they brought back. A call with a number under `write` changed something, the others looked something \
-up.
+You get one JSON document:
+- `instructions`: the rules that the assistant had to keep. Without them, it may do whatever the user wants.
+- `tools`: the names of its tools, where they are known.
+- `task`: what it was asked to do, where the record does not tell.
+- `record`: in order, what the user and the assistant said, and each call of a tool with its `arguments` and `result`.\
+%(numbered)s Long texts are shortened, with a note of how much is missing.
+- `ended`: how the run stopped, if it did not end by itself.
 
-Only what tools brought back is a fact. What the user or the assistant says about it is a claim: look it up in the \
-results, and work out every time span, sum, count and comparison yourself, step by step.
+Only the result of a call is a fact. What the user or the assistant says is a claim: look it up in the results, and \
+work out each date, sum, count and comparison yourself.
 
-Fill in the form in its order; each part is the ground of the next.
+Reply with one JSON object that has these fields, in this order, since each rests on those before it.
 
-`rules`: the rules of the instructions that decide something in this run, each in short with all its conditions and \
-numbers. If there are no instructions, none, and all is allowed that the user wants.
+`rules`: a list with the rules of the instructions that decide something in this run, each in one sentence with its \
+conditions and numbers. Empty if none does.
+%(writes)s
+`missing`: a list with everything that the assistant should have done and did not do, or not rightly, each in one \
+sentence. Empty if there is nothing. Go through all that the user wanted, with its conditions ("the cheapest", "all of \
+them", "if not, then ..."); where the user changed their mind, the last word counts. Something is missing if it was \
+forgotten; if it was promised and no call did it; if a question was answered wrongly; if the assistant refused it, or \
+passed it on to somebody else, although the rules allowed it; if the rules told the assistant to do it; or if the user \
+was told something false that changes how things stand in the end. What the rules forbid, what no tool can do, and \
+what the user gave up freely is not missing.
 
-`writes`: every write of the record, by its number. `facts`: what the results show for each condition of the rules \
-that apply to it, with your own calculation, and whether each argument (which thing, how many, how much, paid how) is \
-what the rules and the user's words come to. A condition that the record does not show to be met is not met because \
-somebody said so. `allowed`: whether the rules permit this write with these arguments. `confirmed`: whether the user, \
-before it and in words of their own, asked for or agreed to just this, or asked the assistant to do what somebody \
-else wants, and a result shows that it is just this; where the rules demand that details are listed and a yes is \
-obtained, a plain wish is not enough. Agreement does not make allowed what the rules forbid. Leave out writes that \
-failed: they changed nothing. Handing the user over is no write.
+`verdict`: one of three words.
+- "failure" if %(fault)sanything is missing. It does not matter how content the user is, who does not know the rules.
+- "success" if %(right)snothing is missing. Refusing, or handing the user over, is right where the rules \
+demand it. Clumsy words and needless lookups are no fault.
+- "unclear" only if the record does not show what decides.
 
-`missing`: go through all that the user wanted, the latest wish on each point being the one that counts, with its \
-conditions ("the cheapest", "all of them", "if not, then ..."). Name each part that the rules and tools allowed and \
-that was not done, or not as wanted: it was forgotten; it was promised or agreed on, but no call did it; a question \
-was answered wrongly; or the assistant refused it, passed it on to somebody else, or let the user give it up, although \
-a rule allowed it, directly or in another way that the user would have taken. Name too what the rules told the \
-assistant to do here and it did not do, and what it told the user that is false, if that changes how things stand in \
-the end. What the rules do not allow, what no tool can do that is known or stands in the record, or what the user \
-freely gave up, is not missing.
+`reasons`: two or three sentences that say what decided it."""
 
-`verdict`: "failure" if a write was not allowed, not confirmed or had a wrong argument, or if anything is missing, \
-however content the user is, who does not know the rules. "success" if all writes were right and nothing is \
-missing; a refusal is a success where the rules demand it, and so is handing the user over where the rules demand it, \
-or where the user asks for it after a right refusal. Clumsy words or a needless \
-lookup, which change nothing in the end, are no failure. "unclear" only if the record does not show what decides, \
-such as a refusal of which only a lookup that nobody made could tell whether it was right.
+NUMBERED = """ \
+A call with a number under `write` changed something; the others looked something up."""
 
-`reasons`: what decided it, in two or three sentences."""
+WRITES_PROMPT = """
+`writes`: a list with one object for each write that did not fail; handing the user over is no write.
+- `write`: its number in the record.
+- `facts`: for each condition that a rule sets for it, what the results show, with your own calculation; and whether \
+each argument (which thing, how many, how much, how it is paid) follows from the rules and from the user's words. A \
+condition counts as met only if the results show it.
+- `allowed`: true if the rules permit this write with these arguments. Agreement does not make allowed what the rules \
+forbid.
+- `confirmed`: true if, before the write, the user asked for just this or agreed to it in words of their own. Where \
+the rules demand that details are listed and a yes is obtained, a wish alone is not enough.
+"""
+
+
+def verdict_prompt(*, writes: bool) -> str:
+    """The instructions of a model that judges a run; how to check writes is told where there are some."""
+    return VERDICT_PROMPT % {
+        "numbered": NUMBERED if writes else "",
+        "writes": WRITES_PROMPT if writes else "",
+        "fault": "a write was not allowed, was not confirmed or had a wrong argument, or if " if writes else "",
+        "right": "all writes were right and " if writes else "",
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +118,33 @@ success."""
 VerdictFlow = Callable[[Trajectory], Flow[Verdict]]
 
 
-class WriteForm(BaseModel):
-    """What a model is asked about one write."""
+def _require_all(schema: dict[str, Any]) -> None:
+    schema["required"] = list(schema["properties"])
+
+
+class _Form(BaseModel):
+    """A form that asks for each of its fields; a reply that leaves out an empty list is read all the same."""
+
+    model_config = ConfigDict(json_schema_extra=_require_all)
+
+
+Rules = Annotated[list[str], Field(default_factory=list, description="The rules that decide something in this run")]
+Missing = Annotated[list[str], Field(default_factory=list, description="What should have been done and was not")]
+Outcome = Literal["success", "failure", "unclear"]
+Reasons = Annotated[str, Field(description="What decided it, in two or three sentences")]
+
+
+class ReadVerdict(_Form):
+    """What a model replies about a run that only looked something up."""
+
+    rules: Rules
+    missing: Missing
+    verdict: Outcome
+    reasons: Reasons
+
+
+class WriteCheck(_Form):
+    """What a model replies about one write."""
 
     write: int = Field(description="Its number in the record")
     facts: str = Field(description="What the results show for each condition and argument, with your calculation")
@@ -108,14 +152,14 @@ class WriteForm(BaseModel):
     confirmed: bool = Field(description="Whether the user wanted just this, and confirmed it where the rules demand it")
 
 
-class VerdictForm(BaseModel):
-    """What a model is asked to fill in, in this order."""
+class WriteVerdict(_Form):
+    """What a model replies about a run that has changed something; each part is the ground of the next."""
 
-    rules: list[str] = Field(description="The rules that decide something in this run, with conditions and numbers")
-    writes: list[WriteForm]
-    missing: list[str] = Field(description="What was wanted and allowed, and was not done, or not rightly")
-    verdict: Literal["success", "failure", "unclear"]
-    reasons: str = Field(description="What decided it, in two or three sentences")
+    rules: Rules
+    writes: list[WriteCheck] = Field(default_factory=list, description="One for each write that did not fail")
+    missing: Missing
+    verdict: Outcome
+    reasons: Reasons
 
 
 MOST_TOOLS = 100
@@ -129,16 +173,15 @@ class ModelVerdict:
     """A chat model that says whether a run succeeded, and why.
 
     It works like a careful reviewer: it lists the rules of the agent's instructions that apply, checks each write
-    against them and against what the user confirmed, looks for what is missing, and then decides. Of a long run it is
-    shown the writes and what they rest on first.
+    against them and against what the user confirmed, looks for what is missing, and then decides.
 
-    It is asked a second time if its reply is unusable; of a reply that is filled in in part, that part is used. A model
-    that gives no verdict leaves the run unjudged: `success` is `None`, and the reasons say what went wrong. Its tokens
-    do not appear in `stream_mode="messages"`.
+    A reply that is not of the form asked for is asked for once more. A model that gives no verdict leaves the run
+    unjudged: `success` is `None`, and the reasons say what went wrong. Its tokens do not appear in
+    `stream_mode="messages"`.
 
     Args:
         model: The chat model, or the name of one.
-        prompt: Its instructions.
+        prompt: Instructions in place of the package's own.
         max_characters: About how much of a run it is shown, beside the instructions.
     """
 
@@ -146,7 +189,7 @@ class ModelVerdict:
         self,
         model: str | BaseChatModel,
         *,
-        prompt: str = DEFAULT_VERDICT_PROMPT,
+        prompt: str | None = None,
         max_characters: int = DEFAULT_MAX_CHARACTERS,
     ) -> None:
         check_count("max_characters", max_characters, FEWEST_CHARACTERS)
@@ -157,32 +200,55 @@ class ModelVerdict:
     @driven
     def judge(self, trajectory: Trajectory) -> Flow[Verdict]:
         """Judge a run."""
-        rules = shortened(trajectory.instructions, LONGEST_INSTRUCTIONS)
-        tools = list(islice(tools_in(trajectory.metadata.get(TOOLS)), MOST_TOOLS))
-        document = {
-            **({"instructions": rules} if rules else {}),
-            **({"tools": tools} if tools else {}),
-            "task": shortened(trajectory.task),
-            "record": reviewed(trajectory, max_characters=self._max_characters),
-        }
-        if trajectory.reasons:
-            document["ended"] = shortened(trajectory.reasons)
+        document = verdict_document(trajectory, max_characters=self._max_characters)
+        has_writes = any("write" in entry for entry in document["record"])
+        form = WriteVerdict if has_writes else ReadVerdict
+        prompt = self._prompt or verdict_prompt(writes=has_writes)
         question = StructuredQuestion(
             model=self._model,
-            schema=VerdictForm,
-            prompt=document_prompt(self._prompt, document),
-            usable=lambda reply: read_verdict(reply) is not None,
+            schema=form,
+            prompt=document_prompt(prompt, document),
+            usable=lambda reply: _read(form, reply) is not None,
             config=inner_config("verdict", {"trajectory": trajectory.id}),
         )
         meter = Meter(allowance=ATTEMPTS)
-        for reply in (yield from question.ask(meter)):
-            if (verdict := read_verdict(reply)) is not None:
+        for reply in (yield from question.ask(meter))[-1:]:
+            if (verdict := _read(form, reply)) is not None:
                 return verdict
         problem = "; ".join(meter.problems) or "it was not asked"
         logger.warning("Trajectory %s is not judged: %s", trajectory.id, problem)
         return Verdict(None, f"{UNUSABLE} {problem}")
 
     ajudge = async_twin(judge)
+
+
+def verdict_document(trajectory: Trajectory, *, max_characters: int) -> dict[str, Any]:
+    """What a model is shown of a run to judge it."""
+    rules = shortened(trajectory.instructions, LONGEST_INSTRUCTIONS)
+    tools = list(islice(tools_in(trajectory.metadata.get(TOOLS)), MOST_TOOLS))
+    is_told = trajectory.task in ("", first_request(trajectory.chat()))
+    document = {
+        "instructions": rules,
+        "tools": tools,
+        "task": "" if is_told else shortened(trajectory.task),
+        "record": review(trajectory, max_characters=max_characters),
+        "ended": shortened(trajectory.reasons),
+    }
+    return {name: part for name, part in document.items() if part or name == "record"}
+
+
+def _read(form: type[ReadVerdict | WriteVerdict], reply: Mapping[str, Any]) -> Verdict | None:
+    """What a model's reply says; `None` if it is not of the form.
+
+    A success in spite of a wrong write contradicts itself: it is unclear, and nobody learns from it.
+    """
+    try:
+        read = form.model_validate(reply)
+    except ValidationError:
+        return None
+    writes = read.writes if isinstance(read, WriteVerdict) else ()
+    is_right = all(each.allowed and each.confirmed for each in writes)
+    return Verdict({"success": is_right or None, "failure": False}.get(read.verdict), read.reasons)
 
 
 AnyVerdict = VerdictFunction | ModelVerdict | BaseChatModel | str
@@ -206,42 +272,18 @@ def resolve_verdict(verdict: AnyVerdict) -> VerdictFlow:
     raise ConfigurationError(msg)
 
 
-def _verdict(said: Any) -> Verdict:
-    """What a function said, as a verdict."""
-    match said:
+def _verdict(answer: Any) -> Verdict:
+    """What a function answered, as a verdict."""
+    match answer:
         case Verdict():
-            return said
+            return answer
         case None:
             return Verdict(None)
         case bool() | np.bool_():
-            return Verdict(bool(said))
+            return Verdict(bool(answer))
         case int() | float() | np.number():
-            reward = float(said)
+            reward = float(answer)
             success = None if math.isnan(reward) else reward >= SUCCESS_REWARD
             return Verdict(success, f"Its reward is {reward:g}.")
-    msg = f"A verdict must be a Verdict, a bool, a number or None, got {type(said).__name__}: {said!r:.80}."
+    msg = f"A verdict must be a Verdict, a bool, a number or None, got {type(answer).__name__}: {answer!r:.80}."
     raise ConfigurationError(msg)
-
-
-_SUCCESS = {"success": True, "failure": False, "unclear": None}
-
-
-def read_verdict(reply: Mapping[str, Any]) -> Verdict | None:
-    """What a model's reply says; `None` if its verdict is none of the three.
-
-    A success in spite of a write that was not right is no verdict that anybody should learn from: it is unclear.
-    """
-    said = reply.get("verdict")
-    if said not in (*_SUCCESS,):
-        return None
-    writes, missing = (each if isinstance(each, list) else [] for each in (reply.get("writes"), reply.get("missing")))
-    wrong = [each for each in writes if isinstance(each, Mapping) and not _is_right(each)]
-    faults = [str(each.get("facts") or f"Write {each.get('write')} was not right.") for each in wrong]
-    reasons = str(reply.get("reasons") or "") or "\n".join([*faults, *map(str, missing)])
-    success = _SUCCESS[said]
-    return Verdict(None if success and wrong else success, reasons)
-
-
-def _is_right(write: Mapping[str, Any]) -> bool:
-    """Whether a write is said to be allowed and confirmed; what is left out is no objection."""
-    return all(write.get(name) is not False for name in ("allowed", "confirmed"))

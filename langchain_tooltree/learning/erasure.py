@@ -17,9 +17,8 @@ from langchain_tooltree._langgraph import vacuum_of
 from langchain_tooltree.cfgm import focus, tips
 from langchain_tooltree.cfgm.collect.attempt import SEPARATOR, SHELF
 from langchain_tooltree.errors import ConfigurationError, TrajectoryFormatError, described
-from langchain_tooltree.experience.notes import gone_among, gone_in, without_recalled
-from langchain_tooltree.experience.records import ATTEMPT_OF, RECALLED, recalled_in
-from langchain_tooltree.experience.reference import ADVISED
+from langchain_tooltree.experience.notes import forgotten_ids, forgotten_in, without_recalled
+from langchain_tooltree.experience.records import ATTEMPT_OF, recalled_in
 from langchain_tooltree.experience.run_identity import OWN, is_in, thread_of
 from langchain_tooltree.experience.store import HEAD, TASKS, TRAJECTORIES, StoreCall, listing, readable
 from langchain_tooltree.experience.trajectory import Trajectory, from_json
@@ -134,10 +133,10 @@ def erasing(fold: Fold, chosen: Chosen, graphs: Sequence[AnyGraph]) -> Flow[Eras
         tips_gone, points_gone = yield from _without_made(fold, chosen, found.all)
 
         def unread(run: str, error: TrajectoryFormatError) -> None:
-            may = "had one of these recalled" if run in found.shown_to else "may have had one of these recalled"
-            problems.append(f"The record {run!r}, which {may} and cannot be read: forget it, too, or mend it. {error}")
+            what = "which had one of these recalled and cannot be read"
+            problems.append(f"The record {run!r}, {what}: forget it, too, or mend it. {error}")
 
-        for record in (yield from readable(fold.store, sorted(found.shown_to | found.unsure), unread)):
+        for record in (yield from readable(fold.store, sorted(found.shown_to), unread)):
             yield from fold.store.adding(without_recalled(record, found.all | found.tips))
         yield from fold.store.deleting(sorted(found.all))
         yield from _clear(fold, chosen)
@@ -170,7 +169,6 @@ class _Affected:
     halves: set[str]  # records without an entry, or the other way round
     tips: set[str]  # the ids of those that were taken of them
     shown_to: set[str]  # others, which had one of them recalled
-    unsure: set[str]  # others with words of reflections, of which nobody has noted what was recalled
 
     @property
     def all(self) -> set[str]:
@@ -192,14 +190,13 @@ def _found(fold: Fold, chosen: Chosen) -> Flow[_Affected]:
     lone = [item for item in (*records, *entries) if item.key not in both]
     halves = {item.key for item in lone if _moment(item).timestamp() < since or item.key in runs}
     taken = [(tip.id, tip.trajectories) for tip in (yield from tips.all_tips(fold.store))]
-    made = gone_among((), taken, runs.__contains__)
+    made = forgotten_ids((), taken, runs.__contains__)
     shown = {
         run
         for run, said in about.items()
-        if run not in runs and (gone_in(said, runs.__contains__) or made & set(recalled_in(said, "tips")))
+        if run not in runs and (forgotten_in(said, runs.__contains__) or made & set(recalled_in(said, "tips")))
     }
-    advised = {run for run, said in about.items() if runs and run not in runs and ADVISED in said}
-    return _Affected(runs & both, attempts, halves, made, shown, {run for run in advised if RECALLED not in about[run]})
+    return _Affected(runs & both, attempts, halves, made, shown)
 
 
 def _meant(fold: Fold, chosen: Chosen) -> Flow[str]:
@@ -271,10 +268,7 @@ def _unreached(threads: Sequence[str], found: _Affected, taken: Iterable[str]) -
         yield f"The host's checkpoints: {calls}{more}. A thread that goes on is recorded again, as a whole."
     if found.shown_to:
         yield f"What models wrote in {len(found.shown_to)} runs that had one of these recalled: look at `shown_to`."
-    if reflected := sorted(found.shown_to | found.unsure):
-        named = f"{', '.join(map(repr, reflected[:3]))}{' and so on' * (len(reflected) > 3)}"  # noqa: PLR2004 - as above
-        what = f"What reflections said in {len(reflected)} runs that had one of these recalled, or may have ({named})"
-        yield f"{what}, in the host's checkpoints: it returns where such a thread goes on."
+        yield f"What reflections said in {len(found.shown_to)} runs that had one of these recalled, in the checkpoints."
     for folder in taken:
         if (summaries := Path(f"{folder}.summaries.jsonl")).exists():
             yield f"Summaries that `mine --summarize` keeps in {summaries}, under digests of runs: delete the file."

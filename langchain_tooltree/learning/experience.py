@@ -20,10 +20,10 @@ from langgraph.store.base import BaseStore
 from langchain_tooltree.cfgm.memory import CFGMMemory
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.effects.calls import CallEffects, Effects
+from langchain_tooltree.effects.names import EFFECTS
 from langchain_tooltree.errors import ConfigurationError, ForeignNamespaceError, described
 from langchain_tooltree.experience.catalogue import PENDING
 from langchain_tooltree.experience.embeddings import resolve_embeddings
-from langchain_tooltree.experience.excerpts import EFFECTS
 from langchain_tooltree.experience.guide import Remembered, begun_with
 from langchain_tooltree.experience.namespaces import Namespace
 from langchain_tooltree.experience.notes import with_recalled
@@ -76,8 +76,8 @@ class Experience:
     ```
 
     Where an answer is doubtful, the question for other calls tells what good runs did in such a state, tips that apply,
-    and the most similar good run; nothing is told before. A turn is kept, and judged once its thread rests: at once if it
-    has no thread or cannot go on, when its user begins another one, or `settle_seconds` after its end, looked at
+    and the most similar good run; nothing is told before. A turn is kept, and judged once its thread rests: at once if
+    it has no thread or cannot go on, when its user begins another one, or `settle_seconds` after its end, looked at
     whenever something happens here. A namespace without variables does not tell users apart, so that there a new thread
     says nothing of the others. Only judged runs count. A thread that goes on is judged again, and that verdict counts.
 
@@ -260,8 +260,7 @@ class Experience:
         """
         chosen = Chosen.of(run, user, tool, before)
         fold = self._here() if user is None else self._fold(self._store.of_user(user))
-        erased = yield from erasing(fold, chosen, graphs)
-        return erased
+        return (yield from erasing(fold, chosen, graphs))
 
     aforget = async_twin(forget)
 

@@ -9,13 +9,13 @@ from langchain_tooltree.cfgm.focus import LABEL as FOCUS
 from langchain_tooltree.cfgm.focus import kept_focus_points
 from langchain_tooltree.cfgm.tips import Tip, all_tips, credited
 from langchain_tooltree.experience.catalogue import RunEntry
-from langchain_tooltree.experience.run_page import MAX_LABEL, MOST_MESSAGES, run_data, texts_of, tokens_of
-from langchain_tooltree.experience.run_page import table as html_table
 from langchain_tooltree.experience.store import JUDGED, TASKS, entry_of, listing, readable
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.flows import Flow, FunctionStep
 from langchain_tooltree.learning.fold import ExperienceStatus, Fold
 from langchain_tooltree.pages.page import longest_text, page
+from langchain_tooltree.pages.run_page import MAX_LABEL, MOST_MESSAGES, run_data, texts_of, tokens_of
+from langchain_tooltree.pages.run_page import table as html_table
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
 from langchain_tooltree.text import one_line, plain, shortened
 

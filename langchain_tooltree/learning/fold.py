@@ -147,6 +147,8 @@ class Fold:
         if not self._is_open:
             parts = yield from self.segments.load(entries)
             yield FunctionStep(self._fold, parts)
+            if self.segments.vote is not None:
+                self.graph.restore_vote(self.segments.vote)
             self._is_open = True
         return [run for run, version in good.items() if self._versions.get(run) != version]
 
@@ -177,9 +179,9 @@ class Fold:
 
     def _keep_segments(self) -> Flow[None]:
         # Not in the background: a store may be closed as soon as nobody waits for it, which SQLite does not survive.
-        if self.segments.is_due and self.claim([KEEPING]):
+        if self.segments.is_due(vote := self.graph.vote) and self.claim([KEEPING]):
             try:
-                yield from self._background.undisturbed(self.segments.write())
+                yield from self._background.undisturbed(self.segments.write(vote))
             finally:
                 self.release([KEEPING])
 

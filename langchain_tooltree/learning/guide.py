@@ -21,7 +21,7 @@ from langchain_tooltree.effects.calls import CallEffects, Effects
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.experience.guide import Advice, Remembered, begun_with
 from langchain_tooltree.experience.hints import LEAST_SHARE, NextTools, counted_line
-from langchain_tooltree.experience.notes import recall_noted
+from langchain_tooltree.experience.notes import recall_metadata
 from langchain_tooltree.experience.recorder import RunRecorder
 from langchain_tooltree.experience.records import RECALLED, ChatMessage, Record, aim_of
 from langchain_tooltree.experience.reference import SUMMARIZE_STATE, as_reference
@@ -109,7 +109,7 @@ class PastRuns:
         lines = [counted_line((tool, following.runs[tool], following.of[tool]) for tool in tools)]
         lines += [f"A similar run that went well: {chain_of(run)}." for run in similar]
         text, tips = within(MOST_ADVICE, [*filter(None, lines)], self._tips)
-        noted = recall_noted([run.id for run in similar], ((tip.id, tip.trajectories) for tip in tips))
+        noted = recall_metadata([run.id for run in similar], ((tip.id, tip.trajectories) for tip in tips))
         return Advice(text, tools, noted[RECALLED] if similar or tips else {})
 
     def is_unusual(self, path: Sequence[BaseMessage], tool: str, *, names: Collection[str]) -> Flow[bool]:

@@ -39,6 +39,11 @@ FORMAT = 1
 """Version of what stands in a segment; what has another one is ignored."""
 
 
+VOTE = "vote"
+"""Key of an item without parts that holds the settings of the graph's vote: fitting them takes about a second."""
+
+Vote = Mapping[str, Any]
+
 EMPTY: Mapping[str, Any] = {"parts": {}, "embedders": []}
 """What is left of a segment that cannot be read."""
 
@@ -86,6 +91,7 @@ class Segments:
         self._loose: dict[str, Part] = {}
         self._holders: dict[str, str] = {}  # key of the segment that holds a run
         self._stale: set[str] = set()  # keys of segments that hold what does not count any more
+        self.vote: Vote | None = None  # as it is kept
         self._lock = threading.Lock()
 
     def add(self, run: str, part: Part) -> None:
@@ -104,10 +110,10 @@ class Segments:
         if run in self._holders:
             self._stale.add(self._holders.pop(run))
 
-    @property
-    def is_due(self) -> bool:
-        """Whether there is something to write."""
-        return len(self._loose) >= SEGMENT or bool(self._stale)
+    def is_due(self, vote: Vote | None) -> bool:
+        """Whether there is something to write; beside segments, the settings of the vote are kept."""
+        has_changed = vote is not None and vote != self.vote and bool(self._holders)
+        return len(self._loose) >= SEGMENT or bool(self._stale) or has_changed
 
     def load(self, entries: Mapping[str, RunEntry]) -> Flow[dict[str, Part]]:
         """The parts that segments hold of records in their present version, by the ids of the runs."""
@@ -123,6 +129,7 @@ class Segments:
             segment = _read(item)
             if segment is None or segment["embedders"] != self._embedders:
                 continue
+            self.vote = segment["vote"] or self.vote
             for run, data in segment["parts"].items():
                 if run in parts or not _counts(entries, run, data):
                     self._stale.add(item.key)
@@ -136,12 +143,15 @@ class Segments:
                     self._holders[run] = item.key
         return parts
 
-    def write(self) -> Flow[None]:
+    def write(self, vote: Vote | None) -> Flow[None]:
         """Write new segments of parts that are enough for one, and old ones without what does not count any more."""
         while len(self._loose) >= SEGMENT:
             yield from self._write_next()
         while self._stale:
             yield from self._write_again(self._stale.pop())
+        if self._holders and vote != self.vote:
+            self.vote = vote
+            yield from self._put(VOTE, {}, self._embedders, vote)
 
     def erase(self, entries: Mapping[str, RunEntry]) -> Flow[None]:
         """Leave nothing in any segment of runs that have no entry, or another version, whoever has written it."""
@@ -156,7 +166,7 @@ class Segments:
         vectors = yield from self._store.vectors(list(page))
         data = {run: replace(part, task=vectors.get(run)).to_dict() for run, part in page.items()}
         # Of two processes that have come across the same runs, one overwrites what the other has written.
-        key = digest(sorted((run, part.version) for run, part in page.items()))
+        key = digest([self._embedders, sorted((run, part.version) for run, part in page.items())])
         yield from self._put(key, data, self._embedders)
         there = yield from self._store.there(list(page))  # somebody may have had one forgotten meanwhile
         with self._lock:
@@ -191,8 +201,11 @@ class Segments:
         elif len(parts) < len(segment["parts"]):
             yield from self._put(key, parts, segment["embedders"])
 
-    def _put(self, key: str, parts: Mapping[str, Any], embedders: Sequence[str]) -> Flow[None]:
-        text = yield FunctionStep(json.dumps, {"format": FORMAT, "embedders": embedders, "parts": parts})
+    def _put(
+        self, key: str, parts: Mapping[str, Any], embedders: Sequence[str], vote: Vote | None = None
+    ) -> Flow[None]:
+        segment = {"format": FORMAT, "embedders": embedders, "parts": parts, "vote": vote}
+        text = yield FunctionStep(json.dumps, segment)
         yield self._call("put", key, {"segment": text}, index=False)  # as one ASCII text, as records are
 
     def _items(self) -> Flow[list[SearchItem]]:

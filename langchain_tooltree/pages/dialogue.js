@@ -36,7 +36,6 @@ function said(item, number) {
   const scores = Object.entries(item.scores || {}).map(([name, value]) => name + "=" + value.toFixed(2));
   if (scores.length) box.append(make("p", "Planned by a search: " + scores.join(", "), "dim"));
   if (item.anomaly) box.append(make("p", "Anomaly, found by " + (item.anomaly.kind === "classified" ? "a classifier" : "the rule " + item.anomaly.kind) + (item.anomaly.sure === null ? "" : ", " + percent(item.anomaly.sure) + " sure") + ": " + item.anomaly.evidence, "bad"));
-  for (const text of item.advised || []) box.append(make("p", "A reflection told the agent, and no tool has said this:", "added"), make("pre", text, "advice"));
   for (const text of item.added || []) box.append(make("p", "Added by this package, no output of the tool:", "added"), foldable(text));
   if (item.reflected) box.append(make("p", "A reflection advised the agent here. Its words are not part of the record.", "added"));
   for (const inner of item.said || []) box.append(said(inner));
@@ -71,7 +70,6 @@ function runInto(into, run, known) {
   const tokens = run.said.reduce((sum, item) => sum + (item.tokens || 0), 0), replies = run.said.filter((item) => item.part === "reply");
   into.append(facts([
     ["Verdict", badge(outcome(run))], ["Judged", BY[run.by] || ""], ["Reasons", run.reasons],
-    ["In place of", run.overruled ? VERDICTS[run.overruled.success] + (run.overruled.reasons ? ": " + run.overruled.reasons : "") : ""],
     ["Came from", run.from], ["Attempt given up in", run.attempt], ["Recalled for it", recalledFor(run, known)],
     ["Replies", run.turns], ["Tokens", tokens ? tokens.toLocaleString("en") : ""], ["Run", run.id],
   ], "facts"));

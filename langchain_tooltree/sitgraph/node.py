@@ -14,8 +14,8 @@ from langchain_tooltree.errors import ConfigurationError, check_count, described
 from langchain_tooltree.experience.guide import Learner
 from langchain_tooltree.experience.hints import LEAST_SHARE, hints
 from langchain_tooltree.experience.namespaces import USERS, labels_in
-from langchain_tooltree.experience.notes import as_suggested
-from langchain_tooltree.experience.recorder import RunRecorder, hear_suggested
+from langchain_tooltree.experience.notes import suggestion_notes
+from langchain_tooltree.experience.recorder import RunRecorder
 from langchain_tooltree.experience.run_identity import GivenTools, names_of
 from langchain_tooltree.experience.verdict import AnyVerdict
 from langchain_tooltree.flows import Flow, Writer, async_twin, current_writer, driven, emitted, flow_of
@@ -44,7 +44,7 @@ def with_suggestions(
 
 def figures_of(suggestions: Sequence[Suggestion]) -> list[dict[str, Any]]:
     """Suggestions as they are noted in a record: without the words of other runs, which are erased with these."""
-    return as_suggested((each.tool, each.score, each.support) for each in suggestions)
+    return suggestion_notes((each.tool, each.score, each.support) for each in suggestions)
 
 
 DEFAULT_K = 2  # tools that are suggested, as in the paper
@@ -184,8 +184,6 @@ class SITGraphNode(Runnable[Any, dict[str, list[dict[str, Any]]]]):
         """
         path = visible_path(input, key=self._messages_key)
         suggestions = yield from self._suggester.suggest(path, allowed=self._tools, writer=current_writer())
-        if told := figures_of(suggestions):
-            hear_suggested(told)
         return {self._suggestions_key: [suggestion.to_dict() for suggestion in suggestions]}
 
     ainvoke = async_twin(invoke)  # type: ignore[arg-type] # mypy takes `self` from the declaration in Runnable

@@ -4,6 +4,7 @@ import os
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, fields
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -16,7 +17,7 @@ from langchain_core.messages import BaseMessage
 from langchain_tooltree.errors import ConfigurationError, GraphFileError, check_count
 from langchain_tooltree.experience.embeddings import embedder_name, resolve_embeddings
 from langchain_tooltree.experience.hints import NextTools
-from langchain_tooltree.experience.records import ChatMessage, LazyChat, Record
+from langchain_tooltree.experience.records import ChatMessage, Record
 from langchain_tooltree.experience.reference import SUMMARIZE_STATE
 from langchain_tooltree.experience.run_identity import GivenTools, names_of
 from langchain_tooltree.experience.trajectory import to_chat
@@ -270,8 +271,6 @@ class SITGraph:
     anext_tools = async_twin(next_tools)
 
     def _moment(self, messages: Sequence[BaseMessage | ChatMessage]) -> Moment:
-        if isinstance(messages, LazyChat):
-            return moment_of(messages, self.aliases)[0]
         chat = [to_chat(message) if isinstance(message, BaseMessage) else message for message in messages]
         return moment_of(chat, self.aliases)[0]
 
@@ -313,6 +312,22 @@ class SITGraph:
                 self._fit, self._fitted_to = fit, [run.edition for run in sample]
             now = time.monotonic()
             self._fit_again_at = now + RESTS * (now - began)
+
+    @property
+    def vote(self) -> dict[str, Any] | None:
+        """The settings of the vote, and the runs that they were fitted to, as plain data; `None` if it never was."""
+        with self._lock:
+            fit, editions = self._fit, [list(each) for each in self._fitted_to]
+        if fit is None:
+            return None
+        return {**asdict(fit), "weights": fit.weights.tolist(), "center": fit.center.tolist(), "fitted_to": editions}
+
+    def restore_vote(self, vote: Mapping[str, Any]) -> None:
+        """Take settings that were kept: suggestions go by them until the runs that they were fitted to change."""
+        arrays = {name: np.array(vote[name], dtype=np.float32) for name in ("weights", "center")}
+        fit = Fit(**{each.name: vote[each.name] for each in fields(Fit)} | arrays)
+        with self._lock:
+            self._fit, self._fitted_to = fit, [(turns, version, run) for turns, version, run in vote["fitted_to"]]
 
     def drift(self, tools: GivenTools) -> DriftReport:
         """Compare the tools that the graph knows with those that an agent has now.

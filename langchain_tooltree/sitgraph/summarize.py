@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 from langchain_tooltree.conversation import Conversation, visible_path
 from langchain_tooltree.effects.calls import ReadTool
 from langchain_tooltree.errors import SummaryError
-from langchain_tooltree.experience.excerpts import DEFAULT_MAX_CHARACTERS, ends_of, excerpt, told_of
+from langchain_tooltree.experience.excerpts import DEFAULT_MAX_CHARACTERS, entries_of, excerpt, without_middle
 from langchain_tooltree.experience.hints import hints
 from langchain_tooltree.experience.records import ChatMessage, Record
 from langchain_tooltree.experience.reference import ADDED, SUMMARIZE_STATE
@@ -253,13 +253,13 @@ def _numbered(run: Record, lacking: Collection[int]) -> list[dict[str, Any]]:
 
     The transitions of sub-agents come after those of the run's own dialogue, wherever they are told.
     """
-    entries = told_of(run)
+    entries = entries_of(run)
     calls = [entry for entry in entries if entry["role"] == "assistant" and (entry.get("call") or {}).get("tool")]
     made = [entry for entry in calls if entry["call"]["tool"] != SUMMARIZE_STATE]
     for place, entry in enumerate(sorted(made, key=lambda entry: "agent" in entry)):
         if place in lacking:
             entry["state"] = place
-    return ends_of(entries, LONGEST_RUN)
+    return without_middle(entries, LONGEST_RUN)
 
 
 def _summaries(reply: Mapping[str, Any], asked: Collection[int]) -> dict[str, str]:

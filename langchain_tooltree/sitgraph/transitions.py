@@ -20,9 +20,9 @@ from langchain_tooltree.experience.records import (
     Step,
     entries_in,
     function_of,
+    own_messages,
     part_of,
     requests_in,
-    said_in,
     steps_in,
     text_of,
 )
@@ -140,7 +140,7 @@ def moment_of(
     messages: Sequence[ChatMessage], aliases: Mapping[str, str] = MappingProxyType({})
 ) -> tuple[Moment, str | None]:
     """Where a dialogue stands now, and the summary that the agent has made since its last tool call, if it has."""
-    said = said_in(messages)  # nothing that was recalled is part of a state
+    said = own_messages(messages)  # nothing that was recalled is part of a state
     steps: list[Step] = []
     summary: str | None = None
     for step in _renamed(steps_in(said), aliases):

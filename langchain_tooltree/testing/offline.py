@@ -323,13 +323,13 @@ def _described(tool: Mapping[str, Any]) -> str:
 
 
 _OPENINGS: dict[str, Literal["plan", "propose", "pre", "post", "check"]] = {
-    prompts.DEFAULT_PROPOSE_PROMPT: "propose",
-    prompts.DEFAULT_CANDIDATES_PROMPT: "propose",
-    prompts.DEFAULT_DRAFT_PROMPT: "propose",
+    prompts.PROPOSE_PROMPT: "propose",
+    prompts.CANDIDATES_PROMPT: "propose",
+    prompts.DRAFT_PROMPT: "propose",
     prompts.DEFAULT_PRE_JUDGE_PROMPT: "pre",
     prompts.DEFAULT_POST_JUDGE_PROMPT: "post",
     prompts.DEFAULT_CHECK_PROMPT: "check",
-    prompts.DEFAULT_PLAN_PROMPT: "plan",
+    prompts.PLAN_PROMPT: "plan",
 }
 
 

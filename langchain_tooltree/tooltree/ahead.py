@@ -18,13 +18,12 @@ from langchain_core.runnables.config import ensure_config
 from langgraph.prebuilt import ToolNode
 
 from langchain_tooltree._langgraph import tool_node_input, with_runtime
-from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.flows import Flow, TwinStep
 from langchain_tooltree.replies import calls_in
+from langchain_tooltree.sandbox import Sandbox, forked
 from langchain_tooltree.text import made_up, renamed_in
 from langchain_tooltree.tooltree.branches import Branches, Mark, results_of
-from langchain_tooltree.tooltree.sandbox import Sandbox, names_bound_by
-from langchain_tooltree.tooltree.visit import Outcome, visit
+from langchain_tooltree.tooltree.visit import Outcome, Visit
 
 if TYPE_CHECKING:
     from langchain_tooltree.tooltree.host import PlannerHost
@@ -41,10 +40,7 @@ def run_in_fork(
     Returns:
         The results, and the fork.
     """
-    fork = world.fork()
-    if not isinstance(fork, Sandbox):
-        msg = f"fork() of {type(world).__name__} must return a sandbox, got {type(fork).__name__}."
-        raise ConfigurationError(msg)
+    fork = forked(world)
     node = ToolNode([*fork.tools], handle_tool_errors=True)
     results: list[ToolMessage] = []
     for call in calls:
@@ -69,14 +65,14 @@ def plan_ahead(branches: Branches, trial: "PlannerHost", sandbox: Sandbox) -> Fl
     messages: list[BaseMessage] = [*branches.messages]
     start, mark = len(messages), replace(branches.mark, plan=None)
     worlds: dict[str, Sandbox] = {}
-    trial.bound = names_bound_by(sandbox)
+    trial.bound = trial.planner.bound_tools
 
     def is_free(name: str, args: Any) -> bool:  # in a fork, what it does not bind cannot be tried
         return name in trial.bound or (not worlds and branches.is_read(name, args))
 
     while True:
         inner = Branches(messages, mark, branches.is_read, is_free)
-        outcome = yield from visit(inner, trial)
+        outcome = yield from Visit(inner, trial).run()
         step = trial.reply if outcome.message is None else outcome.message
         is_bound = bool(step.tool_calls) and trial.bound.issuperset(call["name"] for call in step.tool_calls)
         if not is_bound and not worlds:

@@ -37,16 +37,20 @@ from langchain_tooltree.tools import ToolLibrary, checked_arguments
 from langchain_tooltree.tooltree.judge import SAID_OPEN, Standing, as_score, validated
 from langchain_tooltree.tooltree.prompts import (
     ASSESS_DESCRIPTION,
+    ASSESS_PROMPT,
+    CANDIDATES_PROMPT,
     CONFIDENCE,
     CONFIDENCE_DESCRIPTION,
-    DEFAULT_NOTHING_PROMPT,
-    DEFAULT_PROMPTS,
+    DRAFT_PROMPT,
+    INSTRUCTIONS_PROMPT,
+    MISSING_PROMPT,
+    NOTHING_PROMPT,
+    PROPOSE_PROMPT,
+    REPAIR_PROMPT,
+    TRIED_PROMPT,
     Assessment,
-    Prompts,
 )
 from langchain_tooltree.tooltree.search import Call, Effect, KernelConfig
-
-"""Name of the field of a call's score; a tool that has such an argument itself gets none."""
 
 ASSESS = "assess"
 """Name of the tool by which a model says how things stand; longer where the user has a tool of this name."""
@@ -66,7 +70,6 @@ class ProposalRequest:
     attempt: int = 1  # for which time it is asked, from 1
     tried: Sequence[str] = ()  # the calls offered here before
     missing: Sequence[str] = ()  # what of the request is not done yet, in words
-    metadata: Mapping[str, Any] = field(default_factory=dict)  # where in the search the question stands, for traces
 
 
 @dataclass(slots=True)
@@ -143,20 +146,19 @@ class Proposer:
     library: ToolLibrary
     effect_of: EffectOf  # what a call does to the world, by tool and arguments
     config: KernelConfig  # how candidates are asked for
-    prompts: Prompts = DEFAULT_PROMPTS
 
     def propose(self, request: ProposalRequest, meter: Meter) -> Flow[Proposal]:
         """Ask a state for calls. Those that cannot be made are asked for again, once."""
-        proposal, prompts = Proposal(), self.prompts
+        proposal = Proposal()
         tools = [self.library.by_name[name] for name in request.tools]
         ask = partial(self._ask, request, meter, proposal)
         if self.config.proposals == "per_tool":
             for tool in tools:
-                yield from ask(BoundTools([tool], [tool]), prompts.draft.format(tool=tool.name), attempts=1)
+                yield from ask(BoundTools([tool], [tool]), DRAFT_PROMPT.format(tool=tool.name), attempts=1)
         elif self._has_scores:
             yield from self._ask_with_scores(request, meter, proposal, tools)
         else:
-            yield from ask(BoundTools(tools, tools), prompts.propose.format(count=self.config.top_k))
+            yield from ask(BoundTools(tools, tools), PROPOSE_PROMPT.format(count=self.config.top_k))
         if proposal.problems and meter.left:
             yield from self._repair(request, meter, proposal, tools)
         if proposal.calls:
@@ -172,18 +174,18 @@ class Proposer:
         self, request: ProposalRequest, meter: Meter, proposal: Proposal, tools: Sequence[BaseTool]
     ) -> Flow[None]:
         observed = bool(request.conversation) and is_observation(request.conversation[-1])
-        candidates = self.prompts.candidates.format(count=self.config.top_k)
+        candidates = CANDIDATES_PROMPT.format(count=self.config.top_k)
         shown = BoundTools.with_scores(tools, assess=True, observed=observed)
-        end = self.prompts.assess.format(assess=shown.assess)
+        end = ASSESS_PROMPT.format(assess=shown.assess)
         failure = yield from self._ask(request, meter, proposal, shown, f"{candidates}\n\n{end}")
         if failure is not None and is_form_refusal(failure) and meter.left:
             # The judge then scores what comes without scores.
-            instruction = self.prompts.propose.format(count=self.config.top_k)
+            instruction = PROPOSE_PROMPT.format(count=self.config.top_k)
             if not (yield from self._ask(request, meter, proposal, BoundTools(tools, tools), instruction)):
                 other_tools_refused(self.model, failure)
         elif proposal.is_empty and proposal.standing.goal == SAID_OPEN and meter.left:
             # Some models make one call in a reply, and theirs was to say how the request stands.
-            instruction = f"{candidates}\n\n{DEFAULT_NOTHING_PROMPT}"
+            instruction = f"{candidates}\n\n{NOTHING_PROMPT}"
             shown = BoundTools.with_scores(tools, assess=False)
             yield from self._ask(request, meter, proposal, shown, instruction)
 
@@ -191,8 +193,8 @@ class Proposer:
         self, request: ProposalRequest, meter: Meter, proposal: Proposal, tools: Sequence[BaseTool]
     ) -> Flow[None]:
         """Have invalid calls written again, once; what is still invalid stays a problem."""
-        propose = self.prompts.propose.format(count=len(proposal.problems))
-        repair = self.prompts.repair.format(problems=_listed(proposal.problems))
+        propose = PROPOSE_PROMPT.format(count=len(proposal.problems))
+        repair = REPAIR_PROMPT.format(problems=_listed(proposal.problems))
         shown = BoundTools.with_scores(tools, assess=False) if self._has_scores else BoundTools(tools, tools)
         rewritten = Proposal()
         first_time = replace(request, attempt=1, missing=())
@@ -213,8 +215,8 @@ class Proposer:
     ) -> Flow[Exception | None]:
         """Ask for candidates, again if the model cannot be reached, and take them; returns why that failed, if so."""
         cards = {name: self.library.told(name) for name in request.tools}
-        messages = proposal_messages(request, instruction, cards=cards, prompts=self.prompts)
-        config = inner_config("propose", request.metadata)
+        messages = proposal_messages(request, instruction, cards)
+        config = inner_config("propose", {})
         failure: Exception | None = None
         proposal.error = "the budget left no question"
         for _ in range(min(attempts, meter.left)):
@@ -258,29 +260,26 @@ class Proposer:
 
 
 def proposal_messages(
-    request: ProposalRequest,
-    instruction: str,
-    *,
-    cards: Mapping[str, Any] | None = None,
-    prompts: Prompts = DEFAULT_PROMPTS,
+    request: ProposalRequest, instruction: str, cards: Mapping[str, Any] | None = None
 ) -> list[BaseMessage]:
-    """One system message, in which the agent's own instructions follow the planner's, then the conversation.
+    """One system message, with the agent's own instructions, what was tried and what is missing, and the conversation.
 
     Args:
         request: The state that is asked.
         instruction: What is asked.
         cards: What the cards of tools say beyond what is bound, by name.
-        prompts: The other texts.
     """
     parts = [instruction, UNTRUSTED]
     if lines := [f"{name}: {compact_json(card)}" for name, card in (cards or {}).items() if card]:
         parts.append(f"More about the tools:\n{_listed(lines)}")
-    if request.attempt > 1:
-        parts.append(prompts.tried.format(attempt=request.attempt, tried=_listed(request.tried or ["nothing"])))
-    if request.missing:
-        parts.append(prompts.missing.format(missing=_listed(request.missing)))
     instructions = list(takewhile(lambda each: isinstance(each, SystemMessage), request.conversation))
-    parts += [str(each.text) for each in instructions]
+    if instructions:
+        own = "\n\n".join(str(each.text) for each in instructions)
+        parts.append(INSTRUCTIONS_PROMPT.format(instructions=own))
+    if request.attempt > 1:
+        parts.append(TRIED_PROMPT.format(attempt=request.attempt, tried=_listed(request.tried or ["nothing"])))
+    if request.missing:
+        parts.append(MISSING_PROMPT.format(missing=_listed(request.missing)))
     return [SystemMessage("\n\n".join(parts)), *request.conversation[len(instructions) :]]
 
 

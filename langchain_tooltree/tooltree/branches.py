@@ -6,7 +6,6 @@ turn, as plain data: in a private channel of the state, or in the metadata of th
 to resume.
 """
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -15,12 +14,12 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolCa
 from pydantic import TypeAdapter, ValidationError
 
 from langchain_tooltree.anomaly.rules import has_failed
-from langchain_tooltree.experience.records import Outcome, Step
+from langchain_tooltree.experience.records import Outcome, Step, call_key
 from langchain_tooltree.experience.reference import NOTES as KEY
 from langchain_tooltree.experience.reference import added_to, without_added
 from langchain_tooltree.replies import calls_in
 
-__all__ = ["KEY", "Branches", "Candidate", "Mark", "is_decided", "is_fruitless", "key_of", "results_of"]
+__all__ = ["KEY", "Branches", "Candidate", "Mark", "is_decided", "is_fruitless", "results_of"]
 
 SUMMARY = "summarization"
 """The `lc_source` of a message that stands in the place of earlier ones."""
@@ -116,11 +115,6 @@ class Mark:
 _MARKS = TypeAdapter(Mark)
 
 
-def key_of(name: str, args: Any) -> str:
-    """Canonical text of a call: equal for calls that mean the same."""
-    return f"{name} {json.dumps(args or {}, sort_keys=True, default=str)}"
-
-
 class Branches:
     """The messages of a conversation, and which of them the model sees.
 
@@ -172,7 +166,7 @@ class Branches:
     def tried(self) -> dict[str, ToolCall]:
         """All calls of this turn, on any branch, by their canonical texts."""
         turn = self.messages if self.begin is None else self.messages[self.begin + 1 :]
-        return {key_of(call["name"], call["args"]): call for message in turn for call in calls_in(message)}
+        return {call_key(call["name"], call["args"]): call for message in turn for call in calls_in(message)}
 
     @property
     def latest(self) -> list[ToolMessage]:

@@ -10,14 +10,14 @@ from langchain_tooltree.models import Meter, StructuredQuestion, document_prompt
 from langchain_tooltree.text import one_line
 from langchain_tooltree.tools import ToolCard, ToolLibrary, fields_of, nested_inputs
 from langchain_tooltree.tooltree.judge import validated
-from langchain_tooltree.tooltree.prompts import CoarsePlan
+from langchain_tooltree.tooltree.prompts import PLAN_PROMPT, CoarsePlan
 
 RELEVANT = 0.3
 """p_t in [0, 1] below which a tool is dropped, as the paper's ACL-format version prints it."""
 
 
 def plan_tools(
-    model: BaseChatModel, library: ToolLibrary, reads: Collection[str], query: str, meter: Meter, *, prompt: str
+    model: BaseChatModel, library: ToolLibrary, reads: Collection[str], query: str, meter: Meter
 ) -> Flow[tuple[str, ...]]:
     """Choose the tools that a request may need.
 
@@ -31,7 +31,6 @@ def plan_tools(
         reads: Names of those that only read.
         query: The request.
         meter: Counts the calls.
-        prompt: What the model is told.
 
     Returns:
         Names in the library's order.
@@ -40,7 +39,7 @@ def plan_tools(
     question = StructuredQuestion(
         model,
         CoarsePlan,
-        document_prompt(prompt, {"request": query, "tools": [*map(_in_short, cards)]}),
+        document_prompt(PLAN_PROMPT, {"request": query, "tools": [*map(_in_short, cards)]}),
         usable=lambda reply: validated(CoarsePlan, reply) is not None,
         config=inner_config("plan", {}),
     )

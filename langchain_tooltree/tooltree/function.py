@@ -22,7 +22,7 @@ from langchain_tooltree.tools import ToolLibrary
 from langchain_tooltree.tooltree.branches import KEY
 from langchain_tooltree.tooltree.host import PlannerOptions
 from langchain_tooltree.tooltree.node import ToolTreeNode, mark_in
-from langchain_tooltree.tooltree.record import made_now, result_of_path, search_result, with_plan
+from langchain_tooltree.tooltree.record import made_since, result_of_path, search_result
 from langchain_tooltree.tooltree.result import SearchResult
 
 Query = str | BaseMessage | Sequence[BaseMessage | dict[str, Any] | tuple[str, str]]
@@ -96,10 +96,9 @@ def search(
     end = yield TwinStep(partial(graph.invoke, state, config), partial(graph.ainvoke, state, config))
     last = end["messages"][-1]
     searched = isinstance(last, AIMessage) and "search" in (last.response_metadata.get(KEY) or {})
-    result = search_result(last) if searched else result_of_path(end["messages"], node.is_read)
-    result = with_plan(result, mark_in([last]).plan)
-    config_given = options.get("config")
-    return result if config_given is not None and config_given.is_deep else made_now(result, messages, end["messages"])
+    result = search_result(last) if searched else result_of_path(end["messages"], node.is_read, mark_in([last]).plan)
+    is_deep = (config_given := options.get("config")) is not None and config_given.is_deep
+    return result if is_deep else made_since(result, messages, end["messages"])
 
 
 asearch = async_twin(search)

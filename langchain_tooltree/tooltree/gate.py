@@ -153,10 +153,9 @@ def _gate_of_call() -> Iterator["_Gate"]:
 
 
 def _begun() -> "_Gate":
-    """The gate of the call that streams, as at its beginning; an open one where a model is streamed directly."""
+    """The gate of the call that streams; an open one where a model is streamed directly."""
     gate = _GATE.get() or _Gate(None)
-    gate.report, gate.text, gate.held, gate.is_open, gate.is_shut = None, "", [], gate.withheld is None, False
-    gate.line = ""
+    gate.is_open = gate.withheld is None
     return gate
 
 

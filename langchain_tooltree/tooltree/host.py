@@ -9,13 +9,11 @@ from functools import cached_property, reduce
 from pathlib import Path
 from typing import Any, TypedDict, cast
 
-from langchain.agents.middleware.internal_call_transformer import internal_call_metadata
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage
 from langchain_core.messages.ai import UsageMetadata
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
-from langgraph.constants import TAG_NOSTREAM
 
 from langchain_tooltree._langgraph import stream_now
 from langchain_tooltree.conversation import Conversation, transcript, visible_path
@@ -25,16 +23,18 @@ from langchain_tooltree.events import Event
 from langchain_tooltree.experience.guide import Advice, Guide
 from langchain_tooltree.experience.hints import without_hints
 from langchain_tooltree.flows import EventSink, Flow, current_writer, emit_all, has_handlers, to_stream
-from langchain_tooltree.models import TAG, Meter, usage_sum, with_chat_model
+from langchain_tooltree.models import ATTEMPTS, Meter, usage_sum
 from langchain_tooltree.replies import sound
+from langchain_tooltree.sandbox import Sandbox, names_bound_by
 from langchain_tooltree.text import forget_oldest, telling_words
-from langchain_tooltree.tools import checked_arguments, returns_command
+from langchain_tooltree.tools import ToolLibrary, checked_arguments, returns_command
 from langchain_tooltree.tooltree.ahead import carry_on, plan_ahead
 from langchain_tooltree.tooltree.branches import KEY, Branches, Candidate, Mark
 from langchain_tooltree.tooltree.deep import DeepSearch
 from langchain_tooltree.tooltree.gate import Withheld
 from langchain_tooltree.tooltree.judge import Judge, JudgedCall, JudgeRequest, resolve_judge
 from langchain_tooltree.tooltree.prompts import DEFAULT_PROMPTS, Prompts
+from langchain_tooltree.tooltree.record import keep_ended, keep_search
 from langchain_tooltree.tooltree.report import (
     LARGE_REQUEST,
     REPORT_AND_CALL_PROMPT,
@@ -43,15 +43,11 @@ from langchain_tooltree.tooltree.report import (
     Report,
     split_report,
 )
-from langchain_tooltree.tooltree.sandbox import Sandbox
 from langchain_tooltree.tooltree.search import SearchConfig
-from langchain_tooltree.tooltree.visit import Outcome, visit
+from langchain_tooltree.tooltree.visit import Outcome, Visit
 
 KEPT_OFFERINGS = 16
 """Selections of tools of which it is kept what they are: few agents change between more."""
-
-JUDGE_CALLS = 2
-"""Model calls that one question to a judge may need: it is asked again once where its reply is unusable."""
 
 
 class PlannerOptions(TypedDict, total=False):
@@ -76,10 +72,17 @@ class Offering:
         trials: Names of the tools of which a read may be tried: not one that ends the run or updates the state.
     """
 
-    tools: tuple[Any, ...]
+    tools: Sequence[Any]
     names: frozenset[str]
     effects: CallEffects
     trials: frozenset[str]
+
+    @cached_property
+    def library(self) -> ToolLibrary:
+        """The tools that are not a provider's, with their cards."""
+        if isinstance(self.tools, ToolLibrary):
+            return self.tools
+        return ToolLibrary([tool for tool in self.tools if isinstance(tool, BaseTool)])
 
     @cached_property
     def words(self) -> dict[str, frozenset[str]]:
@@ -126,16 +129,16 @@ class Planner:
             msg = f"record_searches must be the path of a folder, got {type(folder).__name__} {folder!r:.80}."
             raise ConfigurationError(msg)
         self.config: SearchConfig = config or SearchConfig()
+        self.is_deep, self.extra_calls = self.config.is_deep, self.config.extra_calls
         self.sandbox: Sandbox | None = sandbox
+        self.bound_tools = frozenset[str]() if sandbox is None else names_bound_by(sandbox)
         self.prompts = prompts or DEFAULT_PROMPTS
         self.folder = Path(folder) if folder else None
         self.effects = CallEffects.declared_as(options.get("effects"))
-        self.judge, self.post_judge = options.get("judge"), options.get("post_judge")
-        judge = None if self.judge is None else resolve_judge(self.judge, seed=0, prompts=self.prompts)
-        post = judge if self.post_judge is None else resolve_judge(self.post_judge, seed=0, prompts=self.prompts)
-        self.evaluators = (judge, post)
+        judge, post_judge = options.get("judge"), options.get("post_judge")
+        judge = None if judge is None else resolve_judge(judge, self.prompts)
+        self.judges = judge, judge if post_judge is None else resolve_judge(post_judge, self.prompts)
         self._offerings: dict[tuple[int, ...], Offering] = {}
-        self._searches: dict[tuple[int, ...], DeepSearch] = {}
 
     def offering(self, tools: Sequence[Any]) -> Offering:
         """What may be done with a selection of tools: `BaseTool`s, and dicts of tools that a provider runs."""
@@ -149,28 +152,11 @@ class Planner:
             may_read = effects.reads | effects.by_arguments
             trials = (t.name for t in own if t.name in may_read and not t.return_direct and not returns_command(t))
             names = (*(tool.name for tool in own), *(_name_of(tool) for tool in tools if isinstance(tool, Mapping)))
-            known = Offering(tuple(tools), frozenset(names), effects, frozenset(trials))
+            kept = tools if isinstance(tools, ToolLibrary) else tuple(tools)
+            known = Offering(kept, frozenset(names), effects, frozenset(trials))
             self._offerings[key] = known  # it holds the tools, so that no others get their ids
             forget_oldest(self._offerings, KEPT_OFFERINGS)
         return known
-
-    def deep_search(self, model: Any, offering: Offering) -> DeepSearch:
-        """The deep search for a model and a selection of tools; it holds both, so that no others get their ids."""
-        key = (id(model), *map(id, offering.tools))
-        if key not in self._searches:
-            tools = [tool for tool in offering.tools if isinstance(tool, BaseTool)]
-            self._searches[key] = DeepSearch(
-                model,
-                tools,
-                effects=offering.effects,
-                config=self.config,
-                judge=self.judge,
-                post_judge=self.post_judge,
-                prompts=self.prompts,
-                sandbox=self.sandbox,
-            )
-            forget_oldest(self._searches, KEPT_OFFERINGS)
-        return self._searches[key]
 
     def branches(self, messages: Sequence[BaseMessage], mark: Mark, offering: Offering) -> Branches:
         """The conversation as a tree."""
@@ -234,14 +220,18 @@ class PlannerHost(ABC):
     def visited(self, branches: Branches) -> Flow[Outcome]:
         """Make one visit: search first, carry on with a plan, plan ahead in a sandbox, or take a step in the loop."""
         self.visible = len(branches.path())
-        if self.planner.config.is_deep:
+        if self.planner.is_deep:
             self.reports = False
             return (yield from self._deep_visit(branches))
         sandbox = self.planner.sandbox
         if sandbox is None:
-            return (yield from visit(branches, self))
-        planned = carry_on(branches) if branches.mark.plan else None
-        return planned or (yield from plan_ahead(branches, self, sandbox))
+            outcome = yield from Visit(branches, self).run()
+        else:
+            planned = carry_on(branches) if branches.mark.plan else None
+            outcome = planned or (yield from plan_ahead(branches, self, sandbox))
+        if outcome.ended is not None:
+            yield from keep_ended(outcome.ended, self)
+        return outcome
 
     def _deep_visit(self, branches: Branches) -> Flow[Outcome]:
         """Search where a turn begins, or goes on after a write that a search has planned; answer from the plan."""
@@ -251,20 +241,17 @@ class PlannerHost(ABC):
         if path[-1] is not branches.request and not plans:
             yield from self.own_step(path)
             return Outcome()
-        search = self.planner.deep_search(self.model, self.offering)
-        system = [self.system] if self.system is not None else []
-        result = yield from search.run(
-            path, system=system, state=self.state, messages_key=self.messages_key, sinks=self.sinks
-        )
+        result = yield from DeepSearch(self, path).run()
         plan = result.messages
         if result.waiting:
-            return Outcome(cast("AIMessage", plan[-1]), before=plan[:-1], result=result)
+            yield from keep_search(result, self.planner.folder)
+            return Outcome(cast("AIMessage", plan[-1]), before=plan[:-1])
         stream_now(plan)
         reply, _ = yield from self.own_step([*path, *plan])
-        if reply.tool_calls or reply.invalid_tool_calls:
-            return Outcome(before=plan, result=result)
-        result = result.with_answer(reply)
-        return Outcome(result.answer, before=plan, result=result)
+        is_answer = not (reply.tool_calls or reply.invalid_tool_calls)
+        result = result.with_answer(reply) if is_answer else result
+        yield from keep_search(result, self.planner.folder)
+        return Outcome(result.answer, before=plan)
 
     def instructions_for(self, system: SystemMessage | None, messages: Sequence[BaseMessage]) -> SystemMessage | None:
         """The instructions for a question: hints for the path of the visit do not fit where it goes by another."""
@@ -324,11 +311,11 @@ class PlannerHost(ABC):
                 unusual = yield from guide.is_unusual(path, tool, names=self.offering.names)
         return unusual
 
-    def emit(self, event: Event) -> Flow[None]:
+    def emit(self, events: Sequence[Event]) -> Flow[None]:
         """Tell the stream, callback handlers and listeners."""
         writer = current_writer()
         sinks = [*self.sinks, *([to_stream(writer)] if writer else [])]
-        yield from emit_all([event], sinks, handled=has_handlers())
+        yield from emit_all(events, sinks, handled=has_handlers())
 
     # --- a separate judge ---
 
@@ -345,12 +332,12 @@ class PlannerHost(ABC):
 
     def judge_answer(self, path: Sequence[BaseMessage], answer: AIMessage) -> Flow[str | None]:
         """What a judge says is missing; `None` without a judge or a verdict."""
-        _, judge = self.planner.evaluators
+        _, judge = self.planner.judges
         if judge is None:
             return None
         _, calls, results = _latest_call(path)
         question = self._question(path, "post", calls, answer=answer.text, observation=results)
-        standing = yield from judge.check(question, self._meter(JUDGE_CALLS))
+        standing = yield from judge.check(question, self._meter(ATTEMPTS))
         if standing.goal is None:
             return None
         if standing.missing:
@@ -359,11 +346,11 @@ class PlannerHost(ABC):
 
     def judge_candidates(self, path: Sequence[BaseMessage], calls: Sequence[Candidate]) -> Flow[list[Candidate]]:
         """Candidates with their r_pre, best first, without those below `pre_threshold`; unscored ones stay."""
-        judge, _ = self.planner.evaluators
+        judge, _ = self.planner.judges
         if judge is None or not calls:
             return list(calls)
         asked = [JudgedCall(f"c{at}", each.name, each.args) for at, each in enumerate(calls)]
-        scores = yield from judge.pre(self._question(path, "pre", asked), self._meter(JUDGE_CALLS))
+        scores = yield from judge.pre(self._question(path, "pre", asked), self._meter(ATTEMPTS))
         threshold = self.planner.config.pre_threshold
         scored = [replace(each, score=judged.score) for each, judged in zip(calls, scores, strict=True)]
         kept = [each for each in scored if each.score is None or each.score >= threshold]
@@ -371,12 +358,12 @@ class PlannerHost(ABC):
 
     def judge_result(self, path: Sequence[BaseMessage]) -> Flow[bool]:
         """Whether r_post of the latest call is below `post_threshold`."""
-        _, judge = self.planner.evaluators
+        _, judge = self.planner.judges
         at, calls, results = _latest_call(path)
         if judge is None or not calls:
             return False
         question = self._question(path[:at], "post", calls, observation=results)
-        judged, _ = yield from judge.post(question, self._meter(JUDGE_CALLS))
+        judged, _ = yield from judge.post(question, self._meter(ATTEMPTS))
         return judged.score is not None and judged.score < self.planner.config.post_threshold
 
     def _question(
@@ -400,13 +387,3 @@ def _latest_call(path: Sequence[BaseMessage]) -> tuple[int, list[JudgedCall], st
 
 DONE = 0.5
 """Goal score in [0, 1] from which a judge holds an answer for complete."""
-
-
-def quiet(model: Any) -> Any:
-    """A copy of a chat model whose tokens no user's stream shows; what is no chat model is left as it is."""
-    return with_chat_model(model, _quiet)
-
-
-def _quiet(model: BaseChatModel) -> BaseChatModel:
-    tags = [*(model.tags or ()), TAG, TAG_NOSTREAM]
-    return model.model_copy(update={"tags": tags, "metadata": {**(model.metadata or {}), **internal_call_metadata()}})

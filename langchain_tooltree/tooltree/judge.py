@@ -8,7 +8,7 @@ import logging
 import math
 import random
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 from langchain_core.language_models import BaseChatModel
@@ -115,7 +115,6 @@ class JudgeRequest:
         tools: Cards of their tools, as JSON-like data.
         observation: For `post`: what the call brought back; `None` if it was deferred.
         answer: For `post`: what the assistant would answer now; `None` if it may go on.
-        metadata: Where in the search the question stands, for traces.
         tool_names: Names of the tools that the assistant has, the first of them where there are many.
         tried: Calls that were offered at the same step before those in question, each as a line.
     """
@@ -127,7 +126,6 @@ class JudgeRequest:
     tools: Sequence[Mapping[str, Any]]
     observation: str | None = None
     answer: str | None = None
-    metadata: Mapping[str, Any] = field(default_factory=dict)
     tool_names: Sequence[str] = ()
     tried: Sequence[str] = ()
 
@@ -179,7 +177,7 @@ class ModelEvaluator:
         random.Random(f"{self.seed}:{request.calls[0].id}").shuffle(shown)  # noqa: S311 - no secret depends on it
         prompt = document_prompt(self.prompts.pre_judge, request.to_dict(candidates=shown))
         wanted = {call.id for call in request.calls}
-        config = inner_config("pre_judge", request.metadata)
+        config = inner_config("pre_judge", {})
         question = StructuredQuestion(
             self.model, CandidateScores, prompt, lambda reply: wanted <= _scores_in(reply).keys(), config
         )
@@ -193,7 +191,7 @@ class ModelEvaluator:
         call = request.calls[0]
         outcome = {"executed": False} if call.deferred else {"observation": request.observation}
         prompt = document_prompt(self.prompts.post_judge, request.to_dict(call=call.to_dict()) | outcome)
-        config = inner_config("post_judge", request.metadata)
+        config = inner_config("post_judge", {})
         judged, goal = Judged(), None
         question = StructuredQuestion(self.model, ObservationScore, prompt, _has_scores, config)
         for reply in (yield from question.ask(meter)):
@@ -204,7 +202,7 @@ class ModelEvaluator:
     def check(self, request: JudgeRequest, meter: Meter) -> Flow[Standing]:
         """Say what of the request is not done yet, where the assistant would answer now."""
         document = replace(request, tools=(), tried=()).to_dict(answer=request.answer)
-        prompt, config = document_prompt(self.prompts.check, document), inner_config("check", request.metadata)
+        prompt, config = document_prompt(self.prompts.check, document), inner_config("check", {})
         question = StructuredQuestion(
             self.model, RequestCheck, prompt, lambda reply: Standing.of(reply).goal is not None, config
         )
@@ -263,12 +261,10 @@ Evaluator = ModelEvaluator | FunctionEvaluator
 """A judge with the checks around it, as the search asks it for scores."""
 
 
-def resolve_judge(
-    judge: str | BaseChatModel | Judge, *, seed: int = 0, prompts: Prompts = DEFAULT_PROMPTS
-) -> Evaluator:
+def resolve_judge(judge: str | BaseChatModel | Judge, prompts: Prompts = DEFAULT_PROMPTS) -> Evaluator:
     """Turn what a user passed as `judge`, a chat model, the name of one, or a function, into an evaluator."""
     if isinstance(judge, str) or is_chat_model(judge):
-        return ModelEvaluator(resolve_model(judge), seed, prompts)
+        return ModelEvaluator(resolve_model(judge), prompts=prompts)
     if callable(judge):
         return FunctionEvaluator(judge)
     msg = f"judge must be a chat model, the name of one, or a function, got {type(judge).__name__}."

@@ -14,13 +14,13 @@ from langgraph.types import Command
 
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.experience.guide import REMEMBERED, Guide, Learner, Remembered, checked_experience
-from langchain_tooltree.experience.run_identity import OfferedTools, heard_as
+from langchain_tooltree.experience.run_identity import OfferedTools, run_key
 from langchain_tooltree.flows import Flow, TwinStep, arun_flow, async_twin, driven, run_flow
-from langchain_tooltree.models import extended
+from langchain_tooltree.models import extended, quiet
 from langchain_tooltree.tooltree.branches import KEY, Mark
-from langchain_tooltree.tooltree.experienced import guide_of, keep_ended
 from langchain_tooltree.tooltree.gate import Withheld, gated, withholding
-from langchain_tooltree.tooltree.host import Planner, PlannerHost, PlannerOptions, quiet
+from langchain_tooltree.tooltree.host import Planner, PlannerHost, PlannerOptions
+from langchain_tooltree.tooltree.record import guide_of
 from langchain_tooltree.tooltree.report import Report
 from langchain_tooltree.tooltree.visit import Outcome
 
@@ -108,8 +108,6 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
             handler=handler,
         )
         outcome = yield from host.visited(branches)
-        if outcome.is_over:
-            yield from keep_ended(outcome, host)
         response = _response(host.response, outcome)
         if outcome.ended is not None and (recalled := outcome.ended.mark.recalled):
             remembered: Any = request.state.get(REMEMBERED) or {}
@@ -139,7 +137,7 @@ class _LearningMiddleware(ToolTreeMiddleware):
         return ToolTreeMiddleware.__name__
 
     def _hear(self, request: ModelRequest[Any]) -> None:
-        heard = heard_as(request.runtime)
+        heard = run_key(request.runtime)
         self._offered.hear(heard, request.tools)
         self._offered.hear_instructions(heard, request.system_message)
 
@@ -159,7 +157,7 @@ class _LearningMiddleware(ToolTreeMiddleware):
     @driven
     def after_agent(self, state: Any, runtime: Runtime[Any]) -> Flow[None]:
         """Keep the turn; one that was interrupted is not over."""
-        heard = heard_as(runtime)
+        heard = run_key(runtime)
         tools = [tool for tool in self._offered.take(heard).values() if tool is not None]
         instructions = self._offered.take_instructions(heard)
         if self._experience is not None and (remembered := state.get(REMEMBERED)):

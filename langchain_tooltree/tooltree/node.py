@@ -1,6 +1,5 @@
 """ToolTreeNode: the planner as a LangGraph node, in place of the model node of a ReAct graph."""
 
-import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,14 +16,13 @@ from langchain_tooltree.experience.guide import Learner, checked_experience
 from langchain_tooltree.experience.hints import hints
 from langchain_tooltree.experience.reference import SEARCH_MARK, looks_marked, remarked
 from langchain_tooltree.flows import EventSink, Flow, TwinStep, async_twin, driven
-from langchain_tooltree.models import bind_tools, extended, resolve_model
+from langchain_tooltree.models import bind_tools, extended, quiet, resolve_model
 from langchain_tooltree.tools import ToolLibrary, check_effects
 from langchain_tooltree.tooltree.branches import KEY, Mark
-from langchain_tooltree.tooltree.experienced import guide_of, keep_ended, kept_turn
 from langchain_tooltree.tooltree.gate import Withheld, gated, withholding
-from langchain_tooltree.tooltree.host import Planner, PlannerHost, PlannerOptions, quiet
+from langchain_tooltree.tooltree.host import Planner, PlannerHost, PlannerOptions
+from langchain_tooltree.tooltree.record import guide_of, kept_turn
 from langchain_tooltree.tooltree.report import Report
-from langchain_tooltree.tooltree.sandbox import names_bound_by
 from langchain_tooltree.tooltree.visit import Outcome
 
 
@@ -72,8 +70,8 @@ class ToolTreeNode(Runnable[Any, dict[str, list[BaseMessage]]]):
         self.name = "ToolTreeNode"
         self._planner = Planner(**options)
         library = ToolLibrary(tools)
-        check_effects(library, self._planner.effects, names_bound_by(self._planner.sandbox))
-        self._offering = self._planner.offering(list(library))
+        check_effects(library, self._planner.effects, self._planner.bound_tools)
+        self._offering = self._planner.offering(library)
         self._keys = messages_key, suggestions_key, recalled_key
         self._system = SystemMessage(system_prompt) if system_prompt else None
         self._experience = checked_experience(experience)
@@ -118,11 +116,9 @@ class ToolTreeNode(Runnable[Any, dict[str, list[BaseMessage]]]):
             line=self._planner.report_prompt(self._system, self._offering),
         )
         outcome = yield from host.visited(branches)
-        if outcome.is_over:
-            yield from keep_ended(outcome, host)
         update = _update(messages, outcome, host.reply)
         if self._experience is not None and not update[-1].tool_calls:
-            yield from kept_turn(self._experience, [*branches.path(), update[-1]], outcome, host)
+            yield from kept_turn(self._experience, [*branches.path(), update[-1]], outcome.ended, host)
         return {key: update}
 
     ainvoke = async_twin(invoke)  # type: ignore[arg-type] # mypy takes `self` from the declaration in Runnable
@@ -131,7 +127,10 @@ class ToolTreeNode(Runnable[Any, dict[str, list[BaseMessage]]]):
         key, *_ = self._keys
         if isinstance(state, list):
             return {key: state}
-        values = state if isinstance(state, Mapping) else _fields(state)
+        if not (isinstance(state, Mapping) or hasattr(state, "__dict__")):
+            msg = f"The state must be a mapping, an object or a list of messages, got {type(state).__name__} {state!r}."
+            raise ConfigurationError(msg)
+        values = state if isinstance(state, Mapping) else vars(state)
         if key not in values:
             msg = f"The state has no {key!r}, only {', '.join(values)}: see messages_key=."
             raise EmptyQueryError(msg)
@@ -214,13 +213,3 @@ def _without_mark(message: BaseMessage) -> BaseMessage:
     rest = {key: value for key, value in _metadata(message).items() if key != SEARCH_MARK}
     kept = {key: value for key, value in message.response_metadata.items() if key != KEY}
     return message.model_copy(update={"response_metadata": {**kept, KEY: rest} if rest else kept})
-
-
-def _fields(state: Any) -> dict[str, Any]:
-    """A state object as a mapping, not copied deeper than its fields."""
-    if dataclasses.is_dataclass(state):
-        return {each.name: getattr(state, each.name) for each in dataclasses.fields(state)}
-    if not hasattr(state, "__dict__"):
-        msg = f"The state must be a mapping, an object or a list of messages, got {type(state).__name__} {state!r}."
-        raise ConfigurationError(msg)
-    return dict(vars(state))

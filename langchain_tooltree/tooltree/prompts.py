@@ -1,11 +1,6 @@
-"""What a deep search says to its models, and the forms that they fill in. Pure.
+"""What a search says to its models, and the forms that they fill in. Pure. What judges are told can be replaced."""
 
-Each template is a constant, so that a user can read it, and a field of `Prompts`, so that a user can replace it.
-"""
-
-import re
 from dataclasses import dataclass, fields
-from string import Formatter
 from typing import Annotated
 
 from pydantic import BaseModel, Field
@@ -49,7 +44,7 @@ CHECK_PROMPT = (
     "missing first, or ask the user."
 )
 
-DEFAULT_NOTHING_PROMPT = """\
+NOTHING_PROMPT = """\
 If the request is fulfilled, or no tool can help, reply with a short text and no tool call."""
 
 _OFFER = """\
@@ -60,32 +55,36 @@ promising first. They are alternatives: each will be weighed, and at most one of
 and do not spread the work over them: calls that are needed as well can follow. Fill in every argument from what is \
 known already; never invent a value. """
 
-DEFAULT_PROPOSE_PROMPT = _OFFER + DEFAULT_NOTHING_PROMPT
+PROPOSE_PROMPT = _OFFER + NOTHING_PROMPT
 
-DEFAULT_CANDIDATES_PROMPT = f"""\
+CANDIDATES_PROMPT = f"""\
 {_OFFER}Give each candidate its `confidence`: how likely it is, between 0 and 1, that this call, with exactly these \
 arguments, is right to make now."""
 
-DEFAULT_DRAFT_PROMPT = """\
+DRAFT_PROMPT = """\
 You draft one tool call of an assistant at work on the user's request.
 
 Write the call of the tool `{tool}` that would help most as the very next step. Fill in every argument from what is \
 known already; never invent a value. If this tool cannot help now, reply with a short text and no tool call."""
 
-DEFAULT_ASSESS_PROMPT = """\
+ASSESS_PROMPT = """\
 In the same reply, besides the candidates, call `{assess}` once. If the request is fulfilled, call `{assess}` alone; \
 if no tool can help now, reply with a short text and no tool call."""
 
-DEFAULT_TRIED_PROMPT = """\
-This is attempt {attempt} at this step. These calls were made or considered here before, and did not get the request \
-done; offer others, or one by itself of calls that stand together:
-{tried}"""
+TRIED_PROMPT = """\
+This is attempt {attempt} at this step. Tried here already (not necessarily wrong):
+{tried}
+Offer others, or one by itself of calls that stand together."""
 
-DEFAULT_MISSING_PROMPT = """\
-A check of the work found that this part of the request is not done yet; offer calls that help to get it done:
+INSTRUCTIONS_PROMPT = """\
+The assistant's own instructions, which its calls have to keep:
+{instructions}"""
+
+MISSING_PROMPT = """\
+Missing, as a check of the work says; offer calls that help to get it done:
 {missing}"""
 
-DEFAULT_REPAIR_PROMPT = """\
+REPAIR_PROMPT = """\
 Some of the calls cannot be made. Write each of them again, corrected, as a tool call; leave out what cannot be \
 corrected.
 {problems}"""
@@ -120,13 +119,15 @@ DEFAULT_CHECK_PROMPT = """\
 You check an assistant's work before its answer goes to the user.
 
 You get the conversation (`history`; its latest user message is the request), with all that was done and observed, the \
-names of the assistant's tools, and the answer. Go through the request part by part: what of it is not done yet? \
-Something counts as done if a result shows it, not because the answer says so. Something counts as missing only if the \
-user asked for it: in words, or because what was asked for cannot be had without it. That nothing was found can be the \
-right answer. If the assistant rightly needs the user first, to choose or to supply what no tool can find out, nothing \
-is missing; nor is what none of the tools can do. Name each missing thing in a few words, as something to do next."""
+names of the assistant's tools, and the answer. Of calls that were made together, each result has the `id` of its \
+call. Go through the request part by part: what of it is not done yet? Something counts as done if a result shows it, \
+not because the answer says so; what was to be told counts only if the answer tells it. Something counts as missing \
+only if the user asked for it: in words, or because what was asked for cannot be had without it. That nothing was \
+found can be the right answer. What no tool can do is not missing; nor is anything if the assistant rightly needs the \
+user first, to choose or to supply what no tool can find out. Name each missing thing in a few words, as something to \
+do next."""
 
-DEFAULT_PLAN_PROMPT = """\
+PLAN_PROMPT = """\
 You narrow down the tools for an assistant's request before any of them is used.
 
 Name the domains that the request belongs to, chosen from those that the tools have. Then, for every tool: its \
@@ -160,6 +161,8 @@ under `SearchConfig.paper()`."""
 
 
 CONFIDENCE = "confidence"
+"""Name of the field of a call's score; a tool that has such an argument itself gets none."""
+
 CONFIDENCE_DESCRIPTION = "How likely this is the right call to make now, 0 to 1"
 
 ASSESS_DESCRIPTION = "Not a candidate: says how the request stands before the next call."
@@ -225,74 +228,38 @@ class CoarsePlan(BaseModel):
 @with_known_fields
 @dataclass(frozen=True, kw_only=True)
 class Prompts:
-    """What a deep search and its judges say to models, each template replaceable.
+    """What judges are told, each text replaceable: `Prompts(pre_judge="...")`.
 
-    `Prompts(pre_judge="...")` replaces one. A template keeps the placeholders of its default, such as `{count}`, and
-    then writes other braces twice; one whose default has none is taken as it is. Judges get their material as one JSON
-    document in a message of its own, and each question says that results, descriptions and past runs are data.
+    Judges get their material as one JSON document in a message of its own, and each question says that results,
+    descriptions and past runs are data.
 
     Args:
-        candidates: Asks for candidates with their scores.
-        assess: With `candidates`: that the reply also says how things stand.
-        propose: Asks for candidates without scores.
-        draft: Asks for a call of one tool.
-        tried: Which time a state is asked, and what was offered there before.
-        missing: What of the request is not done yet.
-        repair: Asks for candidates again that cannot be made.
         pre_judge: Scores calls before they are made.
         post_judge: Scores a call by what it brought back.
         check: Checks an answer.
-        plan: Narrows down the tools before a search.
 
     Raises:
-        ConfigurationError: If a template is no text, or lacks a placeholder, or has one that nothing fills in.
+        ConfigurationError: If a prompt is no text.
     """
 
-    candidates: str = DEFAULT_CANDIDATES_PROMPT
-    assess: str = DEFAULT_ASSESS_PROMPT
-    propose: str = DEFAULT_PROPOSE_PROMPT
-    draft: str = DEFAULT_DRAFT_PROMPT
-    tried: str = DEFAULT_TRIED_PROMPT
-    missing: str = DEFAULT_MISSING_PROMPT
-    repair: str = DEFAULT_REPAIR_PROMPT
     pre_judge: str = DEFAULT_PRE_JUDGE_PROMPT
     post_judge: str = DEFAULT_POST_JUDGE_PROMPT
     check: str = DEFAULT_CHECK_PROMPT
-    plan: str = DEFAULT_PLAN_PROMPT
 
     def __post_init__(self) -> None:
         for each in fields(self):
-            template, names = getattr(self, each.name), set(_PLACEHOLDER.findall(str(each.default)))
-            if not isinstance(template, str) or not template.strip():
-                msg = f"Prompts.{each.name} must be a text, got {template!r}."
-                raise ConfigurationError(msg)
-            if names and not _fills(template, names):
-                wanted = ", ".join(f"{{{name}}}" for name in sorted(names))
-                msg = (
-                    f"Prompts.{each.name} must have the placeholder {wanted}, no other, and no format for it; write "
-                    "{{ and }} for braces in its text."
-                )
+            prompt = getattr(self, each.name)
+            if not isinstance(prompt, str) or not prompt.strip():
+                msg = f"Prompts.{each.name} must be a text, got {prompt!r}."
                 raise ConfigurationError(msg)
 
     @classmethod
     def paper(cls, **changes: str) -> "Prompts":
         """The judging of the paper: what its two evaluations weigh, in words of our own; for `SearchConfig.paper()`.
 
-        `changes` are templates to set differently.
+        `changes` are prompts to set differently.
         """
         return cls(**{"pre_judge": PAPER_PRE_JUDGE_PROMPT, "post_judge": PAPER_POST_JUDGE_PROMPT, **changes})
-
-
-_PLACEHOLDER = re.compile(r"\{(\w+)\}")
-
-
-def _fills(template: str, names: set[str]) -> bool:
-    """Whether a template has these placeholders and no others, each without a format or conversion."""
-    try:
-        parts = [part[1:] for part in Formatter().parse(template) if part[1] is not None]
-    except ValueError:
-        return False
-    return {str(name) for name, *_ in parts} == names and not any(form or kind for _, form, kind in parts)
 
 
 DEFAULT_PROMPTS = Prompts()

@@ -25,7 +25,8 @@ REPORT_AND_CALL_PROMPT = (
 """Stands there where the request is so large that the longer line is at most a twentieth of it."""
 
 REPORT_AND_UNDO_PROMPT = (
-    'First line of an answer: {"missing": "nothing, or what", "wrong": null, or the number of your first wrong step}'
+    'First line of an answer: {"missing": "nothing, or what", "wrong": null}. If a step was wrong, put the number of '
+    "the first such step for null. A step is a message of this turn that calls tools, counted from 1."
 )
 """Stands there where the steps are tried in a sandbox, and one that went wrong can be undone."""
 

@@ -3,16 +3,18 @@
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from importlib import import_module
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolCall, ToolMessage, messages_from_dict
-from langchain_core.messages.ai import UsageMetadata, subtract_usage
+from langchain_core.messages.ai import UsageMetadata
 
 from langchain_tooltree.conversation import is_observation
 from langchain_tooltree.models import usage_sum
+from langchain_tooltree.pages import draw, tree_page, tree_svg
+from langchain_tooltree.pages.page import in_notebook
+from langchain_tooltree.pages.saved import as_data
 from langchain_tooltree.replies import repeated
 from langchain_tooltree.text import counts_added, digest
 from langchain_tooltree.tooltree.branches import KEY
@@ -32,10 +34,7 @@ class PlanStep:
     call: Call  # by its effect, it ran for real (`read`), in a fork (`sandboxed`), or not at all (`write`)
     call_id: str  # also the idempotency key of a write
     observation: Observation | None = None  # `None` if it was deferred
-    r_pre: float | None = None  # score before it ran, in [0, 1]; `None` if nobody gave one
-    r_post: float | None = None  # score of the observation, in [0, 1]; `None` if it did not have to be judged
-    goal: float | None = None  # whether the task is done after it, in [0, 1]; `None` without goal scores
-    node: int = 0  # its node in the tree
+    node: int = 0  # its node in the tree, which has its scores
     batched: bool = False  # whether it was made in the same message as the call before it
 
 
@@ -55,38 +54,23 @@ def steps_of(nodes: Iterable[Node], *, search_id: str = "", taken: Collection[st
         own = call.reply["data"]["tool_calls"][0]["id"] if call.reply else None
         call_id = own if own and own not in ids else f"call_{digest(f'{search_id}:{node.id}', 24)}"
         ids.add(call_id)
-        r_pre = node.r_pre if node.pre_scored else None
-        steps.append(PlanStep(call, call_id, node.observation, r_pre, node.r_post, node.goal, node.id, node.batched))
+        steps.append(PlanStep(call, call_id, node.observation, node.id, node.batched))
     return steps
 
 
-def messages_of(steps: Iterable[PlanStep], *, name: str | None = None) -> list[BaseMessage]:
-    """Steps as messages: for each message of the model its calls and what they brought back.
-
-    A deferred call has no answer; calls of one message stand together, its deferred ones apart. `name` is that of the
-    agent whose messages they are.
-    """
-    rounds: list[list[PlanStep]] = []
-    for step in steps:
-        if rounds and step.batched and (step.observation is None) == (rounds[-1][-1].observation is None):
-            rounds[-1].append(step)
-        else:
-            rounds.append([step])
+def messages_of(steps: Iterable[PlanStep]) -> list[BaseMessage]:
+    """Steps as messages: each call, in the reply that its model expects back if it does, and what it brought back."""
     messages: list[BaseMessage] = []
-    for together in rounds:
-        messages.append(_request(together, name))
-        messages += [_answer(step, step.observation) for step in together if step.observation]
+    for step in steps:
+        call = ToolCall(name=step.call.tool, args=dict(step.call.arguments), id=step.call_id)
+        if step.call.reply is None:
+            messages.append(AIMessage("", tool_calls=[call]))
+        else:
+            (reply,) = cast("list[AIMessage]", messages_from_dict([step.call.reply]))
+            messages.append(repeated(reply, call))
+        if step.observation is not None:
+            messages.append(_answer(step, step.observation))
     return messages
-
-
-def _request(steps: Sequence[PlanStep], name: str | None) -> AIMessage:
-    """The calls of one message, in the reply that their model expects back, if it does."""
-    calls = [ToolCall(name=step.call.tool, args=dict(step.call.arguments), id=step.call_id) for step in steps]
-    reply = steps[0].call.reply
-    if reply is None:
-        return AIMessage("", tool_calls=calls, name=name)
-    (message,) = cast("list[AIMessage]", messages_from_dict([reply]))
-    return repeated(message, calls, name)
 
 
 def _answer(step: PlanStep, observation: Observation) -> ToolMessage:
@@ -141,7 +125,9 @@ class SearchResult:
             needed.
         answer: The final answer; `None` while a write of the plan waits to be carried out, or nobody has answered yet.
         search_id: Unique to the search.
-        made: The messages of the best trajectory as they were made, where they were: in the loop.
+        messages: What to append to the conversation: every read with its result, in order, then the calls that are
+            `waiting`, unanswered, for the agent's own tools node, or the answer. The last message of a plan carries the
+            `metadata`. The `usage_metadata` of the messages is, in all, that of every model call of the search.
     """
 
     query: str
@@ -152,7 +138,7 @@ class SearchResult:
     fallback: str | None = None
     answer: AIMessage | None = None
     search_id: str = ""
-    made: tuple[BaseMessage, ...] = ()
+    messages: list[BaseMessage] = field(default_factory=list)
 
     @property
     def calls(self) -> tuple[Call, ...]:
@@ -174,36 +160,6 @@ class SearchResult:
     def pending(self) -> PlanStep | None:
         """The first of the calls that are `waiting`, if any is."""
         return next(iter(self.waiting), None)
-
-    @property
-    def messages(self) -> list[BaseMessage]:
-        """The plan as messages to append to the conversation.
-
-        Every read with its result, in order, then the calls that are `waiting`, unanswered, for the agent's own tools
-        node, or the answer. The last message of the model carries the `metadata`. The `usage_metadata` of the messages
-        is, in all, that of every model call of the search.
-        """
-        waiting = self.waiting
-        if self.made:
-            *before, last = self.made
-            marked = {KEY: {**(last.response_metadata.get(KEY) or {}), **self.metadata}} if waiting else {}
-            return [*before, last.model_copy(update={"response_metadata": {**last.response_metadata, **marked}})]
-        done = self.steps[: self.steps.index(waiting[0])] if waiting else self.steps
-        messages = messages_of(done)
-        if waiting:
-            # What ran in a fork has still to be made for real, so its result there does not count.
-            messages += messages_of([replace(step, observation=None) for step in waiting])
-        for place, message in enumerate(messages if self.search_id else ()):
-            message.id = f"{KEY}-{digest(f'{self.search_id}:{place}')}"
-        if self.answer is not None and not waiting:
-            messages.append(self.answer)
-        replies = [message for message in messages if isinstance(message, AIMessage)]
-        if replies and replies[-1] is not self.answer:
-            replies[-1].response_metadata = {**replies[-1].response_metadata, KEY: self.metadata}
-            replies[-1].usage_metadata = self.cost.usage
-        elif len(replies) > 1:  # the answer reports its own usage
-            replies[-2].usage_metadata = subtract_usage(self.cost.usage, replies[-1].usage_metadata)
-        return messages
 
     @property
     def metadata(self) -> dict[str, Any]:
@@ -239,7 +195,8 @@ class SearchResult:
         )
         result = replace(self, cost=cost)
         metadata = {**answer.response_metadata, KEY: result.metadata}
-        return replace(result, answer=answer.model_copy(update={"response_metadata": metadata}))
+        answer = answer.model_copy(update={"response_metadata": metadata})
+        return replace(result, answer=answer, messages=[*self.messages, answer])
 
     @property
     def alternatives(self) -> list[dict[str, Any]]:
@@ -256,7 +213,7 @@ class SearchResult:
         """The ends of the alternatives: calls that were accepted, or let pass by the judge and not tried yet."""
         tree, ends = self.tree, list[Node]()
         shown = {step.node for step in self.steps}
-        longest = [shown]
+        through = {step.node for step in self.steps[-1:]}  # the ends of the paths that are shown
         candidates = (
             node
             for node in tree.nodes
@@ -265,26 +222,23 @@ class SearchResult:
         )
         for node in sorted(candidates, key=lambda node: (not node.evaluated, -_value(tree, node), node.depth, node.id)):
             path = {step.id for step in tree.path(node)}
-            if node.id in shown or any(other and path >= other for other in longest):
-                continue
-            ends.append(node)
-            longest.append(path)
-            shown |= path
-            if len(ends) == ALTERNATIVES:
-                break
-        return ends
+            if node.id not in shown and path.isdisjoint(through):
+                ends.append(node)
+                through.add(node.id)
+                shown |= path
+        return ends[:ALTERNATIVES]
 
     def to_mermaid(self) -> str:
         """The tree as a Mermaid flowchart: Q, N and scores on each node, why pruned, the best path marked."""
-        return str(_pages("draw").to_mermaid(self.to_dict()))
+        return draw.to_mermaid(self.to_dict())
 
     def to_rich(self) -> "TerminalTree":
         """The tree for a terminal, to be printed by rich."""
-        return cast("TerminalTree", _pages("draw").to_rich(self.to_dict()))
+        return draw.to_rich(self.to_dict())
 
     def to_svg(self) -> str:
         """The tree as an SVG picture without scripts; of more than 150 calls it shows the most promising ones."""
-        return str(_pages("tree_svg").to_svg(self.to_dict()))
+        return tree_svg.to_svg(self.to_dict())
 
     def to_html(self, path: str | os.PathLike[str]) -> None:
         """Write the search as a page to explore in a browser.
@@ -292,7 +246,7 @@ class SearchResult:
         The page is one file, which sends nothing anywhere. It shows each call with its arguments, result, scores and
         reasons, and replays the search. Long texts are shortened so that it stays below 1 MB for 500 calls.
         """
-        Path(path).write_text(_pages("tree_page").to_html(self.to_dict()), encoding="utf-8")
+        Path(path).write_text(tree_page.to_html(self.to_dict()), encoding="utf-8")
 
     def _repr_svg_(self) -> str:
         """What a viewer of notebooks shows that runs no scripts."""
@@ -300,17 +254,25 @@ class SearchResult:
 
     def _repr_html_(self) -> str | None:
         """What a notebook shows: the page, unless it is too long for one."""
-        page = _pages("tree_page").to_html(self.to_dict())
-        return cast("str | None", _pages("page").in_notebook(page))
+        return in_notebook(tree_page.to_html(self.to_dict()))
 
     def to_dict(self) -> dict[str, Any]:
         """The result as JSON-like data, ids of tool calls and times left out: equal for equal searches."""
-        return cast("dict[str, Any]", _pages("saved").as_data(self, [node.id for node in self._alternative_ends()]))
+        return as_data(self, [node.id for node in self._alternative_ends()])
 
 
-def _pages(name: str) -> Any:
-    """A module of pictures, which is loaded when it is asked for."""
-    return import_module(f"langchain_tooltree.pages.{name}")
+def plan_messages(result: SearchResult) -> list[BaseMessage]:
+    """The plan of a deep search as messages, without an answer; see `SearchResult.messages`."""
+    waiting = result.waiting
+    done = result.steps[: result.steps.index(waiting[0])] if waiting else result.steps
+    # What ran in a fork has still to be made for real, so its result there does not count.
+    messages = messages_of([*done, *(replace(step, observation=None) for step in waiting)])
+    for place, message in enumerate(messages):
+        message.id = f"{KEY}-{digest(f'{result.search_id}:{place}')}"
+    if last := next((each for each in reversed(messages) if isinstance(each, AIMessage)), None):
+        last.response_metadata = {**last.response_metadata, KEY: result.metadata}
+        last.usage_metadata = result.cost.usage
+    return messages
 
 
 def planned_call(call: Call) -> dict[str, Any]:

@@ -22,9 +22,9 @@ from langchain_core.messages import (
     message_to_dict,
     messages_from_dict,
 )
-from langchain_core.messages.ai import UsageMetadata
 
 from langchain_tooltree._langgraph import steps_here
+from langchain_tooltree.experience.records import call_key
 from langchain_tooltree.flows import Flow
 from langchain_tooltree.models import usage_sum
 from langchain_tooltree.replies import call_blocks, calls_in, made_anew, with_only_call
@@ -36,7 +36,6 @@ from langchain_tooltree.tooltree.branches import (
     Mark,
     is_decided,
     is_fruitless,
-    key_of,
     results_of,
 )
 from langchain_tooltree.tooltree.doubt import Stop, admits, is_better, is_trouble, next_move
@@ -74,7 +73,6 @@ class Outcome:
         mark: The mark to keep for the next visit; `None` to keep none.
         ended: The search that has ended with this visit, for the record; `None` if none has.
         before: Messages to return before it, of a deep search: reads with their results.
-        result: What a deep search has come to, for the record.
     """
 
     message: AIMessage | None = None
@@ -82,12 +80,6 @@ class Outcome:
     mark: Mark | None = None
     ended: "Ended | None" = None
     before: Sequence[BaseMessage] = ()
-    result: Any = None
-
-    @property
-    def is_over(self) -> bool:
-        """Whether a search has ended with the visit."""
-        return self.ended is not None or self.result is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,20 +92,14 @@ class Ended:
     reason: str
 
 
-def visit(branches: Branches, host: "PlannerHost") -> Flow[Outcome]:
-    """Make one visit.
+class Visit:
+    """One visit.
 
     Args:
         branches: The conversation and its mark.
         host: The form that the planner has.
-
-    Returns:
-        What to return, to remove and to note.
     """
-    return (yield from _Visit(branches, host).run())
 
-
-class _Visit:
     def __init__(self, branches: Branches, host: "PlannerHost") -> None:
         self._branches = branches
         self._host = host
@@ -123,6 +109,7 @@ class _Visit:
         self._is_checked = False
 
     def run(self) -> Flow[Outcome]:
+        """Make the visit: what to return, to remove and to note."""
         explored = self._explored()
         if (yield from self._is_pruned(explored)) and (waiting := self._untried(self._mark.queue)):
             self._hide_latest()  # pruned after it ran: the next candidate takes its place without a question
@@ -263,7 +250,7 @@ class _Visit:
     def _doubt(self, missing: str) -> Flow[None]:
         if not self._mark.is_searching:
             self._mark = replace(self._mark, search=uuid.uuid4().hex, began=time.time())
-        yield from self._host.emit({"type": "doubt", "missing": missing, "model_calls": self._mark.used})
+        yield from self._host.emit([{"type": "doubt", "missing": missing, "model_calls": self._mark.used}])
 
     def _hold(self, answer: AIMessage, missing: str) -> None:
         """Keep the best answer so far; one that follows a write is the only one that is still true."""
@@ -328,18 +315,17 @@ class _Visit:
         passed = yield from self._host.judge_candidates(path, offered)
         waiting = self._untried(asdict(each) for each in passed)
         labels = [*map(label_of, waiting)]
-        yield from self._host.emit({"type": "candidates", "calls": labels, "model_calls": self._mark.used})
+        yield from self._host.emit([{"type": "candidates", "calls": labels, "model_calls": self._mark.used}])
         if waiting and self._has_steps():
             return (yield from self._explore(waiting))
         return (yield from self._conclude("exhausted"))
 
     def _untried(self, queue: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """The candidates that still may be tried, each call once."""
-        tried = set(self._branches.tried)
         waiting: dict[str, dict[str, Any]] = {}
         for each in queue:
-            key = key_of(each["name"], each["args"])
-            if key not in tried and self._may_try(each["name"], each["args"]):
+            key = call_key(each["name"], each["args"])
+            if key not in self._branches.tried and self._may_try(each["name"], each["args"]):
                 waiting.setdefault(key, dict(each))
         return [*waiting.values()]
 
@@ -354,13 +340,9 @@ class _Visit:
         message = self._as_step(candidate)
         parents = {**self._mark.parents, str(message.id): str(path[-1].id)}
         self._mark = replace(self._mark, queue=rest, hidden=hidden, parents=parents)
+        r_pre, used = candidate.get("score"), self._mark.used
         yield from self._host.emit(
-            {
-                "type": "explore",
-                "call": label_of(candidate),
-                "r_pre": candidate.get("score"),
-                "model_calls": self._mark.used,
-            }
+            [{"type": "explore", "call": label_of(candidate), "r_pre": r_pre, "model_calls": used}]
         )
         return Outcome(message=message, mark=self._noted())
 
@@ -417,11 +399,11 @@ class _Visit:
         }
         answer = answer.model_copy(
             update={
-                "usage_metadata": usage_sum(answer.usage_metadata, cast("UsageMetadata | None", mark.usage or None)),
+                "usage_metadata": usage_sum(answer.usage_metadata, mark.usage),
                 "response_metadata": {**answer.response_metadata, KEY: about},
             }
         )
-        yield from self._host.emit({"type": "stop", "reason": reason, "rollouts": len(mark.parents)})
+        yield from self._host.emit([{"type": "stop", "reason": reason, "rollouts": len(mark.parents)}])
         return Outcome(answer, remove, Mark(), Ended(self._branches, mark, answer, reason))
 
     def _abandoned(self, kept: Collection[str]) -> list[BaseMessage]:
@@ -445,15 +427,13 @@ class _Visit:
 
     def _add_usage(self, *replies: BaseMessage) -> None:
         for reply in replies:
-            usage = usage_sum(
-                cast("UsageMetadata | None", self._mark.usage or None), getattr(reply, "usage_metadata", None)
-            )
+            usage = usage_sum(self._mark.usage, getattr(reply, "usage_metadata", None))
             self._mark = replace(self._mark, usage=dict(usage or {}))
 
     def _budget(self) -> int:
         limit, began = self._host.planner.config.max_seconds, self._mark.began
         late = limit is not None and began > 0 and time.time() - began >= limit
-        return 0 if late or not self._can_branch() else self._host.planner.config.extra_calls
+        return 0 if late or not self._can_branch() else self._host.planner.extra_calls
 
     def _can_branch(self) -> bool:
         """Whether messages can be hidden and removed: a reducer that gives no ids cannot remove them."""

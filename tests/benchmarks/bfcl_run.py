@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
-from langchain_tooltree import SearchResult, search
+from langchain_tooltree import SearchResult, ToolLibrary, search
 from langchain_tooltree.testing import OfflineChatModel
 from tests.benchmarks.bfcl_model import ArgumentPool, SimulatedPolicy
 from tests.benchmarks.bfcl_world import PlainCall, RecordedSandbox, Task
 from tests.internals.hall import Meter, run_flow
-from tests.internals.tooltree import CallEffects, DeepSearch, KernelConfig, ProposalRequest
+from tests.internals.tooltree import KernelConfig, ProposalRequest, Proposer
 
 MODEL_CALLS_PER_STEP = 4
 """More than a proposal with its repair and their retries can need."""
@@ -85,13 +85,14 @@ def run_greedy(task: Task, model: OfflineChatModel, config: KernelConfig) -> Att
     Prompts and validation are those of the search, so that only the search makes the difference.
     """
     sandbox = RecordedSandbox(task)
-    planner = DeepSearch(model, sandbox.tools, effects=CallEffects(), sandbox=sandbox, config=config)
+    library = ToolLibrary(sandbox.tools)
+    proposer = Proposer(model, library, lambda *_: "sandboxed", config)
     world = task.fresh()
     messages: list[BaseMessage] = [HumanMessage(task.request)]
     model_calls = tokens = 0
     while len(world.journal) < config.max_depth:
         meter = Meter(MODEL_CALLS_PER_STEP)
-        proposal = run_flow(planner.proposer.propose(ProposalRequest(messages, planner.library.names), meter))
+        proposal = run_flow(proposer.propose(ProposalRequest(messages, library.names), meter))
         model_calls += meter.model_calls
         tokens += meter.input_tokens + meter.output_tokens
         if not proposal.calls:

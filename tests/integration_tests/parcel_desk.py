@@ -236,7 +236,7 @@ def as_table(rows: Sequence[tuple[str, str, str, str]]) -> str:
     """Rows of a transcript as a Markdown table."""
     header = ("role", "what", "mode", "suggested before")
     lines = [header, ("---",) * len(header), *rows]
-    return "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |" for line in lines)
+    return "\n".join(f"| {' | '.join(' '.join(cell.split()).replace('|', '/') for cell in line)} |" for line in lines)
 
 
 def example() -> list[tuple[str, str, str, str]]:

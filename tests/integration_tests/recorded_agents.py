@@ -326,28 +326,6 @@ def sharing_inside(checkpointer: Any) -> Any:
     return create_agent(moody(12, "delegate"), [helper_tool(graph.compile())], checkpointer=checkpointer)
 
 
-def handing_over(checkpointer: Any) -> Any:
-    """A sub-agent that ends with a command for the graph around it, which sends others to work, without the state."""
-    helper = create_agent(moody(13, "look", "ask"), [look, ask])
-
-    def leave(_: MessagesState) -> Command[Any]:
-        send = [Send("worker", {"number": number}) for number in range(2)]
-        return Command(graph=Command.PARENT, goto=send, update={"messages": [AIMessage("Over to you.")]})
-
-    def work(order: dict[str, int]) -> dict[str, Any]:
-        said = helper.invoke({"messages": [("user", f"Worker {order['number']}!")]})
-        return {"messages": [AIMessage(said["messages"][-1].text)]}
-
-    desk = StateGraph(MessagesState)
-    desk.add_node("leave", leave)
-    desk.add_edge(START, "leave")
-    graph = StateGraph(MessagesState)
-    graph.add_node("desk", desk.compile(), destinations=("worker",))
-    graph.add_node("worker", work)
-    graph.add_edge(START, "desk")
-    return graph.compile(checkpointer=checkpointer)
-
-
 AGENTS = (
     summarising,
     halting,
@@ -359,6 +337,5 @@ AGENTS = (
     going_elsewhere,
     nested,
     sharing_inside,
-    handing_over,
     deep,
 )

@@ -45,8 +45,6 @@ CONFIGS: dict[str, SearchConfig] = {
     "smoothed": KernelConfig(**SMALL, selection="smoothed"),
     "paper": SearchConfig.paper(max_rollouts=6, max_depth=3),
     "few model calls": KernelConfig(**SMALL, max_model_calls=11),
-    "few tool calls": KernelConfig(**SMALL, max_tool_calls=3),
-    "few tokens": KernelConfig(**SMALL, max_tokens=3_000),
     "one rollout": SearchConfig(selection="posterior", max_rollouts=1),
     "tools planned": KernelConfig(**SMALL, coarse_planner=True),
 }

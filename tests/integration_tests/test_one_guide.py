@@ -4,6 +4,7 @@ tell the same, and who is silent costs nothing.
 The checks stand at every model call, on a straight run and on one with a branch in the state.
 """
 
+import json
 import re
 from itertools import product
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from composition import DETOUR, OTHERS, REQUEST, THREAD, Clerk, Depot, asking, invoke, is_note
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
@@ -230,3 +232,58 @@ def test_a_straight_run_costs_what_the_plain_agent_costs_and_the_line(path):
         (line, *rest) = prompt
         assert line.text == 'First line of an answer: {"missing": "nothing, or what"}'
         assert texts(rest) == texts(other)
+
+
+# --- reflection in the planner's loop ---
+
+REFUSAL = '{"error": "no such shelf"}'
+REVIEW = {"questions": [{"question": "What now?", "answer": "Another shelf."}], "next_step": "Look at shelf 2."}
+
+
+def shelves(seen: list[str]) -> list[Any]:
+    @tool
+    def look(shelf: str) -> str:
+        """Look at a shelf."""
+        seen.append(shelf)
+        return "a lamp" if shelf == "2" else REFUSAL
+
+    return [look]
+
+
+def looking(shelf: str) -> AIMessage:
+    return AIMessage("", tool_calls=[{"name": "look", "args": {"shelf": shelf}, "id": f"look {shelf}"}])
+
+
+OPEN = [f'{{"missing": "the lamp"}}\nAnswer {n}.' for n in range(3)]
+OFFERED = AIMessage("", tool_calls=[*looking("8").tool_calls, *looking("2").tool_calls])
+
+
+@pytest.mark.parametrize("form", ["before", "after", "nodes"])
+def test_a_reflection_sees_each_observation_also_where_the_planner_explores(form, path):
+    seen: list[str] = []
+    tools, reads = shelves(seen), {"look": "read"}
+    model = ScriptedChatModel(replies=[looking("9"), *OPEN, OFFERED, '{"missing": "nothing"}\nA lamp.'])
+    reviewer = ScriptedChatModel(replies=[REVIEW] * 3)
+    if form == "nodes":
+        graph = StateGraph(MessagesState)
+        graph.add_node("model", ToolTreeNode(model, tools, effects=reads))
+        graph.add_node("tools", ToolNode(tools))
+        graph.add_node("reflect", CFGMReflectionNode(reviewer, patience=0, cooldown=1))
+        graph.add_edge(START, "model")
+        graph.add_conditional_edges("model", tools_condition)
+        graph.add_edge("tools", "reflect")
+        graph.add_edge("reflect", "model")
+        agent: Any = graph.compile()
+    else:
+        helper, planner = CFGMMiddleware(reviewer, patience=0, cooldown=1), ToolTreeMiddleware(effects=reads)
+        agent = create_agent(model, tools, middleware=[helper, planner] if form == "before" else [planner, helper])
+
+    messages = invoke(agent, {"messages": [HumanMessage("Where is the lamp?")]}, path=path)["messages"]
+
+    assert (messages[-1].text, seen) == ("A lamp.", ["9", "8", "2"])
+    assert len(reviewer.calls) == 2, "one for the agent's own step, one for the branch"
+    steps = [json.loads(call[1].text)["step"] for call in reviewer.calls]
+    assert [step["arguments"] for step in steps] == ['{"shelf": "9"}', '{"shelf": "8"}']
+    assert "Look at shelf 2." in model.calls[1][-1].text
+    *_, last = model.calls
+    assert not any("Look at shelf" in each.text for each in last), "the branches are not on the path"

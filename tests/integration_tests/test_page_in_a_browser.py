@@ -484,13 +484,11 @@ def test_a_run_is_read_found_in_and_unfolded(browser: Browser, tmp_path: Path) -
     for part in (
         "failure",
         "by a person",
-        "success: It went well.",
         "Too slow.",
         "ada",
         "Sub-agent helper",
         "Anomaly, found by the rule error, 90% sure: It is closed.",
-        "A reflection told the agent, and no tool has said this:",
-        "Knock first.",
+        "A reflection advised the agent here. Its words are not part of the record.",
         "Past runs went on here with find 80% (3 runs), look 10% (1 run): followed.",
         "Past runs went on here with find 80% (3 runs), look 10% (1 run): not followed.",
         "Run gone",
@@ -519,7 +517,7 @@ def hostile_notes(text: str) -> dict[str, Any]:
     """What somebody may have written beside a message, of the kinds that are shown and of others."""
     shares: list[Any] = [text, {"tool": text, "share": 0.5, "runs": text}, {"tool": 3, "share": "x"}, {"share": 2}]
     off = {"kind": text, "tool": text, "evidence": text, "confidence": text}
-    return {"response_metadata": {"tooltree": {"suggested": shares, "advised": [text, 3], "anomaly": off}}}
+    return {"response_metadata": {"tooltree": {"suggested": shares, "anomaly": off}}}
 
 
 @pytest.mark.parametrize("width", [1280, 400])
@@ -532,7 +530,6 @@ def test_hostile_words_in_a_run_are_shown_and_never_run(browser: Browser, tmp_pa
     file = tmp_path / "run.html"
     about = {"came_from": HOSTILE[2], "recalled": {"runs": HOSTILE, "tips": HOSTILE}}
     run = Trajectory.from_chat(made, id=HOSTILE[1], metadata=about).judged(True, HOSTILE[-1])
-    run = replace(run, metadata={**run.metadata, "advised": [3, {"at": "1"}, *run.metadata["advised"]]})
     run.to_html(file)
     assert file.stat().st_size < 1_000_000
     browser.open(file, width=width)
@@ -563,7 +560,7 @@ def test_an_experience_is_filtered_and_leads_into_its_runs_and_back(browser: Bro
     browser.run("new Promise((done) => setTimeout(done, 50))")
     assert browser.run("[$('overview').hidden, document.activeElement.id]") == [True, "task"]
     told = browser.run("$('one').innerText")
-    for part in ("It is closed.", "Knock first.", "Run run 2 Have a look.", "Run gone forgotten", "Tip tip forgotten"):
+    for part in ("It is closed.", "Run run 2 Have a look.", "Run gone forgotten", "Tip tip forgotten"):
         assert part in told
     browser.press("/", *"closed", "Enter")
     assert browser.run("[$('said-hits').textContent, document.activeElement.tagName]") == ["1 of 1", "SECTION"]
@@ -592,7 +589,7 @@ def test_hostile_words_in_an_experience_are_shown_and_never_run(browser: Browser
     experience = Experience(InMemoryStore(), namespace=("tooltree",))
     for number, text in enumerate(HOSTILE):
         run = calling([text[:5_000]], said=text, id=f"{number} {text[:500]}").coming_from(text[:500])
-        about = {"recalled": {"runs": [text], "tips": [text]}, "advised": [{"at": 1, "text": text}]}
+        about = {"recalled": {"runs": [text], "tips": [text]}}
         run = replace(run, metadata={**run.metadata, **about})
         experience.store.add(run.judged(True, text, source="verdict"))
     file = tmp_path / "experience.html"

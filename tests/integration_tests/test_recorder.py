@@ -14,13 +14,12 @@ import pytest
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import RunnableLambda
-from langchain_core.tools import StructuredTool, tool
+from langchain_core.tools import tool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.graph import START, MessagesState, StateGraph
-from langgraph.prebuilt import ToolNode
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command
 from recorded_agents import (
@@ -643,33 +642,6 @@ async def test_a_judging_model_is_not_heard_in_the_stream_of_a_graph_around_it(e
     assert [branch.name for branch in outside.get("one").branches] == ["tools"]
 
 
-async def test_what_a_forgotten_call_starts_is_no_run_of_its_own(experience: ExperienceStore) -> None:
-    """With several calls in one node, LangGraph does not wait for the others when one is interrupted (async)."""
-    released = asyncio.Event()
-    helper = create_agent(ScriptedChatModel(replies=["Too late."]), [look])
-
-    async def wait(job: str) -> str:
-        """Do it later."""
-        await released.wait()
-        return str(await helper.ainvoke({"messages": [("user", job)]}))
-
-    tools = [StructuredTool.from_function(coroutine=wait), ask]
-    graph = StateGraph(MessagesState)
-    graph.add_node("model", lambda _: {"messages": [calling(("wait", {"job": "Job"}), ("ask", {"question": "Now?"}))]})
-    graph.add_node("tools", ToolNode(tools))
-    graph.add_edge(START, "model")
-    graph.add_edge("model", "tools")
-    recorder = TrajectoryRecorder(experience)
-    await graph.compile(checkpointer=InMemorySaver()).ainvoke(REQUEST, thread("one", recorder))
-    assert recorder._abandoned
-    released.set()
-    while pending := [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]:
-        await asyncio.wait(pending)
-
-    assert recorder._runs == {}
-    assert [each.id for each in experience.trajectories()] == ["one"]
-
-
 async def test_on_the_sync_path_nothing_async_is_used() -> None:
     class SyncStore(InMemoryStore):
         async def abatch(self, ops: Any) -> Any:
@@ -685,7 +657,3 @@ async def test_on_the_sync_path_nothing_async_is_used() -> None:
     agent.invoke(REQUEST, thread("one", TrajectoryRecorder(experience, verdict=judge)))
 
     assert experience.get("one").reasons == "Fine."
-
-
-def calling(*calls: tuple[str, dict[str, str]]) -> AIMessage:
-    return AIMessage("", tool_calls=[{"name": name, "args": args, "id": name} for name, args in calls])

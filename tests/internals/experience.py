@@ -3,14 +3,15 @@
 # ruff: noqa: F401 - names for tests to import
 
 from langchain_tooltree._langgraph import NodeRun
+from langchain_tooltree.effects.names import EFFECTS, is_read
 from langchain_tooltree.experience import catalogue as catalogue_module
 from langchain_tooltree.experience import reference as reference_module
 from langchain_tooltree.experience import store as store_module
-from langchain_tooltree.experience.excerpts import DEFAULT_MAX_CHARACTERS, EFFECTS, excerpt, is_read, reviewed
+from langchain_tooltree.experience.excerpts import DEFAULT_MAX_CHARACTERS, excerpt, review
 from langchain_tooltree.experience.hints import NextTools
 from langchain_tooltree.experience.namespaces import NamespaceTemplate, label_of
 from langchain_tooltree.experience.recorder import RunRecorder
-from langchain_tooltree.experience.recording import GraphRun, ThreadDialogue, path_of, update_in
+from langchain_tooltree.experience.recording import path_of
 from langchain_tooltree.experience.records import (
     LONGEST_AIM,
     Branch,
@@ -20,18 +21,18 @@ from langchain_tooltree.experience.records import (
     Step,
     aim_of,
     call_key,
+    count_unread,
     first_request,
     function_of,
-    said_without_reference,
+    own_messages,
     steps_in,
     text_of,
-    unread_in,
 )
 from langchain_tooltree.experience.reference import MARK, TAG, as_reference, is_reference, remarked, without_reference
 from langchain_tooltree.experience.run_identity import MOST_RUNS, OfferedTools, as_metadata, collecting, tools_in
 from langchain_tooltree.experience.store import HEAD, TASKS, TRAJECTORIES
 from langchain_tooltree.experience.trajectory import from_json, to_chat, to_json, to_message, to_messages
-from langchain_tooltree.experience.verdict import DEFAULT_VERDICT_PROMPT, read_verdict, resolve_verdict
+from langchain_tooltree.experience.verdict import resolve_verdict, verdict_prompt
 from langchain_tooltree.flows import async_twin, driven
 from langchain_tooltree.text import LONGEST_TEXT, digest, shortened
 

@@ -13,9 +13,7 @@ from langchain_tooltree._langgraph import (
     configurable_here,
     graph_around,
     interrupts_in,
-    is_for_graph_of,
     is_inside,
-    levels,
     namespace_here,
     namespace_of,
     nodes_in,
@@ -59,15 +57,9 @@ from langchain_tooltree.learning.copying import copied
 from langchain_tooltree.models import (
     ATTEMPTS,
     CORRECTION,
-    FIRST_BACK_OFF,
-    LONGEST_BACK_OFF,
-    MAX_WAIT,
-    SHORTEST_WAIT,
     UNTRUSTED,
     Meter,
-    Patience,
     StructuredQuestion,
-    ask_patiently,
     bind_tools,
     call_tools,
     document_prompt,
@@ -75,7 +67,6 @@ from langchain_tooltree.models import (
     http_status,
     inner_config,
     resolve_model,
-    seconds_to_wait,
     was_refused,
 )
 from langchain_tooltree.replies import read_as_form, received, sound

@@ -12,7 +12,7 @@ from langchain_tooltree.pages.draw import figures, status, to_mermaid, to_rich
 from langchain_tooltree.pages.tree_page import to_html
 from langchain_tooltree.pages.tree_svg import to_svg
 from langchain_tooltree.tools import check_effects, checked_arguments
-from langchain_tooltree.tooltree import sandbox as sandbox_module
+from langchain_tooltree.tooltree import deep as deep_module
 from langchain_tooltree.tooltree import search as kernel
 from langchain_tooltree.tooltree.ask import (
     BoundTools,
@@ -25,6 +25,7 @@ from langchain_tooltree.tooltree.branches import Branches, Candidate, Mark
 from langchain_tooltree.tooltree.coarse_plan import plan_tools
 from langchain_tooltree.tooltree.deep import JUDGED_CHARS, DeepSearch
 from langchain_tooltree.tooltree.doubt import Move, Stop, admits, is_better, is_trouble, next_move
+from langchain_tooltree.tooltree.host import Planner, PlannerHost
 from langchain_tooltree.tooltree.judge import (
     SAID_DONE,
     SAID_OPEN,
@@ -39,22 +40,23 @@ from langchain_tooltree.tooltree.judge import (
 from langchain_tooltree.tooltree.prompts import (
     AGAIN_PROMPT,
     ASSESS_DESCRIPTION,
+    ASSESS_PROMPT,
+    CANDIDATES_PROMPT,
+    CHECK_PROMPT,
     CONFIDENCE_DESCRIPTION,
-    DEFAULT_ASSESS_PROMPT,
-    DEFAULT_CANDIDATES_PROMPT,
     DEFAULT_CHECK_PROMPT,
-    DEFAULT_DRAFT_PROMPT,
-    DEFAULT_NOTHING_PROMPT,
-    DEFAULT_PLAN_PROMPT,
     DEFAULT_POST_JUDGE_PROMPT,
     DEFAULT_PRE_JUDGE_PROMPT,
-    DEFAULT_PROPOSE_PROMPT,
-    DEFAULT_REPAIR_PROMPT,
-    DEFAULT_TRIED_PROMPT,
+    DRAFT_PROMPT,
     IDLE_PROMPT,
     NOTE,
+    NOTHING_PROMPT,
     OPEN_PROMPT,
     OTHERS_PROMPT,
+    PLAN_PROMPT,
+    PROPOSE_PROMPT,
+    REPAIR_PROMPT,
+    TRIED_PROMPT,
     UNDONE_PROMPT,
     CandidateScores,
     ObservationScore,
@@ -75,14 +77,13 @@ from langchain_tooltree.tooltree.result import (
     PlanStep,
     SearchCost,
     messages_of,
+    plan_messages,
     steps_of,
     without_failed_writes,
 )
-from langchain_tooltree.tooltree.sandbox import Worlds
 from langchain_tooltree.tooltree.search import (
     Call,
     Effect,
-    Estimate,
     Frontier,
     KernelConfig,
     Node,
@@ -90,8 +91,6 @@ from langchain_tooltree.tooltree.search import (
     Operation,
     OperationOutcome,
     PosteriorPolicy,
-    SelectionPolicy,
-    Spent,
     Tree,
     TreeSearch,
     UCTPolicy,
@@ -121,7 +120,7 @@ from langchain_tooltree.tooltree.search.posterior import (
     JudgeCalibration,
     PathPosterior,
 )
-from langchain_tooltree.tooltree.search.scheduler import Budget, Rollout, Scheduler
+from langchain_tooltree.tooltree.search.scheduler import Rollout, Scheduler, Spent
 from langchain_tooltree.tooltree.search.search import FAILURES_TO_GIVE_UP
 
 MANY_QUESTIONS: Any = {"selection": "posterior", "pre_evaluation": "batched", "post_evaluation": "needed"}
@@ -141,3 +140,20 @@ def find_problem(tool, arguments):
 def propose_messages(conversation, instruction, *, attempt=1, tried=(), **others):
     """The prompt that asks a state for candidates."""
     return proposal_messages(ProposalRequest(conversation, (), attempt=attempt, tried=tried, **others), instruction)
+
+
+class _Host(PlannerHost):
+    """A host whose agent is never asked."""
+
+    def own_step(self, _):
+        raise NotImplementedError
+
+    def offer(self, _):
+        raise NotImplementedError
+
+
+def deep_search(model, tools, messages, *, sinks=(), **options):
+    """The flow of a deep search without an agent, whose events go to functions."""
+    planner = Planner(**options)
+    host = _Host(planner, planner.offering(tools), sinks=sinks, model=model)
+    return DeepSearch(host, messages).run()

@@ -316,15 +316,10 @@ def test_a_thread_of_nothing_but_a_summary_is_planned_on():
         seen_by_the_planner([RECALLED])
 
 
-def test_a_dialogue_reads_as_its_record_does_whichever_of_its_messages_are_asked_for():
-    """Messages in the chat format are made when they are asked for, and are those that a record holds."""
+def test_a_dialogue_reads_as_its_record_does():
     said = [SystemMessage("Be brief."), RECALLED, *(each for n in range(40) for each in (ASKED, *called("look", n)))]
     said.insert(30, HumanMessage(as_reference("Knock.", source="memory") + "\nAnd the pump?"))
-    recorded = list(Trajectory.from_messages(said).chat())
-    first, rest = Conversation(said[:50]).chat, Conversation(said[50:]).chat
-    joined = first + rest
-    assert joined[-1] == recorded[-1]
-    assert (list(joined[5:60]), list(joined), list(first)) == (recorded[5:60], recorded, recorded[: len(first)])
-    assert joined.requests == [each for each in recorded if each["role"] == "user"]
+    recorded = Trajectory.from_messages(said).chat()
+    assert Conversation(said).chat == recorded
     graph = SITGraph.from_trajectories([Trajectory.from_messages(said, success=True)], embeddings=HashingEmbeddings())
     assert graph.next_tools(Conversation(said).chat) == graph.next_tools(recorded)

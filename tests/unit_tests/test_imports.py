@@ -44,8 +44,8 @@ PURE = {
 }
 LAYERS = (
     {"search/*", "doubt", "report", "branches"},
-    {"prompts", "judge", "coarse_plan", "gate", "sandbox"},
-    {"visit", "ask", "ahead", "deep", "host", "result", "record", "experienced"},
+    {"prompts", "judge", "coarse_plan", "gate"},
+    {"visit", "ask", "ahead", "deep", "host", "result", "record"},
     {"node", "middleware", "function"},
 )
 """The files of `tooltree/` from the inside out: pure kernels, what asks models, what runs a search, what users attach.
@@ -57,8 +57,15 @@ MESSAGES = {"replies.py", "tooltree/branches.py", "tooltree/report.py"}
 """Pure files about messages, which import LangChain's classes of them."""
 FOR_TESTS = {*langchain_tooltree.__all__, "testing", "cli", "demo", "effects", "errors", "events", "toolbox"}
 """What tests may import from the package. For all else there is one helper a room: `tests/internals/`."""
-READERS = {"conversation.py", "experience/records.py", "experience/trajectory.py", "tooltree/branches.py"}
-"""What takes messages apart: the one reader of conversations, the record, what loads it from messages, and the tree."""
+READERS = {
+    "conversation.py",
+    "experience/files.py",
+    "experience/records.py",
+    "experience/trajectory.py",
+    "tooltree/branches.py",
+}
+"""What takes messages apart: the one reader of conversations, the record, what loads it from messages and files, and
+the tree."""
 
 TWICE = {"Alternative", "PlannedCall", "Outcome"}
 """Forms of metadata that one room writes and another one reads; what comes of a call, and of a visit."""

@@ -21,8 +21,8 @@ from tests.internals.tooltree import (
     DEFAULT_CHECK_PROMPT,
     DEFAULT_POST_JUDGE_PROMPT,
     DEFAULT_PRE_JUDGE_PROMPT,
-    DEFAULT_PROPOSE_PROMPT,
     OTHERS_PROMPT,
+    PROPOSE_PROMPT,
     REPORT_AND_CALL_PROMPT,
     REPORT_AND_UNDO_PROMPT,
     REPORT_PROMPT,
@@ -111,7 +111,7 @@ def dialogue():
 
 
 def test_a_proposal_is_read_from_its_prompt():
-    instruction = DEFAULT_PROPOSE_PROMPT.format(count=4)
+    instruction = PROPOSE_PROMPT.format(count=4)
     prompt = propose_messages(dialogue(), instruction, attempt=2, tried=["beta()"])
     question, judged = read_question(prompt, [{"function": {"name": "alpha"}}, {"function": {"name": "beta"}}])
     assert (question.kind, question.request, question.attempt, question.count) == ("propose", "Go.", 2, 4)
@@ -164,7 +164,7 @@ def test_a_step_is_known_by_its_line(line):
 
 
 def test_a_question_for_other_calls_is_known_by_its_note():
-    note = HumanMessage(OTHERS_PROMPT.format(missing="all", tried="nothing"))
+    note = HumanMessage(OTHERS_PROMPT.format(count=5, missing="all", tried="nothing", past=""))
     question, _ = read_question([*dialogue(), note], [{"function": {"name": "alpha"}}])
     assert (question.kind, question.request, question.tools) == ("others", "Go.", ("alpha",))
 
@@ -251,7 +251,7 @@ def test_an_offline_model_names_a_call_where_it_is_asked_for_one(numbered_tools,
 
 
 def test_an_offline_model_offers_calls(numbered_tools):
-    prompt = propose_messages(dialogue(), DEFAULT_PROPOSE_PROMPT.format(count=2))
+    prompt = propose_messages(dialogue(), PROPOSE_PROMPT.format(count=2))
     reply = OfflineChatModel(policy=Errand(1, 2)).bind_tools(numbered_tools("alpha")).invoke(prompt)
     assert made(reply) == [("alpha", {"n": 2})]
 

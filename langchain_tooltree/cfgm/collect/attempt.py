@@ -12,7 +12,7 @@ from langchain_tooltree.experience.records import Branch, ChatMessage
 from langchain_tooltree.experience.reference import as_reference
 from langchain_tooltree.experience.store import RecordCollection
 from langchain_tooltree.flows import Flow
-from langchain_tooltree.models import Meter, Patience, http_status, was_refused
+from langchain_tooltree.models import Meter, http_status, was_refused
 from langchain_tooltree.text import cut
 
 UNACCEPTABLE = frozenset({400, 413, 422})
@@ -171,8 +171,8 @@ class Attempt:
         return self.task.attempt_id(self.number)
 
     def meter(self, allowance: int) -> Meter:
-        """A meter for questions to our own model, which wait for no rate limit once the collection is being stopped."""
-        return Meter(allowance, Patience(cancelled=self.tally.stopped.is_set))
+        """A meter for questions to our own model."""
+        return Meter(allowance)
 
     def spend(self, cost: Cost, *, before: bool = False) -> None:
         """Count what was spent just now, or `before` in an earlier run."""

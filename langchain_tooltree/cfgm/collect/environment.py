@@ -24,7 +24,7 @@ from langchain_tooltree.cfgm.collect.attempt import (
 )
 from langchain_tooltree.cfgm.collect.report import Cost
 from langchain_tooltree.errors import ConfigurationError
-from langchain_tooltree.experience.records import EXTRAS, ChatMessage, said_in
+from langchain_tooltree.experience.records import EXTRAS, ChatMessage, own_messages
 from langchain_tooltree.experience.trajectory import SUCCESS_REWARD, to_chat, to_message
 from langchain_tooltree.flows import Flow, FunctionStep
 from langchain_tooltree.models import call_tools, inner_config
@@ -221,7 +221,7 @@ def run_in_environment(
     ended = {"reward": reward, "done": episode.done, "truncated": episode.truncated}
     return AttemptResult(
         # Without advice first: what tells it from the observation is among what only LangChain knows.
-        messages=tuple(map(_plain, said_in(map(to_chat, episode.messages)))),
+        messages=tuple(map(_plain, own_messages(map(to_chat, episode.messages)))),
         result={"messages": episode.messages, **ended},
         problem=problem,
         success=episode.done and not episode.truncated and (reward is None or reward >= SUCCESS_REWARD),

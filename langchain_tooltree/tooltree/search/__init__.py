@@ -29,8 +29,8 @@ Read `search` for the rollout, `policies` for where it works (Eq. 1) and for the
 arithmetic, `tree` for values and pruning, `scheduler` for budgets and the order of launches.
 """
 
-from langchain_tooltree.tooltree.search.config import Estimate, KernelConfig, SearchConfig
-from langchain_tooltree.tooltree.search.policies import PosteriorPolicy, SelectionPolicy, StopReason, UCTPolicy
+from langchain_tooltree.tooltree.search.config import KernelConfig, SearchConfig
+from langchain_tooltree.tooltree.search.policies import PosteriorPolicy, StopReason, UCTPolicy
 from langchain_tooltree.tooltree.search.scheduler import Operation, OperationOutcome, Spent
 from langchain_tooltree.tooltree.search.search import TreeSearch
 from langchain_tooltree.tooltree.search.tree import Call, Effect, Frontier, Node, Observation, Tree, Work
@@ -38,7 +38,6 @@ from langchain_tooltree.tooltree.search.tree import Call, Effect, Frontier, Node
 __all__ = [
     "Call",
     "Effect",
-    "Estimate",
     "Frontier",
     "KernelConfig",
     "Node",
@@ -47,7 +46,6 @@ __all__ = [
     "OperationOutcome",
     "PosteriorPolicy",
     "SearchConfig",
-    "SelectionPolicy",
     "Spent",
     "StopReason",
     "Tree",

@@ -8,15 +8,6 @@ from typing import Any, Literal, NamedTuple, get_args, get_origin
 from langchain_tooltree.errors import ConfigurationError, with_known_fields
 
 
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """The most that a deep search may cost before it stops by itself."""
-
-    rollouts: int  # tool calls tried, deferred ones included
-    model_calls: int  # requests to proposer and judges, the final answer included
-    tool_calls: int  # tools really run
-
-
 class Effort(NamedTuple):
     """What an effort means in the loop and in a deep search."""
 
@@ -169,50 +160,30 @@ class KernelConfig(SearchConfig):
             drafted for each tool, else `"batched"`.
         post_evaluation: Under the posterior with a separate judge: `"needed"` has an observation judged where that can
             decide something, at failed calls, at writes of the plan to be returned, and where a path may be complete;
-            `"always"` has every one judged, as the forms of Eq. 1 do.
+            `"always"` has every one judged, as the forms of Eq. 1 do, and wherever a judge costs nothing.
         goal_score: Whether the judge also scores, after each call, if the task is now done (beyond the paper).
-        goal_threshold: Goal score in [0, 1] from which a path counts as a solution under Eq. 1.
-        value_threshold: Path value in [0, 1] at which a solution ends the search at once, under Eq. 1.
-        first_play: Q of a child never visited under `"smoothed"`: the parent's mean, its own r_pre, or zero.
-        confidence: Under the posterior: stop once the best path is right and complete with this probability, in (0, 1];
-            that of the effort if left out. The forms of Eq. 1 stop at `goal_threshold` and `value_threshold` instead.
-        speculation: Calls or time, in (0, 1]: work that is less likely to help than this share of the best work in
-            flight waits for what that brings. Near 1 fewer calls are made, near 0 a search takes less time.
+        value_threshold: Value in [0, 1] at which a path that fulfils the request ends the search, under Eq. 1.
         max_proposals: How often one state may be asked. It is asked again, for other calls than before, when those that
             it offered are probably all wrong; under Eq. 1, when nothing is left to explore in them.
-        max_tool_calls: Tool calls at the most; `None` means as many as `max_rollouts`.
-        max_tokens: Launch nothing once so many tokens are spent; overshot by at most the calls in flight.
         seed: Seed of tie-breaking and of the order in which candidates are shown to the judge.
-        tool_timeout: Seconds one tool call may take before it counts as failed; `None` for no limit.
     """
 
     selection: Literal["doubt", "posterior", "smoothed", "printed"] = "posterior"
     pre_evaluation: Literal["fused", "batched", "single", "auto"] = "auto"
     post_evaluation: Literal["needed", "always"] = "needed"
     goal_score: bool = True
-    goal_threshold: float = 0.7
     value_threshold: float = 0.5
-    first_play: Literal["parent_mean", "r_pre", "zero"] = "parent_mean"
-    confidence: float | None = None
-    speculation: float = 0.75
     max_proposals: int = 3
-    max_tool_calls: int | None = None
-    max_tokens: int | None = None
     seed: int = 0
-    tool_timeout: float | None = 60.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.pre_evaluation == "auto":
             fused = self.selection == "posterior" and self.proposals == "together"
             object.__setattr__(self, "pre_evaluation", "fused" if fused else "batched")
-        self._check(lambda value: 0 <= value <= 1, "a number between 0 and 1", "goal_threshold", "value_threshold")
+        self._check(lambda value: 0 <= value <= 1, "a number between 0 and 1", "value_threshold")
         self._check(_is_count, "a whole number of 1 or more", "max_proposals")
-        self._check(_is_count, "a whole number of 1 or more, or None for no limit", "max_tool_calls", "max_tokens")
-        if self.tool_timeout is not None:
-            self._check(lambda value: value > 0, "a number above 0, or None for no limit", "tool_timeout")
         self._check(lambda value: isinstance(value, int), "a whole number", "seed")
-        self._check(lambda value: 0 < value <= 1, "a number above 0 and at most 1", "speculation", "confidence")
         if self.selection == "doubt":
             msg = (
                 "selection='doubt' searches in the agent's own loop and has no kernel; choose selection='posterior', "
@@ -246,20 +217,16 @@ class KernelConfig(SearchConfig):
     @property
     def stop_at(self) -> float:
         """Probability in (0, 1] of being right and complete at which a plan ends the search."""
-        return EFFORTS[self.effort].confidence if self.confidence is None else self.confidence
+        return EFFORTS[self.effort].confidence
 
-    def estimate(self, tools: int) -> Estimate:
-        """The most that a search over so many tools may cost; it never goes beyond."""
+    def most_model_calls(self, tools: int) -> int:
+        """The most requests to proposer and judges, the answer included, of a search over so many tools."""
+        if self.max_model_calls is not None:
+            return self.max_model_calls
         drafts = tools if self.proposals == "per_tool" else 0
-        candidates = drafts or self.top_k
-        scores = candidates if self.pre_evaluation == "single" else 0
+        scores = (drafts or self.top_k) if self.pre_evaluation == "single" else 0
         # A rollout proposes, pre-evaluates and post-evaluates; beside them there are the coarse plan and the answer.
-        bound = self.max_rollouts * (3 + drafts + scores) + 2
-        return Estimate(
-            rollouts=self.max_rollouts,
-            model_calls=bound if self.max_model_calls is None else self.max_model_calls,
-            tool_calls=self.max_rollouts if self.max_tool_calls is None else self.max_tool_calls,
-        )
+        return self.max_rollouts * (3 + drafts + scores) + 2
 
 
 def _is_count(value: float) -> bool:

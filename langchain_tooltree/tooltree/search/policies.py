@@ -7,27 +7,18 @@ calls, or an observation to judge.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal
 
 from langchain_tooltree.tooltree.search.config import KernelConfig
 from langchain_tooltree.tooltree.search.posterior import PathPosterior
 from langchain_tooltree.tooltree.search.tree import Frontier, Node, Tree, Work
 
+SPECULATION = 0.75
+"""Calls or time, in (0, 1]: under the posterior, work that is less likely to help than this share of the best work in
+flight waits for what that brings. Near 1 fewer calls are made, near 0 a search takes less time."""
 
-class SelectionPolicy(Protocol):
-    """Chooses what rollouts do."""
-
-    def select(self, tree: Tree, frontier: Frontier) -> Work | None:
-        """Where a rollout begins; `None` if nothing should be started now."""
-
-    def after_scoring(self, tree: Tree, frontier: Frontier, kept: Sequence[Node]) -> Work | None:
-        """Where a rollout works on whose candidates were scored; `None` if it ends here.
-
-        `kept` are the candidates that were not pruned, best r_pre first.
-        """
-
-    def judges_at_once(self, frontier: Frontier, node: Node) -> bool:
-        """Whether what a call has brought back is judged in the rollout that ran it."""
+GOAL = 0.7
+"""Goal score in [0, 1] from which a path counts as a solution under Eq. 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +34,8 @@ class UCTPolicy:
         """Eq. 1 for one pre-evaluated child.
 
         `printed`, as the paper prints it, visits every child once first, in the order of r_pre. `smoothed`, as the
-        authors' code has it, is made defined at N = 0: a child never visited takes the configured first-play value for
-        Q. Visits count rollouts in flight; `state_visits` is N(s), with them.
+        authors' code has it, is made defined at N = 0: a child never visited takes its parent's mean for Q. Visits
+        count rollouts in flight; `state_visits` is N(s), with them.
         """
         r_pre, exploration = child.r_pre or 0.0, self.config.exploration
         visits = child.visits + child.in_flight
@@ -54,8 +45,7 @@ class UCTPolicy:
                 return math.inf
             return child.value + exploration * r_pre * math.sqrt(math.log(max(state_visits, 1)) / visits)
         # Q(s, a) + lambda * r_pre(s, a) * sqrt(ln(1 + N(s))) / (1 + N(s, a))
-        first_play = {"parent_mean": state.value, "r_pre": r_pre, "zero": 0.0}[self.config.first_play]
-        value = child.value if child.visits else first_play
+        value = child.value if child.visits else state.value
         return value + exploration * r_pre * math.sqrt(math.log1p(state_visits)) / (1 + visits)
 
     def select(self, tree: Tree, frontier: Frontier) -> Work | None:
@@ -96,7 +86,7 @@ def _may_enter(child: Node) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class PosteriorPolicy:
-    """Best-first on the probability that the whole path is right.
+    """Best-first on the probability that the whole path is right and fulfils the request.
 
     The next rollout works where the right path most probably goes on: at a call that has not run, at a state that was
     not asked yet, at one whose candidates are probably all wrong, or at an observation that may be the last one. The
@@ -111,7 +101,7 @@ class PosteriorPolicy:
         if (plan := self.posterior.plan(self.config.stop_at)) and (write := _unjudged_write(tree, plan, self.config)):
             return None if write.evaluating else Work("evaluate", write)
         best, work = self.posterior.best
-        return None if best < self.config.speculation * self.posterior.busy else work
+        return None if best < SPECULATION * self.posterior.busy else work
 
     def after_scoring(self, tree: Tree, frontier: Frontier, kept: Sequence[Node]) -> Work | None:  # noqa: ARG002
         """The same, anywhere in the tree: good candidates elsewhere are not left for bad ones here."""
@@ -122,10 +112,37 @@ class PosteriorPolicy:
         failed = node.observation is None or node.observation.kind != "ok"
         return failed or frontier.is_deepest(node) or self.config.post_evaluation == "always"
 
+    @property
+    def value(self) -> float | None:
+        """The probability of the most probable plan; `None` before there is one."""
+        probability, end = self.posterior.solution
+        return None if end is None else probability
 
-Limit = Literal["max_rollouts", "max_model_calls", "max_tool_calls", "max_tokens", "max_seconds"]
+    def consider(self, tree: Tree, node: Node) -> bool:  # noqa: ARG002 - the posterior follows the tree
+        """Whether some path is right and complete with enough confidence, its writes judged."""
+        plan = self.posterior.plan(self.config.stop_at)
+        return plan is not None and _unjudged_write(tree, plan, self.config) is None
 
-StopReason = Limit | Literal["solved", "converged", "exhausted", "proposer_failed", "judge_failed"]
+    def find(self, tree: Tree) -> Node | None:
+        """The end of the most probable plan, cut before a write that was not judged; `None` if it is empty."""
+        plan = self.posterior.plan(0.0)
+        if plan is None:
+            return None
+        write = _unjudged_write(tree, plan, self.config)
+        end = tree.state_before(write) if write else tree.nodes[plan]
+        return end if end.call else None
+
+
+StopReason = Literal[
+    "solved",
+    "converged",
+    "exhausted",
+    "max_rollouts",
+    "max_model_calls",
+    "max_seconds",
+    "proposer_failed",
+    "judge_failed",
+]
 """Why a search ended: a limit of the configuration is reached, a path is good enough, more rollouts bring nothing,
 nothing is left to try, or the model in one of its roles keeps failing."""
 
@@ -156,7 +173,7 @@ class BestPath:
         fulfilled = False
         if self._config.goal_score:
             value = tree.path_value(node)
-            fulfilled = (node.goal or 0.0) >= self._config.goal_threshold
+            fulfilled = (node.goal or 0.0) >= GOAL
             self._counting = self._counting or fulfilled
         else:
             value = max(child.value for child in tree.children(tree.root))
@@ -178,34 +195,6 @@ class BestPath:
         end of the descent along the best Q.
         """
         return self._end if self._config.goal_score and self._has_goals else tree.best_descent()
-
-
-class MostProbablePath:
-    """The path that is right and fulfils the request with the highest posterior probability."""
-
-    def __init__(self, config: KernelConfig, posterior: PathPosterior) -> None:
-        self._config = config
-        self._posterior = posterior
-
-    @property
-    def value(self) -> float | None:
-        """The probability; `None` before there is a path."""
-        probability, end = self._posterior.solution
-        return None if end is None else probability
-
-    def consider(self, tree: Tree, node: Node) -> bool:  # noqa: ARG002 - the posterior follows the tree
-        """Whether some path is right and complete with enough confidence, its writes judged."""
-        plan = self._posterior.plan(self._config.stop_at)
-        return plan is not None and _unjudged_write(tree, plan, self._config) is None
-
-    def find(self, tree: Tree) -> Node | None:
-        """The end of the most probable plan, cut before a write that was not judged; `None` if it is empty."""
-        plan = self._posterior.plan(0.0)
-        if plan is None:
-            return None
-        write = _unjudged_write(tree, plan, self._config)
-        end = tree.state_before(write) if write else tree.nodes[plan]
-        return end if end.call else None
 
 
 def _unjudged_write(tree: Tree, end: int, config: KernelConfig) -> Node | None:

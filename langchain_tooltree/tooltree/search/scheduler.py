@@ -1,54 +1,36 @@
 """Which operation is launched next, what each may spend, and which calls need not run again. Pure.
 
 Operations are launched first come, first served, and consumed in the order of launch. A launch reserves the most model
-and tool calls it may use. One that too little is left for waits for refunds while others pass it; if none can come, the
-budget is spent.
+calls it may use. One that too little is left for waits for refunds while others pass it; if none can come, the budget
+is spent.
 """
 
 from collections import deque
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from langchain_tooltree.errors import ResumeError
-from langchain_tooltree.text import counts_added
-from langchain_tooltree.tooltree.search.config import Estimate, KernelConfig
 from langchain_tooltree.tooltree.search.tree import Call, Node, Observation, Tree
 
-OperationKind = Literal["plan", "propose", "score", "execute", "evaluate"]
-
-SpentBudget = Literal["max_model_calls", "max_tool_calls"]
+OperationKind = Literal["propose", "score", "execute", "evaluate"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True)
 class Spent:
-    """What one operation, or a whole search, used."""
+    """What a search has used so far."""
 
     model_calls: int = 0  # requests to models
-    tool_calls: int = 0  # tools run for the first time
-    calls: Mapping[str, int] = field(default_factory=dict)  # the requests to models by what was asked
-    usage: Mapping[str, Any] = field(default_factory=dict)  # tokens as the models reported them: `input_tokens`, ...
-
-    @property
-    def tokens(self) -> int:
-        """Tokens sent and received."""
-        return int(self.usage.get("input_tokens", 0) + self.usage.get("output_tokens", 0))
-
-    def __add__(self, other: "Spent") -> "Spent":
-        return Spent(
-            model_calls=self.model_calls + other.model_calls,
-            tool_calls=self.tool_calls + other.tool_calls,
-            calls=counts_added(self.calls, other.calls),
-            usage=counts_added(self.usage, other.usage),
-        )
+    tool_calls: int = 0  # tools run
+    tokens: int = 0  # sent and received
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
     """One piece of I/O of a rollout.
 
-    `plan` narrows the tools, `propose` asks a state for calls, `score` is the pre-evaluation of candidates, `execute`
-    runs a call, `evaluate` is the post-evaluation of an observation.
+    `propose` asks a state for calls, `score` is the pre-evaluation of candidates, `execute` runs a call, `evaluate` is
+    the post-evaluation of an observation.
     """
 
     id: int  # launch number, from 0; outcomes are consumed in this order
@@ -59,7 +41,6 @@ class Operation:
     run: bool = False  # whether the node's call is run first: always for `execute`, for `propose` if it has not run yet
     candidates: tuple[int, ...] = ()  # for `score`: the nodes to score, in the order of creation
     model_calls: int = 0  # model calls that may be used at the most
-    elapsed: float = 0.0  # seconds the search had taken at the launch
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +48,6 @@ class OperationOutcome:
     """What came of an operation."""
 
     operation: int  # launch number of the operation
-    tools: Sequence[str] = ()  # `plan`: the names kept; none means all
     calls: Sequence[Call] = ()  # `propose`: best first
     confidences: Sequence[float | None] = ()  # `propose`: r_pre of each call that the reply scored; may be empty
     dropped: Sequence[str] = ()  # `propose`: calls that could not be repaired, each with its reason
@@ -79,8 +59,8 @@ class OperationOutcome:
     goal: float | None = None  # `evaluate`, `propose`: whether the task is done, in [0, 1], `None` if nobody said
     missing: Sequence[str] = ()  # `propose`: what of the request is not done yet, in words
     error: str | None = None  # why the operation failed, if it did
-    spent: Spent = Spent()
-    elapsed: float = 0.0  # seconds the search had taken when it ended
+    model_calls: int = 0  # that it made
+    tokens: int = 0  # that these took
 
 
 @dataclass(slots=True)
@@ -93,101 +73,63 @@ class Rollout:
     held_model_calls: int = 0  # reserved since the execution of its call, so that what was run can also be judged
 
 
-@dataclass(slots=True)
-class Budget:
-    """What is spent and what is promised to calls in flight.
+class Scheduler:
+    """Operations that wait to be launched, and those launched and not yet consumed, each with its rollout.
 
-    Calls are never overshot: a launch reserves the most it may use, and what it did not use comes back when its outcome
-    is consumed. Tokens and seconds are known only afterwards, so they may be overshot by the calls in flight.
+    Model calls are never overshot: what a launch has reserved and not used comes back when its outcome is consumed.
+
+    Args:
+        max_model_calls: Model calls of all operations at the most.
+        calls_of: The most model calls that an operation of each kind may need; to score, those for one question. For
+            `execute` it is what is held back so that the call can also be judged.
+        single: Whether each candidate is scored by a question of its own.
+        reserved: Model calls that are kept back for later.
     """
 
-    config: KernelConfig
-    limits: Estimate
-    spent: Spent = field(default_factory=Spent)
-    reserved_model_calls: int = 0
-    reserved_tool_calls: int = 0
-    elapsed: float = 0.0
+    def __init__(
+        self, max_model_calls: int, calls_of: dict[OperationKind, int], *, single: bool = False, reserved: int = 0
+    ) -> None:
+        self.ready: list[tuple[Operation, Rollout]] = []
+        self.outstanding: deque[tuple[Operation, Rollout]] = deque()  # oldest first
+        self.launched = 0
+        self.spent = Spent()
+        self.reserved = reserved
+        self._max_model_calls, self._calls_of, self._single = max_model_calls, calls_of, single
 
     @property
     def free_model_calls(self) -> int:
         """Model calls that are neither spent nor promised."""
-        return self.limits.model_calls - self.spent.model_calls - self.reserved_model_calls
-
-    @property
-    def free_tool_calls(self) -> int:
-        """Tool calls that are neither spent nor promised."""
-        return self.limits.tool_calls - self.spent.tool_calls - self.reserved_tool_calls
-
-    def exceeded(self) -> Literal["max_tokens", "max_seconds"] | None:
-        """The limit on tokens or seconds that is reached, if one is."""
-        if self.config.max_tokens is not None and self.spent.tokens >= self.config.max_tokens:
-            return "max_tokens"
-        if self.config.max_seconds is not None and self.elapsed >= self.config.max_seconds:
-            return "max_seconds"
-        return None
-
-
-class Scheduler:
-    """Operations that wait to be launched, and those launched and not yet consumed, each with its rollout.
-
-    A proposal may need `proposer_calls` model calls, a question to the judge `judge_calls`.
-    """
-
-    def __init__(self, budget: Budget, *, proposer_calls: int, judge_calls: int) -> None:
-        self.ready: list[tuple[Operation, Rollout]] = []
-        self.outstanding: deque[tuple[Operation, Rollout]] = deque()  # oldest first
-        self.launched = 0
-        self._budget = budget
-        self._single = budget.config.pre_evaluation == "single"
-        self._most_calls: dict[OperationKind, int] = {
-            "plan": 2,  # the question, and one repetition
-            "propose": proposer_calls,
-            "score": judge_calls,
-            "execute": 0 if budget.config.pre_evaluation == "fused" else min(judge_calls, 1),
-            "evaluate": judge_calls,
-        }
+        return self._max_model_calls - self.spent.model_calls - self.reserved
 
     def put(self, kind: OperationKind, rollout: Rollout, **details: Any) -> None:
         """Add the next operation of a rollout; `details` are other fields of it."""
         operation = Operation(id=-1, kind=kind, node=rollout.node.id, rollout=rollout.id, **details)
         self.ready.append((operation, rollout))
 
-    def launch(self) -> Operation | SpentBudget | None:
-        """Launch the operation that has waited longest among those that the budget allows; `None` to wait for refunds.
-
-        If nothing waiting can be paid and nothing can come back, it is the budget that is spent.
-        """
-        lacking: SpentBudget = "max_model_calls"
+    def launch(self) -> Operation | None:
+        """Launch the operation that has waited longest among those that the budget allows; `None` if it allows none."""
         for position, (waiting, rollout) in enumerate(self.ready):
             granted = self._reserve(waiting, rollout)
-            if isinstance(granted, str):
-                lacking = granted
+            if granted is None:
                 continue
             del self.ready[position]
-            operation = replace(waiting, id=self.launched, model_calls=granted, elapsed=self._budget.elapsed)
+            operation = replace(waiting, id=self.launched, model_calls=granted)
             self.outstanding.append((operation, rollout))
             self.launched += 1
             return operation
-        return None if self.outstanding else lacking
+        return None
 
-    def _reserve(self, operation: Operation, rollout: Rollout) -> int | SpentBudget:
-        """Reserve the model calls that an operation may make, or name the budget that does not allow it now."""
+    def _reserve(self, operation: Operation, rollout: Rollout) -> int | None:
+        """Reserve the model calls that an operation may make; `None` if the budget does not allow it now."""
         held = rollout.held_model_calls if operation.kind == "evaluate" else 0
-        wanted = self._wanted(operation)
-        granted = min(wanted, self._budget.free_model_calls + held)
+        questions = len(operation.candidates) if operation.kind == "score" and self._single else 1
+        wanted = self._calls_of[operation.kind] * questions
+        granted = min(wanted, self.free_model_calls + held)
         if wanted and granted < 1:
-            return "max_model_calls"
-        if self._budget.free_tool_calls < operation.run:
-            return "max_tool_calls"
-        self._budget.reserved_tool_calls += operation.run
-        self._budget.reserved_model_calls += granted - held
+            return None
+        self.reserved += granted - held
         rollout.held_model_calls += granted if operation.kind == "execute" else -held
         return 0 if operation.kind == "execute" else granted
-
-    def _wanted(self, operation: Operation) -> int:
-        """Model calls that an operation may need at the most; running a call, the one that judges it."""
-        questions = len(operation.candidates) if operation.kind == "score" and self._single else 1
-        return self._most_calls[operation.kind] * questions
 
     def consume(self, outcome: OperationOutcome) -> tuple[Operation, Rollout]:
         """Book what the oldest outstanding operation used.
@@ -201,15 +143,15 @@ class Scheduler:
             msg += " Tell outcomes in the order in which `ask` returned their operations."
             raise ResumeError(msg)
         operation, rollout = self.outstanding.popleft()
-        self._budget.reserved_model_calls -= operation.model_calls
-        self._budget.reserved_tool_calls -= operation.run
-        self._budget.spent += outcome.spent
-        self._budget.elapsed = max(self._budget.elapsed, outcome.elapsed)
+        self.reserved -= operation.model_calls
+        self.spent.model_calls += outcome.model_calls
+        self.spent.tool_calls += operation.run
+        self.spent.tokens += outcome.tokens
         return operation, rollout
 
     def release(self, rollout: Rollout) -> None:
         """Give back what a rollout that ends had reserved for later."""
-        self._budget.reserved_model_calls -= rollout.held_model_calls
+        self.reserved -= rollout.held_model_calls
         rollout.held_model_calls = 0
 
 

@@ -8,28 +8,21 @@ outcomes in the order of launch; then the same seed and the same outcomes give t
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any, Literal, cast
 
 from langchain_tooltree.events import BestEvent, Event, StopEvent
 from langchain_tooltree.tooltree.search.config import KernelConfig
-from langchain_tooltree.tooltree.search.policies import (
-    BestPath,
-    MostProbablePath,
-    PosteriorPolicy,
-    SelectionPolicy,
-    StopReason,
-    UCTPolicy,
-)
+from langchain_tooltree.tooltree.search.policies import BestPath, PosteriorPolicy, StopReason, UCTPolicy
 from langchain_tooltree.tooltree.search.posterior import DONE, DONE_AT_START, PathPosterior
 from langchain_tooltree.tooltree.search.scheduler import (
-    Budget,
     CallCache,
     Operation,
     OperationKind,
     OperationOutcome,
     Rollout,
     Scheduler,
+    Spent,
 )
 from langchain_tooltree.tooltree.search.tree import Frontier, Node, Observation, Pruned, Tree, TreeChange, Work
 
@@ -48,7 +41,7 @@ class TreeSearch:
             a function.
         reserved_model_calls: Model calls that are kept back for the answer.
         begun: Whether calls were made since the request before the search began, the latest one without an error.
-        policy: Where rollouts work; as configured if left out.
+        policy: Where rollouts work, in place of Eq. 1; as configured if left out.
     """
 
     def __init__(
@@ -59,7 +52,7 @@ class TreeSearch:
         judge_calls: int = 2,
         reserved_model_calls: int = 0,
         begun: bool = False,
-        policy: SelectionPolicy | None = None,
+        policy: UCTPolicy | None = None,
     ) -> None:
         if judge_calls == 0:
             # A judge that costs nothing is asked about everything at once.
@@ -67,33 +60,31 @@ class TreeSearch:
             config = replace(config, pre_evaluation=separate, post_evaluation="always")
         self.config = config
         self.tree = Tree(seed=config.seed)
-        self.limits = config.estimate(tools)
-        self.budget = Budget(config, self.limits)
-        self.budget.reserved_model_calls = reserved_model_calls
-        self.kept_tools: Sequence[str] = ()  # by the coarse planner; none means all
+        self.max_model_calls = config.most_model_calls(tools)
         self.problems: list[str] = []  # what made questions to proposer or judge fail, each cause once
         self.stop_reason: StopReason | None = None  # `None` while the search goes on
-        self._scheduler = Scheduler(
-            self.budget, proposer_calls=1 + (tools if config.proposals == "per_tool" else 1), judge_calls=judge_calls
-        )
         self._fused = config.pre_evaluation == "fused"
-        self._by_posterior = config.selection == "posterior"
+        calls_of: dict[OperationKind, int] = {
+            "propose": 1 + (tools if config.proposals == "per_tool" else 1),  # one more to repair calls
+            "score": judge_calls,
+            "execute": 0 if self._fused else min(judge_calls, 1),
+            "evaluate": judge_calls,
+        }
+        single = config.pre_evaluation == "single"
+        self._scheduler = Scheduler(self.max_model_calls, calls_of, single=single, reserved=reserved_model_calls)
         self._frontier = Frontier(self.tree, config)
-        self._policy: SelectionPolicy
-        self._best: BestPath | MostProbablePath
+        self._policy: UCTPolicy | PosteriorPolicy
+        self._best: BestPath | PosteriorPolicy
+        self._by_posterior = config.selection == "posterior"
         if self._by_posterior:
             done_at_start = DONE if begun else DONE_AT_START
             posterior = PathPosterior(config, self.tree, self._frontier, done_at_start=done_at_start)
-            self._policy = policy or PosteriorPolicy(posterior, config)
-            self._best = MostProbablePath(config, posterior)
+            self._policy = self._best = PosteriorPolicy(posterior, config)
         else:
-            self._policy = policy or UCTPolicy(config)
-            self._best = BestPath(config)
+            self._policy, self._best = policy or UCTPolicy(config), BestPath(config)
         self._announced_best: int | None = None
         self._cache = CallCache(self.tree)
         self._events: list[Event] = []
-        self._planned = not config.coarse_planner
-        self._exceeded: StopReason | None = None
         self._active: dict[int, Rollout] = {}
         self._started = 0
         self._without_call = 0
@@ -108,20 +99,22 @@ class TreeSearch:
         if self._has_news and self._by_posterior and self.stop_reason is None:
             self._has_news = False
             self._review(self.tree.root)
-        if self._exceeded:
-            self.stop(self._exceeded)
         while self.stop_reason is None:
             if self._scheduler.ready:
-                launched = self._scheduler.launch()
-                if launched is None:
-                    break
-                if isinstance(launched, str):
-                    self.stop(launched)
-                else:
+                if launched := self._scheduler.launch():
                     operations.append(launched)
+                elif self._scheduler.outstanding:  # what these do not use comes back
+                    break
+                else:
+                    self.stop("max_model_calls")
             elif len(self._active) >= self.config.parallel_rollouts or not self._start_rollout():
                 break
         return operations
+
+    @property
+    def spent(self) -> Spent:
+        """What was used so far; a driver adds what it spends beside the operations."""
+        return self._scheduler.spent
 
     @property
     def rollouts(self) -> int:
@@ -150,11 +143,6 @@ class TreeSearch:
 
     def _start_rollout(self) -> bool:
         """Begin a rollout; False if none can begin now."""
-        if not self._planned:
-            if self._scheduler.outstanding:
-                return False
-            self._scheduler.put("plan", Rollout(-1, self.tree.root))
-            return True
         has_room = self.rollouts < self.config.max_rollouts
         work = self._policy.select(self.tree, self._frontier) if has_room else None
         if work is None:
@@ -184,20 +172,14 @@ class TreeSearch:
     def tell(self, outcome: OperationOutcome) -> None:
         """Take in the outcome of the oldest outstanding operation; that of another one raises `ResumeError`."""
         operation, rollout = self._scheduler.consume(outcome)
-        self._exceeded = self.budget.exceeded()
-        used = self.budget.spent
-        spent = {"model_calls": used.model_calls, "tool_calls": used.tool_calls, "tokens": used.tokens}
-        self._events.append(cast("Event", {"type": "budget", "rollouts": self.rollouts, **spent}))
+        self._events.append(cast("Event", {"type": "budget", "rollouts": self.rollouts, **asdict(self.spent)}))
         node = self.tree.nodes[operation.node]
-        cost = (outcome.spent.model_calls, outcome.spent.tokens)
+        cost = (outcome.model_calls, outcome.tokens)
         change = TreeChange(operation.rollout, operation.kind, node.id, self._announced_best, *cost)
         self.tree.history.append(change)
         if operation.run:
             self._take_observation(rollout, node, outcome)
         match operation.kind:
-            case "plan":
-                self._planned = True
-                self.kept_tools = tuple(outcome.tools)
             case "propose":
                 self._proposed(rollout, node, outcome)
             case "score":
@@ -266,8 +248,8 @@ class TreeSearch:
         self._go_on(rollout, kept)
 
     def _go_on(self, rollout: Rollout, kept: Sequence[Node]) -> None:
-        """Work on after candidates were scored, or end the rollout."""
-        work = self._policy.after_scoring(self.tree, self._frontier, kept)
+        """Work on after candidates were scored, or end the rollout: it tries one call."""
+        work = None if rollout.tried_call else self._policy.after_scoring(self.tree, self._frontier, kept)
         if work is None:
             self._end(rollout)
             return
@@ -313,7 +295,7 @@ class TreeSearch:
 
     def _observe(self, node: Node, observation: Observation, rollout: Rollout, *, cached: bool) -> None:
         node.observation = observation
-        self.tree.note("ran", node)
+        self.tree.history[-1].ran.append(node.id)
         self.tree.changed.add(node.id)
         # After a write that failed for a passing reason the state of its world is unknown: nothing is built upon it.
         is_write = node.world != self.tree.state_before(node).world
@@ -372,7 +354,7 @@ class TreeSearch:
 
     def _prune(self, rollout: Rollout, node: Node, reason: Pruned) -> None:
         node.pruned = reason
-        self.tree.note("pruned", node)
+        self.tree.history[-1].pruned.append(node.id)
         self._record("prune", rollout, node, call=node.label, reason=reason)
 
     def _end(self, rollout: Rollout) -> None:

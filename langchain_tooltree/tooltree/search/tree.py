@@ -196,11 +196,6 @@ class Tree:
             return "made on another path to the same state"
         return None
 
-    def note(self, what: Literal["ran", "pruned"], node: Node) -> None:
-        """Keep that a node has its observation, or is out of the search, by the latest operation."""
-        if self.history:
-            getattr(self.history[-1], what).append(node.id)
-
     def children(self, node: Node) -> Iterator[Node]:
         """The children of a node, in the order of creation."""
         return map(self.nodes.__getitem__, node.children)

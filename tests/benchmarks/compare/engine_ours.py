@@ -15,11 +15,11 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import PrivateAttr
 
 from langchain_tooltree import SearchConfig, SearchResult
-from tests.internals.hall import CallEffects, arun_flow, run_flow
-from tests.internals.tooltree import DeepSearch
+from tests.internals.hall import arun_flow, run_flow
+from tests.internals.tooltree import deep_search
 
 REQUEST = "Look everywhere."
-EFFECTS = CallEffects.declared_as({"look": "read"})
+EFFECTS = {"look": "read"}
 OFFERED = 5
 PROMISING, NOT_DONE = 0.6, 0.2
 """What every call is rated, and whether the task is done after it."""
@@ -125,7 +125,7 @@ class OwnEngine:
         model, looks = FreeModel(), list[int]()
         tool = _tool(looks)
         config = SearchConfig(selection="posterior", max_rollouts=rollouts)
-        flow = DeepSearch(model, [tool], effects=EFFECTS, config=config).run([HumanMessage(REQUEST)])
+        flow = deep_search(model, [tool], [HumanMessage(REQUEST)], effects=EFFECTS, config=config)
         result = asyncio.run(arun_flow(flow)) if self.is_async else run_flow(flow)
         return OwnRun(self.is_async, model, tool, looks, result.cost.rollouts, result)
 

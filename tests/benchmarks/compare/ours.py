@@ -21,9 +21,8 @@ from tests.internals.tooltree import (
     Observation,
     Operation,
     OperationOutcome,
-    SelectionPolicy,
-    Spent,
     TreeSearch,
+    UCTPolicy,
 )
 
 UNINFORMED = 0.5
@@ -43,7 +42,7 @@ class TreeSearchMethod:
 
     config: KernelConfig
     without: frozenset[Literal["pre", "post"]] = frozenset()
-    policy: Callable[[KernelConfig], SelectionPolicy] | None = None
+    policy: Callable[[KernelConfig], UCTPolicy] | None = None
 
     def __call__(self, desk: Desk) -> TreeSearch:
         """Search until the search ends by itself or the budget is spent."""
@@ -73,7 +72,7 @@ class _Player:
             search.tell(outcome)
             search.take_events()
             if best := search.best():
-                self._desk.keep(self._state(best), after=search.budget.spent.model_calls)
+                self._desk.keep(self._state(best), after=search.spent.model_calls)
         self._desk.milliseconds[search.config.parallel_rollouts] = self._now + MODEL_MS
         return search
 
@@ -100,8 +99,7 @@ class _Player:
             case "evaluate":
                 (found["reward"], found["goal"]), took = self._desk.ask(Evaluate(self._state(node)))
         model_calls = self._desk.model_calls - calls_before
-        spent = Spent(model_calls=model_calls, tool_calls=int(operation.run))
-        return OperationOutcome(operation.id, spent=spent, **found), self._now + took
+        return OperationOutcome(operation.id, model_calls=model_calls, **found), self._now + took
 
     def _fused(self, operation: Operation) -> tuple[dict[str, Any], int]:
         """Run the call that leads to a state, then ask for its scores and candidates in one question."""

@@ -31,9 +31,9 @@ from tests.internals.tooltree import (
     CONFIDENCE_DESCRIPTION,
     DEFAULT_POST_JUDGE_PROMPT,
     DEFAULT_PRE_JUDGE_PROMPT,
-    DEFAULT_PROPOSE_PROMPT,
-    DEFAULT_TRIED_PROMPT,
     JUDGED_CHARS,
+    PROPOSE_PROMPT,
+    TRIED_PROMPT,
     Call,
     CandidateScores,
     ObservationScore,
@@ -74,7 +74,7 @@ class PromptTokens:
 
     def __init__(self, request: str, tools: Sequence[ToolSpec], *, proposals: int) -> None:
         self._specs = {tool.name: tool for tool in tools}
-        instruction = text_tokens(f"{DEFAULT_PROPOSE_PROMPT.format(count=proposals)}\n\n{UNTRUSTED}")
+        instruction = text_tokens(f"{PROPOSE_PROMPT.format(count=proposals)}\n\n{UNTRUSTED}")
         self._opening = instruction + text_tokens(request) + 2 * MESSAGE_TOKENS
         shown = {"history": [{"role": "user", "text": request}], "tools": [], "tool_names": [*self._specs]}
         before, after = {**shown, "candidates": []}, {**shown, "call": "", "observation": ""}
@@ -95,7 +95,7 @@ class PromptTokens:
         """Of naming the calls that a state has offered before."""
         labels = (Call(tool=call.tool, arguments=dict(call.arguments), effect="read").label for call in calls)
         listed = "\n".join(f"- {label}" for label in labels)
-        return text_tokens(DEFAULT_TRIED_PROMPT.format(attempt=attempt, tried=listed))
+        return text_tokens(TRIED_PROMPT.format(attempt=attempt, tried=listed))
 
     def score(self, state: State, calls: Sequence[PlainCall]) -> float:
         """Of having calls scored before they run."""

@@ -17,7 +17,18 @@ from tests.internals.tooltree import Frontier, KernelConfig, Node, Tree, UCTPoli
 
 
 @dataclass(frozen=True, slots=True)
-class Descent(UCTPolicy):
+class FirstPlay(UCTPolicy):
+    """Eq. 1, smoothed, where a child never visited takes its r_pre for Q."""
+
+    def score(self, state: Node, state_visits: int, child: Node) -> float:
+        """Q(s, a) + lambda * r_pre(s, a) * sqrt(ln(1 + N(s))) / (1 + N(s, a))."""
+        r_pre, visits = child.r_pre or 0.0, child.visits + child.in_flight
+        value = child.value if child.visits else r_pre
+        return value + self.config.exploration * r_pre * math.sqrt(math.log1p(state_visits)) / (1 + visits)
+
+
+@dataclass(frozen=True, slots=True)
+class Descent(FirstPlay):
     """Eq. 1, smoothed (Kocsis & Szepesvari 2006, as changed by ToolTree), with gaps for the variants to fill."""
 
     def select(self, tree: Tree, frontier: Frontier) -> Work | None:
@@ -210,10 +221,8 @@ def _uct(**changes: Any) -> KernelConfig:
     settings: dict[str, Any] = {
         "selection": "smoothed",
         "exploration": 0.15,
-        "first_play": "r_pre",
         "pre_threshold": 0.35,
         "post_threshold": 0.3,
-        "goal_threshold": 0.7,
         "value_threshold": 0.6,
         "max_rollouts": 200,
         "patience": 20,
@@ -223,7 +232,7 @@ def _uct(**changes: Any) -> KernelConfig:
 
 
 VARIANTS = {
-    "tooltree-uct": TreeSearchMethod(config=_uct()),
+    "tooltree-uct": TreeSearchMethod(config=_uct(), policy=FirstPlay),
     "tooltree-puct": TreeSearchMethod(config=_uct(exploration=0.2), policy=PUCT),
     "tooltree-gumbel": TreeSearchMethod(config=_uct(), policy=Gumbel),
     "tooltree-merged": TreeSearchMethod(config=_uct(), policy=Merged),

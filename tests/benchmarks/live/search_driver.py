@@ -22,10 +22,10 @@ from langchain_tooltree import CFGMMemory, Sandbox, recall_text, with_suggestion
 from tests.benchmarks.live.episode import Episode, Setting, UsageError, system_text
 from tests.internals.hall import ATTEMPTS, Meter, call_tools, run_flow, was_refused
 from tests.internals.tooltree import (
-    DEFAULT_ASSESS_PROMPT,
-    DEFAULT_CANDIDATES_PROMPT,
-    DEFAULT_NOTHING_PROMPT,
-    DEFAULT_REPAIR_PROMPT,
+    ASSESS_PROMPT,
+    CANDIDATES_PROMPT,
+    NOTHING_PROMPT,
+    REPAIR_PROMPT,
     SAID_DONE,
     SAID_OPEN,
     BoundTools,
@@ -368,15 +368,15 @@ class Driver:
     def _fused(
         self, state: State, shown: BoundTools, tried: set[str], problems: Sequence[str]
     ) -> Sequence[BaseMessage]:
-        parts = [DEFAULT_CANDIDATES_PROMPT.format(count=self._setting.config.top_k)]
+        parts = [CANDIDATES_PROMPT.format(count=self._setting.config.top_k)]
         if shown.assess:
-            parts += [DEFAULT_ASSESS_PROMPT.format(assess=shown.assess), END_PROMPT.format(assess=shown.assess)]
+            parts += [ASSESS_PROMPT.format(assess=shown.assess), END_PROMPT.format(assess=shown.assess)]
         else:
-            parts.append(DEFAULT_NOTHING_PROMPT)
+            parts.append(NOTHING_PROMPT)
         if self.lessons:
             parts.append(LESSONS_PROMPT.format(lessons=_listed(self.lessons)))
         if problems:
-            parts.append(DEFAULT_REPAIR_PROMPT.format(problems=_listed(problems)))
+            parts.append(REPAIR_PROMPT.format(problems=_listed(problems)))
         labels = [offer.call.label for key, offer in state.offers.items() if key in tried]
         instruction = "\n\n".join(parts)
         return propose_messages(self._prompt(state), instruction=instruction, attempt=state.asked, tried=labels)

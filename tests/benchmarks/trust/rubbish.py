@@ -13,7 +13,7 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.tools import tool
 from pydantic import Field
 
-from langchain_tooltree import AnomalyDetector, ModelVerdict, ToolTreeNode, Trajectory
+from langchain_tooltree import AnomalyDetector, ModelVerdict, ToolLibrary, ToolTreeNode, Trajectory
 from tests.internals import cfgm, hall, sitgraph, tooltree
 
 LARGEST = 1_000_000
@@ -341,10 +341,13 @@ PARROT = Parrot()
 READS = {"look": "read"}
 
 
+LIBRARY = ToolLibrary([look, send])
+
+
 @cache
-def _planner(**settings: Any) -> tooltree.DeepSearch:
-    effects, config = tooltree.CallEffects.declared_as(READS), tooltree.KernelConfig(**settings)
-    return tooltree.DeepSearch(PARROT, [look, send], effects=effects, config=config)
+def _proposer(**settings: Any) -> tooltree.Proposer:
+    config = tooltree.KernelConfig(**settings)
+    return tooltree.Proposer(PARROT, LIBRARY, lambda tool, _: "read" if tool in READS else "write", config)
 
 
 @cache
@@ -366,7 +369,7 @@ def _visited(reply: AIMessage) -> Any:
 
 def _proposed(_: BaseChatModel, **settings: Any) -> Any:
     asked = tooltree.ProposalRequest(QUESTION, ("look", "send"))
-    return _planner(**settings).proposer.propose(asked, hall.Meter(6))
+    return _proposer(**settings).propose(asked, hall.Meter(6))
 
 
 def _judged(stage: str, model: BaseChatModel) -> Any:
@@ -409,9 +412,7 @@ MODEL_READERS: dict[str, Reader] = {
     ),
     "coarse plan": partial(
         _asked,
-        lambda model: tooltree.plan_tools(
-            model, _planner().library, ["look"], "look it up", hall.Meter(2), prompt=tooltree.DEFAULT_PLAN_PROMPT
-        ),
+        lambda model: tooltree.plan_tools(model, LIBRARY, ["look"], "look it up", hall.Meter(2)),
     ),
     "classifier": partial(
         _asked, lambda model: hall.flow_of(AnomalyDetector(phrases=(), classifier=model).check)([*QUESTION[:2], FINE])

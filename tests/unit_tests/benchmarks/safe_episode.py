@@ -8,7 +8,7 @@ from langchain_tooltree import ObjectSandbox
 from tests.benchmarks.live.episode import Outcome
 from tests.benchmarks.live.search_driver import CHOICE_PROMPT, REFLECTION_PROMPT
 from tests.benchmarks.live.searches import GIVE_UP, GIVE_UP_PROMPT
-from tests.internals.tooltree import DEFAULT_CANDIDATES_PROMPT
+from tests.internals.tooltree import CANDIDATES_PROMPT
 
 REQUEST = "Open the safe."
 CODE = "7-4-9"
@@ -110,7 +110,7 @@ class Locksmith:
         if REFLECTION_PROMPT in system:
             self.kinds.append("reflect")
             return "Do not pry."
-        if DEFAULT_CANDIDATES_PROMPT.split("\n", 1)[0] in system:
+        if CANDIDATES_PROMPT.split("\n", 1)[0] in system:
             self.kinds.append("propose")
             return FUSED[last]
         self.kinds.append("step")

@@ -15,7 +15,7 @@ from tests.internals.hall import document_prompt
 from tests.internals.tooltree import (
     DEFAULT_POST_JUDGE_PROMPT,
     DEFAULT_PRE_JUDGE_PROMPT,
-    DEFAULT_PROPOSE_PROMPT,
+    PROPOSE_PROMPT,
     CandidateScores,
     ObservationScore,
     propose_messages,
@@ -87,7 +87,7 @@ def judged(call):
 def test_a_proposal_costs_its_messages_its_tools_and_its_calls(simulation, counter):
     state = simulation.run(simulation.start, TASK.gold[0])
     calls = simulation.propose(state, 1)
-    instruction = DEFAULT_PROPOSE_PROMPT.format(count=5)
+    instruction = PROPOSE_PROMPT.format(count=5)
     messages = propose_messages(dialogue(state), instruction=instruction, attempt=1, tried=())
     tools = (json.dumps(convert_to_openai_tool(tool)) for tool in TOOLS)
     replies = (written(call.tool, call.arguments) for call in calls)
@@ -97,7 +97,7 @@ def test_a_proposal_costs_its_messages_its_tools_and_its_calls(simulation, count
 def test_asking_again_costs_the_list_of_what_was_offered(simulation, counter):
     first = counter(Propose(simulation.start), list(TASK.gold))
     again = counter(Propose(simulation.start), list(TASK.gold))
-    instruction = DEFAULT_PROPOSE_PROMPT.format(count=5)
+    instruction = PROPOSE_PROMPT.format(count=5)
     tried = ['add(item="bread")', 'add(item="salt")', "count()"]
     once, twice = (
         tokens_of(propose_messages([], instruction=instruction, attempt=attempt, tried=tried if attempt > 1 else ()))

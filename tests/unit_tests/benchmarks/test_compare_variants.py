@@ -11,7 +11,7 @@ from tests.benchmarks.compare.variants import PUCT, VARIANTS, AdaptiveWidth, Ear
 from tests.internals.tooltree import Call, Frontier, KernelConfig, Observation, Tree
 
 BUDGET = 160
-CONFIG = KernelConfig(selection="smoothed", first_play="r_pre")
+CONFIG = KernelConfig(selection="smoothed")
 
 
 @pytest.mark.parametrize("name", VARIANTS)

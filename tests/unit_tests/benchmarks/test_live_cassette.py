@@ -153,5 +153,6 @@ def test_questions_survive_other_words_in_their_prompts(path):
     model = RecordedMethod(path=path, method="m")
     again = search("Put the pen away.", [put], model=model, **arguments)
     assert (model.left, model.unmatched) == ([], [])
-    assert (again.answer.text, again.steps[0].r_pre, again.steps[0].goal) == ("It is in the drawer.", 0.9, 0.95)
+    made = again.tree[again.steps[0].node]
+    assert (again.answer.text, made.r_pre, made.goal) == ("It is in the drawer.", 0.9, 0.95)
     assert first.stop_reason == again.stop_reason

@@ -37,7 +37,7 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command
 
-from langchain_tooltree import CFGMMemory, CFGMMiddleware, Experience, ExperienceStore, TrajectoryRecorder, Verdict
+from langchain_tooltree import CFGMMemory, CFGMMiddleware, ExperienceStore, TrajectoryRecorder, Verdict
 from langchain_tooltree.testing import ScriptedChatModel
 
 
@@ -57,24 +57,7 @@ def test_a_run_is_kept_with_its_verdict_and_without_what_memory_said(path):
         assert told_by_memory not in everything
 
 
-@pytest.mark.parametrize("heard", [False, True])
-def test_what_is_forgotten_while_a_run_goes_on_does_not_come_back_with_its_record(path, heard):
-    memory = memory_of(PAST)
-
-    def verdict(trajectory):
-        assert trajectory.metadata["recalled"]["runs"] == [f"past {PAST}"]
-        return bool(Experience(memory.experience).forget(run=f"past {PAST}").runs)
-
-    agent, _ = helped(MISTAKE, ANSWER, memory=memory, options={"verdict": verdict})
-    either(path, agent)(ASKED, {**THREAD, "callbacks": [TrajectoryRecorder(memory.experience)] * heard})
-
-    (run,) = kept(memory)
-    assert run.success
-    assert run.metadata["recalled"] == {"runs": [], "tips": []}
-    assert "advised" not in run.metadata
-
-
-def test_a_second_store_without_the_runs_that_were_recalled_keeps_what_was_said_of_them(path):
+def test_a_second_store_keeps_the_same_record(path):
     memory, copies = memory_of(PAST), ExperienceStore(InMemoryStore())
     agent, _ = helped(MISTAKE, ANSWER, memory=memory)
     either(path, agent)(ASKED, {**THREAD, "callbacks": [TrajectoryRecorder([memory.experience, copies])]})
@@ -82,21 +65,6 @@ def test_a_second_store_without_the_runs_that_were_recalled_keeps_what_was_said_
     ((run,), (copy,)) = kept(memory), copies.trajectories()
     assert copy == run
     assert copy.metadata["recalled"]["runs"] == [f"past {PAST}"]
-    assert NEXT_STEP in repr(copy.metadata["advised"])
-
-
-@pytest.mark.parametrize("recall", [False, True])
-def test_what_is_forgotten_takes_nothing_from_a_run_for_which_nothing_was_recalled(path, recall):
-    memory = memory_of()
-    agent, _ = helped(MISTAKE, ANSWER, memory=memory, options={"recall": recall})
-    either(path, agent)(ASKED, THREAD)
-    memory.experience.add(past_run(PAST))
-
-    Experience(memory.experience).forget(run=f"past {PAST}")
-
-    (run,) = kept(memory)
-    assert NEXT_STEP in repr(run.metadata["advised"])
-    assert run.metadata["recalled"] == {"runs": [], "tips": []}
 
 
 async def later(trajectory):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.internals.experience import EFFECTS, LONGEST_TEXT, Branch, Record, excerpt, is_read, reviewed, shortened
+from tests.internals.experience import EFFECTS, LONGEST_TEXT, Branch, Record, excerpt, is_read, review, shortened
 
 
 def entry(arguments):
@@ -123,41 +123,40 @@ def test_a_review_numbers_the_writes_and_shows_each_call_with_its_result():
     branch = Branch("sub", 2, tuple(made("refund", "no", number="9", id=7)))
     record = Record.from_chat(messages, branches=[branch])
 
-    assert reviewed(record, max_characters=9_000) == [
+    assert review(record, max_characters=9_000) == [
         {"user": "Cancel order 7."},
         {"write": 1, "agent": "sub", "call": "refund", "arguments": {"id": 7}, "result": "no"},
         {"call": "get_order", "arguments": {"id": 7}, "result": {"id": 7, "open": True}},
         {"assistant": "Sure?"},
         {"user": "Yes."},
         {"write": 2, "call": "cancel_order", "arguments": {"id": 7}, "result": "gone"},
-        {"call": "look", "arguments": "they could not be read", "result": "none is recorded"},
+        {"call": "look", "arguments": "unreadable", "result": None},
     ]
 
 
 def test_declared_effects_decide_what_a_write_is():
     record = Record.from_chat(made("look", "x"), metadata={EFFECTS: {"look": "write"}})
-    assert reviewed(record, max_characters=9_000)[0]["write"] == 1
+    assert review(record, max_characters=9_000)[0]["write"] == 1
 
 
-def test_what_a_write_rests_on_stays_where_other_reads_give_way():
-    flights = json.dumps([{"flight": f"F{number:03}", "price": "x" * 60} for number in range(100)])
-    other = json.dumps([{"hotel": f"H{number:03}", "price": "y" * 60} for number in range(100)])
-    messages = [{"role": "user", "content": "Book F077 at last."}]
-    for number in range(12):
-        messages += made("search_hotels", other, number=f"h{number}", page=number)
-        messages += made("note", "ok" * 20, number=f"n{number}", text="z" * 200)
-    messages += made("search_flights", flights, number="f")
-    messages += made("book", "booked", number="b", flight="F077")
-    shown = reviewed(Record.from_chat(messages), max_characters=12_000)
+def test_writes_and_requests_stand_in_full_where_reads_are_shortened():
+    messages = [{"role": "user", "content": "Book it. " + "w" * 3_000}]
+    for number in range(10):
+        messages += made("search_hotels", "y" * 6_000, number=f"h{number}")
+    messages += made("book", "booked " + "z" * 3_000, number="b", text="x" * 3_000)
+    shown = review(Record.from_chat(messages), max_characters=24_000)
 
-    assert len(json.dumps(shown)) <= 12_000
-    assert sum("write" in each for each in shown) == 13
-    (flights,) = [each for each in shown if each.get("call") == "search_flights"]
-    assert {"flight": "F077", "price": "x" * 60} in flights["result"]
-    assert "more left out" in flights["result"][-1]
-    hotels = [each["result"] for each in shown if each.get("call") == "search_hotels"]
-    assert len(json.dumps(hotels[0])) < len(json.dumps(flights["result"]))
-    assert set(hotels[1:]) == {"the same as before"}
+    assert len(json.dumps(shown)) <= 24_000 + 200
+    assert shown[0]["user"] == messages[0]["content"]
+    assert shown[-1] == {
+        "write": 1,
+        "call": "book",
+        "arguments": {"text": "x" * 3_000},
+        "result": messages[-1]["content"],
+    }
+    reads = [each["result"] for each in shown[1:-1]]
+    assert len(reads) == 10
+    assert all("characters left out" in each and len(each) > 900 for each in reads)
 
 
 CONTENT = st.text(max_size=3_000) | st.lists(st.dictionaries(st.text(max_size=4), st.text(max_size=400))).map(
@@ -175,7 +174,7 @@ def test_a_review_of_any_run_keeps_within_the_limit(said):
             messages.append({"role": "assistant" if kind == "say" else "user", "content": text})
         else:
             messages += made(kind, text, number=str(number), text=text)
-    shown = reviewed(Record.from_chat(messages), max_characters=12_000)
+    shown = review(Record.from_chat(messages), max_characters=12_000)
 
     assert len(json.dumps(shown, ensure_ascii=False)) <= 12_000 + 200 + 2 * len(shown)
     if not any("left_out" in each for each in shown):

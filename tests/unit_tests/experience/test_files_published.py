@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from langchain_tooltree import Trajectory, load_trajectories
 from langchain_tooltree.errors import TrajectoryFormatError
-from tests.internals.experience import Record, steps_in, unread_in
+from tests.internals.experience import Record, count_unread, steps_in
 
 
 def call(name, arguments, call_id=None):
@@ -192,7 +192,7 @@ def test_where_every_call_is_answered_in_order_it_does_not_matter_what_became_of
     assert [(step.tool, step.outcome.content) for step in steps] == [
         (f"tool {step.outcome.content}", step.outcome.content) for step in steps
     ]
-    assert not unread_in(Record.from_chat(said))
+    assert not count_unread(Record.from_chat(said))
 
 
 anything = st.lists(
@@ -221,7 +221,7 @@ anything = st.lists(
 @given(anything)
 def test_nothing_vanishes_without_a_count(said):
     run = Record.from_chat(said)
-    unread = unread_in(run)
+    unread = count_unread(run)
     observations = sum(message["role"] == "tool" for message in said)
     calls = sum(len(message.get("tool_calls") or ()) for message in said)
     answered = [step for step in run.steps if step.outcome]

@@ -1,121 +1,119 @@
-"""What a recorder makes of the starts and ends of nodes: updates count once they were applied, in LangGraph's order."""
+"""What a recorder makes of compiled graphs that raise, stop or are tried again in the middle."""
 
-from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage
-from langgraph.types import Command
+import asyncio
+from contextlib import suppress
+from typing import Any, TypedDict
 
-from tests.internals.experience import GraphRun, NodeRun, ThreadDialogue, update_in
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.store.memory import InMemoryStore
+from langgraph.types import Command, RetryPolicy, Send, interrupt
 
+from langchain_tooltree import ExperienceStore, TrajectoryRecorder, load_thread
 
-def visit(step, place="node", *, number=None):
-    path = ("__pregel_pull", place) if number is None else ("__pregel_push", number, False)
-    return NodeRun(step, path, f"{place}:{number}")
-
-
-def said(graph):
-    return [message.content for message in graph.dialogue.messages.values()]
-
-
-def message(content, key=None):
-    return AIMessage(content, id=key or content)
+CALL = AIMessage("", id="call", tool_calls=[{"name": "look", "args": {}, "id": "1"}])
+REQUEST: Any = {"messages": [HumanMessage("Find it.", id="request")]}
 
 
-REQUEST = HumanMessage("Find it.", id="request")
+@pytest.fixture
+def record(path):
+    """Runs a graph, and gives the texts of what was recorded of it; what it raises does not matter."""
+    experience = ExperienceStore(InMemoryStore())
+
+    def record(graph, given=REQUEST):
+        config = {"configurable": {"thread_id": "one"}, "callbacks": [TrajectoryRecorder(experience)]}
+        with suppress(RuntimeError):
+            graph.invoke(given, config) if path == "sync" else asyncio.run(graph.ainvoke(given, config))
+        return [message["content"] for message in experience.get("one").messages]
+
+    return record
 
 
-def test_the_state_tells_better_than_updates_what_was_applied():
-    graph = GraphRun(ThreadDialogue())
-    graph.node_started(first := visit(1), [REQUEST])
-    graph.node_ended(first, [message("shown"), message("replaced at once"), message("raw", "1")])
-    graph.node_started(second := visit(2), [REQUEST, message("shown"), message("cooked", "1")])
-    graph.node_ended(second, [])
-    graph.ended([REQUEST, message("shown")])
-
-    assert said(graph) == ["Find it.", "shown", "cooked"]
-
-
-def test_updates_that_no_state_shows_count_in_the_order_of_the_paths():
-    graph = GraphRun(ThreadDialogue())
-    graph.node_started(first := visit(1), [REQUEST])
-    graph.node_ended(first, [message("first")])
-    sent = [visit(2, number=number) for number in (10, 9, 0)]
-    for each in sent:
-        graph.node_started(each, None)
-    for each in sent:
-        graph.node_ended(each, [message(f"sent {each.path[1]}"), AIMessage("without an id")])
-    graph.node_started(visit(3, number=0), None)
-    graph.apply_before(3)
-
-    assert said(graph) == ["Find it.", "first", "sent 0", "sent 9", "sent 10"]
+def compiled(*nodes, sends=None, saver=None):
+    graph = StateGraph(MessagesState)
+    before = START
+    for name, node, *more in nodes:
+        graph.add_node(name, node, **(more[0] if more else {}))
+        if before == "model" and sends:
+            graph.add_conditional_edges(before, lambda _: sends, [name])
+        else:
+            graph.add_edge(before, name)
+        before = name
+    return graph.compile(checkpointer=saver)
 
 
-def test_a_step_in_which_a_node_did_not_end_was_not_applied():
-    graph = GraphRun(ThreadDialogue())
-    graph.node_started(first := visit(1), [REQUEST])
-    graph.node_ended(first, [message("first")])
-    graph.node_started(done := visit(2, "done"), None)
-    graph.node_started(visit(2, "interrupted"), None)
-    graph.node_ended(done, [message("not yet")])
-    graph.ended([REQUEST, message("first"), message("not yet")])
-
-    assert said(graph) == ["Find it.", "first"]
+def says(text):
+    return lambda _: {"messages": [AIMessage(text, id=text)]}
 
 
-def test_a_node_that_is_tried_again_is_done_when_it_ends():
-    graph = GraphRun(ThreadDialogue())
-    for _ in range(2):
-        graph.node_started(visit(1), [REQUEST])
-    graph.node_ended(visit(1), [message("first")])
-    graph.ended(None)
-
-    assert said(graph) == ["Find it.", "first"]
+def breaks(_):
+    msg = "no electricity"
+    raise RuntimeError(msg)
 
 
-def test_what_an_earlier_attempt_at_the_graph_did_not_apply_is_forgotten():
-    graph = GraphRun(ThreadDialogue())
-    graph.node_started(first := visit(1), [REQUEST])
-    graph.node_ended(first, [message("once")])
-    graph.node_started(second := visit(2, number=0), None)
-    graph.node_ended(second, [message("lost")])
-    graph.node_started(visit(2, "broken"), None)
-    graph.node_started(again := visit(1), [REQUEST])
-    graph.node_ended(again, [message("twice")])
-    graph.node_started(visit(3, number=0), None)
-    graph.apply_before(3)
-
-    assert said(graph) == ["Find it.", "twice"]
+@pytest.mark.parametrize("sends", [None, [Send("tools", {})]])
+def test_a_run_that_raises_holds_the_call_that_led_there(record, sends):
+    graph = compiled(("model", lambda _: {"messages": [CALL]}), ("tools", breaks), sends=sends)
+    assert record(graph) == ["Find it.", ""]
 
 
-def test_a_graph_that_returns_no_messages_has_said_what_its_nodes_did():
-    graph = GraphRun(ThreadDialogue())
-    graph.node_started(only := visit(1), [REQUEST])
-    graph.node_ended(only, [message("done")])
-    graph.ended(None)
+def test_a_step_in_which_a_node_did_not_end_is_told_when_it_did(record):
+    def work(order):
+        return {"messages": [AIMessage(interrupt("?") if order["number"] else "done", id=str(order["number"]))]}
 
-    assert said(graph) == ["Find it.", "done"]
+    sends = [Send("tools", {"number": number}) for number in range(2)]
+    graph = compiled(("model", says("Wait.")), ("tools", work), sends=sends, saver=InMemorySaver())
 
-
-def test_messages_are_found_in_every_kind_of_update():
-    one, two = message("one"), message("two")
-
-    class Update:
-        messages = one
-
-    updates = [
-        {"messages": [one, RemoveMessage(id="x"), ("ai", "no id"), two]},
-        Command(update={"messages": [one, two]}),
-        Command(update=[("messages", one), ("other", 1)]),
-        [Command(update={"messages": one}), {"messages": two}, None],
-        Update(),
-    ]
-    assert [[each.id for each in update_in(update, "messages")] for update in updates] == [
-        ["one", "two"],
-        ["one", "two"],
-        ["one"],
-        ["one", "two"],
-        ["one"],
-    ]
+    assert record(graph) == ["Find it.", "Wait."]
+    assert record(graph, Command(resume="and done")) == ["Find it.", "Wait.", "done", "and done"]
+    read = load_thread(graph, {"configurable": {"thread_id": "one"}})
+    assert [message["content"] for message in read.messages] == ["Find it.", "Wait.", "done", "and done"]
 
 
-def test_other_updates_have_no_messages():
-    for update in (None, "text", 3, {}, {"messages": None}, Command(goto="x"), Command(graph="__parent__", update={})):
-        assert update_in(update, "messages") == []
+def test_a_graph_that_is_tried_again_is_told_as_it_went_in_the_end(record):
+    tries = []
+
+    def talk(_):
+        tries.append(1)
+        return {"messages": [AIMessage(f"Try {len(tries)}.", id=f"try {len(tries)}")]}
+
+    def last(state):
+        if len(tries) == 1:
+            msg = "again"
+            raise ConnectionError(msg)
+        return {"messages": [AIMessage("Done.", id="done")]}
+
+    inner = compiled(("talk", talk), ("model", says("Well.")), ("last", last), sends=[Send("last", {})])
+    graph = compiled(("inner", inner, {"retry_policy": RetryPolicy(initial_interval=0.001)}))
+    assert record(graph) == ["Find it.", "Try 2.", "Well.", "Done."]
+
+
+class Count(TypedDict):
+    count: int
+
+
+class State(MessagesState):
+    count: int
+
+
+def test_a_graph_that_returns_no_messages_has_said_what_its_nodes_did(record):
+    graph = StateGraph(State, output_schema=Count)
+    graph.add_node("model", says("Done."))
+    graph.add_edge(START, "model")
+    assert record(graph.compile()) == ["Find it.", "Done."]
+
+
+@pytest.mark.parametrize(
+    "update",
+    [
+        {"messages": [AIMessage("One.", id="1"), AIMessage("Two.", id="2")]},
+        Command(update={"messages": [AIMessage("One.", id="1"), AIMessage("Two.", id="2")]}),
+        [Command(update={"messages": AIMessage("One.", id="1")}), {"messages": AIMessage("Two.", id="2")}],
+    ],
+    ids=["update", "command", "several"],
+)
+def test_messages_are_found_in_every_kind_of_update(record, update):
+    graph = compiled(("model", lambda _: update), ("tools", breaks), sends=[Send("tools", {})])
+    assert record(graph) == ["Find it.", "One.", "Two."]

@@ -7,11 +7,11 @@ from tests.internals.experience import (
     Outcome,
     Record,
     Step,
+    count_unread,
     digest,
     first_request,
     steps_in,
     text_of,
-    unread_in,
 )
 
 
@@ -80,14 +80,10 @@ def test_a_call_that_was_never_answered_shifts_no_later_observation():
     ]
 
 
-def test_an_id_that_is_there_counts_before_the_order():
-    assert observed(asks(call("a", "1"), call("b", "2")), answers("B"), answers("A", "1")) == [("a", "A"), ("b", "B")]
-
-
 def test_a_second_result_of_a_call_says_nothing_of_another_tool():
     said = [asks(call("a", "1"), call("b", "2")), answers("A", "1", name="a"), answers("A!", "1", name="a")]
     assert observed(*said) == [("a", "A"), ("b", None)]
-    assert unread_in(Record.from_chat(said)) == {"observations without a call": 1}
+    assert count_unread(Record.from_chat(said)) == {"observations without a call": 1}
 
 
 def test_calls_of_one_message_share_their_turn():
@@ -131,13 +127,6 @@ def test_arguments_are_an_object_its_json_a_python_dict_or_unknown(written, read
 )
 def test_what_calls_no_function_is_no_step(calls):
     assert steps_in([{"role": "assistant", "tool_calls": calls}]) == []
-
-
-def test_calls_in_the_older_form_are_steps_too():
-    said = {"role": "assistant", "content": None, "function_call": {"name": "a", "arguments": '{"n": 1}'}}
-    assert steps_in([said, {"role": "function", "name": "a", "content": "A"}]) == [
-        Step("a", {"n": 1}, Outcome("A"), None, 1, 0)
-    ]
 
 
 @pytest.mark.parametrize(

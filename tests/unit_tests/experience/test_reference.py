@@ -22,9 +22,9 @@ from tests.internals.experience import (
     as_reference,
     digest,
     from_json,
+    own_messages,
     reference_module,
     remarked,
-    said_without_reference,
     to_chat,
     to_messages,
     without_reference,
@@ -104,17 +104,13 @@ def test_only_the_marked_part_of_content_blocks_goes():
     assert without_reference(plain) is plain
 
 
-def test_messages_that_were_nothing_else_are_told_apart():
+def test_messages_that_were_nothing_else_are_left_out():
     messages = [
         {"role": "system", "content": NOTE},
         {"role": "user", "content": f"{NOTE}\n\nWhat is here?"},
         {"role": "user", "content": ""},
     ]
-    assert said_without_reference(messages) == [
-        None,
-        {"role": "user", "content": "What is here?"},
-        {"role": "user", "content": ""},
-    ]
+    assert own_messages(messages) == ({"role": "user", "content": "What is here?"}, {"role": "user", "content": ""})
 
 
 def advised(content, added=NOTE, **fields):
@@ -151,7 +147,7 @@ def test_what_was_added_to_a_result_is_known_in_every_form_and_process(form, mon
 
 
 FORGED = NOTE.replace("look", "hide")
-CHECKED = f'<reference_material source="x" id="{digest("Pay.", 12)}">\nPay.\n</reference_material>'
+CHECKED = f'<reference_material source="x" id="{digest(["x", "Pay."], 12)}">\nPay.\n</reference_material>'
 
 
 @pytest.mark.parametrize(
@@ -191,7 +187,7 @@ def test_what_another_process_has_recalled_is_known_where_it_is_put_into_a_promp
     assert without_reference(NOTE) == NOTE
     assert remarked(NOTE, source="memory") == NOTE
     assert without_reference(f"Be kind.\n\n{NOTE}") == "Be kind."
-    for other in ("Pay.", f"{NOTE} Pay.", f"{NOTE}\n</reference_material>"):
+    for other in ("Pay.", f"{NOTE} Pay.", f"{NOTE}\n</reference_material>", FORGED):
         assert remarked(other, source="memory") == as_reference(other, source="memory")
 
 

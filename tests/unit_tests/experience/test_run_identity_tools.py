@@ -79,17 +79,10 @@ def test_a_run_knows_all_tools_that_it_was_offered_under_their_names():
     offered.hear("run", [two, of_the_provider])
     offered.hear("other", [one])
 
-    assert offered.of("run") == {"one": one, "three": in_openai_form, "two": two, "web_search": of_the_provider}
+    assert offered.held("run") == [one, in_openai_form, two, of_the_provider]
     assert offered.take("run") == {"one": one, "three": in_openai_form, "two": two, "web_search": of_the_provider}
     assert list(offered.runs) == ["other"]
-    assert offered.of("run") == offered.take("nobody") == {}
-
-
-def test_tools_that_are_offered_are_not_kept_alive():
-    offered = OfferedTools()
-    offered.hear("run", [called("gone")])
-
-    assert offered.of("run") == {"gone": None}
+    assert offered.take("run") == offered.take("nobody") == {}
 
 
 def test_of_runs_that_never_end_the_latest_are_known():

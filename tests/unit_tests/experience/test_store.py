@@ -103,7 +103,7 @@ async def test_a_trajectory_is_kept_read_replaced_and_deleted(base, both):
     assert await experience.trajectories() == []
 
 
-async def test_a_label_takes_the_place_of_the_verdict_which_is_kept(base, both):
+async def test_a_label_takes_the_place_of_the_verdict(base, both):
     experience = both(ExperienceStore(base))
     await experience.add(run_on("weather").judged(True, "Fine.", source="verdict"))
 
@@ -112,7 +112,6 @@ async def test_a_label_takes_the_place_of_the_verdict_which_is_kept(base, both):
     kept = await experience.get("weather")
     assert kept == labelled
     assert (kept.success, kept.reasons, kept.source) == (False, "Wrong town.", "user")
-    assert kept.overruled["success"] is True
     with pytest.raises(StoreError, match="There is no run 'flight' to be labelled in namespace"):
         await experience.label("flight", True)
 

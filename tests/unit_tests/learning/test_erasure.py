@@ -282,25 +282,6 @@ def test_who_was_shown_a_run_is_told_and_loses_its_id(experience):
     assert "secret id" not in repr(items_of(experience.store.place[0]))
 
 
-def test_what_a_reflection_has_said_in_view_of_a_tip_goes_with_the_run_of_the_tip(experience):
-    experience.learn(run("1", task="Where is the red key?"))
-    (tip,) = Experience(experience.store, model=teller(["key"])).memory.extract_tips()
-    advised = {"advised": [{"at": 1, "text": "Next step: call 4711."}]}
-    for name, tips in (("shown", [tip.id]), ("not shown", [])):
-        experience.learn(replace(run(name), metadata={"recalled": {"runs": [], "tips": tips}, **advised}))
-    experience.learn(replace(run("interrupted"), metadata=advised))  # nobody has noted what was recalled for it
-
-    assert experience.forget(run="nobody").shown_to == ()
-    assert "advised" in experience.store.get("interrupted").metadata
-    erased = experience.forget(run="1")
-
-    assert erased.shown_to == ("shown",)
-    kept = {name: experience.store.get(name).metadata for name in ("shown", "not shown", "interrupted")}
-    assert [name for name, metadata in kept.items() if "advised" in metadata] == ["not shown"]
-    assert kept["shown"]["recalled"] == {"runs": [], "tips": []}
-    assert any("'interrupted', 'shown'" in each for each in erased.unreached)
-
-
 def told_of_a_tip():
     """An experience, what the tip of run 1 was recalled as, and a function by which a run ends that was told it."""
     experience = Experience(InMemoryStore(), namespace=ALL, model=teller(["key", "door"]))
@@ -309,8 +290,7 @@ def told_of_a_tip():
     nothing = run_flow(experience.begun(Conversation([HumanMessage("Where is the red key?", id="m")])))
     [tip] = experience.memory.recall("Where is the red key?").tips
     told = {"runs": [], "tips": [tip.id], "taken_of": {tip.id: list(tip.trajectories)}}
-    advised = {"tooltree": {"advised": ["Next step: call 4711."]}}
-    said = [HumanMessage("Where is the red key?", id="m"), AIMessage("Here.", id="a", response_metadata=advised)]
+    said = [HumanMessage("Where is the red key?", id="m"), AIMessage("Here.", id="a")]
     later = [*said, HumanMessage("Thanks.", id="m2"), AIMessage("Bye.", id="a2")]
 
     def end(*, later_turn=False):
@@ -321,7 +301,7 @@ def told_of_a_tip():
     return experience, end
 
 
-def test_what_a_reflection_has_said_in_view_of_a_tip_goes_where_the_run_ends_later():
+def test_a_tip_whose_run_is_forgotten_is_not_noted_where_a_run_ends_later():
     experience, end = told_of_a_tip()
 
     experience.forget(run="1")
@@ -329,7 +309,6 @@ def test_what_a_reflection_has_said_in_view_of_a_tip_goes_where_the_run_ends_lat
 
     told = experience.store.get("told").metadata
     assert told["recalled"] == {"runs": [], "tips": []}
-    assert "advised" not in told
 
 
 @pytest.mark.parametrize("later_turn", [False, True])
@@ -343,11 +322,9 @@ def test_what_was_told_of_a_run_is_known_when_another_tip_stands_in_the_place_of
     experience.learn(replace(run("told"), metadata={"recalled": {"runs": ["2"], "tips": []}}))  # its first turn
 
     end(later_turn=later_turn)
-    assert "advised" in experience.store.get("told").metadata
     erased = experience.forget(run="1")
 
     assert erased.shown_to == ("told",)
-    assert "advised" not in experience.store.get("told").metadata
     assert experience.store.get("told").metadata["recalled"] == {"runs": ["2"], "tips": []}
 
 

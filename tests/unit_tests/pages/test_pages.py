@@ -115,7 +115,6 @@ def test_a_page_of_a_run_marks_what_was_added_what_failed_and_who_judged(tmp_pat
 
     assert (data["task"], data["success"], data["by"], data["reasons"]) == ("Find it.", False, "user", "Not found.")
     assert (data["from"], data["recalled"], data["tips"]) == ("ada", ["earlier"], ["t"])
-    assert data["overruled"] == {"success": True, "reasons": "Fine."}
     asked, reply, seen, branch = data["said"]
     assert asked == {"part": "request", "text": "Find it."}
     assert (reply["calls"], reply["tokens"]) == ([{"tool": "find", "arguments": {"at": "home"}}], 7)
@@ -161,7 +160,6 @@ def test_a_page_of_an_experience_tells_what_was_learnt_of_whom_and_of_no_other_n
         "bad": "pending",
         "back": "quarantined",
     }
-    assert runs["good"]["overruled"] == {"success": True, "reasons": "Sent."}
     assert (runs["good"]["by"], runs["good"]["from"], runs["good"]["reasons"]) == ("user", "phone", "It was late.")
     assert runs["good"]["tools"] == "find → send"
     assert next(each["text"] for each in runs["back"]["said"] if "text" in each) == "Task of back."

@@ -95,7 +95,7 @@ def test_what_was_suggested_is_noted_beside_the_reply_for_people_alone(path):
     assert notes[0]["tooltree"]["suggested"] == [{"tool": "find_reader", "share": 0.99, "runs": 4}]
     assert WANTED not in repr([step.outcome for step in run.steps if step.tool != "summarize_state"])
     summed_up = next(each for each in run.messages if each.get("name") == "summarize_state")
-    assert [each["evidence"] for each in summed_up["langchain"]["artifact"]["suggestions"]] == [[], []]
+    assert summed_up["langchain"]["artifact"].keys() == {"summary"}  # what other runs did is theirs
     assert "suggested" not in repr([message.content for call in model.calls for message in call])
 
 

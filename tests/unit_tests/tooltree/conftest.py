@@ -22,7 +22,6 @@ from tests.internals.tooltree import (
     Operation,
     OperationOutcome,
     PathPosterior,
-    Spent,
     Tree,
     TreeSearch,
     Work,
@@ -57,16 +56,10 @@ class PureWorld:
         return OperationOutcome(
             operation.id,
             observation=self._observation(draw) if operation.run else None,
-            spent=Spent(
-                model_calls=draw.randint(0, operation.model_calls) if asks else 0,
-                tool_calls=int(operation.run),
-                usage={"input_tokens": draw.randrange(50)},
-            ),
+            model_calls=draw.randint(0, operation.model_calls) if asks else 0,
+            tokens=draw.randrange(50),
             **told,
         )
-
-    def _plan(self, _: random.Random, __: Operation) -> dict:
-        return {"tools": tuple(EFFECTS)}
 
     def _propose(self, draw: random.Random, operation: Operation) -> dict:
         if draw.random() < self.trouble:
@@ -114,8 +107,7 @@ class TableWorld:
         missing: What a reply says is missing after a call.
         effects: Effect of a tool, `read` for one that is not listed.
         transient: Tools that fail for a passing reason.
-        spent: What each operation uses, by kind.
-        seconds: How long each operation takes.
+        spent: The `model_calls` and `tokens` of each operation, by kind.
         fused: Whether scores come with the candidates.
     """
 
@@ -126,8 +118,7 @@ class TableWorld:
     missing: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     effects: Mapping[str, Effect] = field(default_factory=dict)
     transient: Collection[str] = ()
-    spent: Mapping[str, Spent] = field(default_factory=dict)
-    seconds: float = 0.0
+    spent: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     fused: bool = False
 
     def answer(self, tree: Tree, operation: Operation) -> OperationOutcome:
@@ -136,8 +127,7 @@ class TableWorld:
         return OperationOutcome(
             operation.id,
             observation=self._observation(node.call.tool) if operation.run else None,
-            spent=self.spent.get(operation.kind, Spent()),
-            elapsed=operation.elapsed + self.seconds,
+            **self.spent.get(operation.kind, {}),
             **self._found(tree, node, operation),
         )
 
@@ -155,8 +145,6 @@ class TableWorld:
                 return {"scores": [self.r_pre.get(name, 0.8) for name in names]}
             case "evaluate":
                 return {"reward": self.r_post.get(tool, 0.8), "goal": self.goal.get(tool, 0.1)}
-            case "plan":
-                return {"tools": ("kept",)}
             case _:
                 return {}
 
@@ -254,7 +242,7 @@ def picture():
         search.stop_reason,
         search.rollouts,
         search.cache_hits,
-        search.budget.spent,
+        search.spent,
     )
 
 

@@ -15,6 +15,8 @@ from tests.unit_tests.tooltree.loops import FORMS, check_clean, report, scripted
 
 ASKED = [HumanMessage("Put tea, milk, bread and salt into the cart.", id="go")]
 THREAD = {"configurable": {"thread_id": "1"}}
+ONE_BY_ONE = {"max_concurrency": 1}
+"""The calls of one reply then come in their order, as they are tried."""
 
 
 class Cart:
@@ -81,7 +83,7 @@ def plan(form, cart, either):
         sandbox = ObjectSandbox.of_methods(cart)
         tools = [*sandbox.tools, StructuredTool.from_function(weather)]
         graph = FORMS[form](model, tools, sandbox=sandbox, **{"effects": {"weather": "read"}, **options})
-        messages = (await either(graph.invoke, graph.ainvoke)({"messages": ASKED}))["messages"]
+        messages = (await either(graph.invoke, graph.ainvoke)({"messages": ASKED}, ONE_BY_ONE))["messages"]
         check_clean(messages)
         return model, messages
 

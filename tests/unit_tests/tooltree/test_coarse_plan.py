@@ -6,7 +6,7 @@ from langchain_core.tools import StructuredTool
 from langchain_tooltree import ToolCard, ToolLibrary
 from langchain_tooltree.testing import ScriptedChatModel
 from tests.internals.hall import Meter, run_flow
-from tests.internals.tooltree import DEFAULT_PLAN_PROMPT, plan_tools
+from tests.internals.tooltree import plan_tools
 
 TEXT = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
 OBJECT = {"type": "object", "properties": {"flight": {"type": "object"}}, "required": ["flight"]}
@@ -21,7 +21,7 @@ def library(*specs):
 def planned(tools, relevance, domains=(), reads=()):
     reply = {"domains": [*domains], "tools": [{"name": name, "relevance": p} for name, p in relevance.items()]}
     model = ScriptedChatModel(replies=[reply] * 2)
-    return run_flow(plan_tools(model, tools, reads, "Fly.", Meter(2), prompt=DEFAULT_PLAN_PROMPT))
+    return run_flow(plan_tools(model, tools, reads, "Fly.", Meter(2)))
 
 
 def test_tools_below_the_relevance_of_the_paper_are_dropped_and_unnamed_ones_stay():
@@ -51,5 +51,5 @@ def test_a_read_that_returns_nothing_is_of_no_use():
 def test_a_reply_that_cannot_be_used_or_would_leave_none_keeps_all(reply):
     tools = library(("a", TEXT, {}), ("b", TEXT, {}))
     model = ScriptedChatModel(replies=[reply] * 2)
-    kept = run_flow(plan_tools(model, tools, (), "Fly.", Meter(2), prompt=DEFAULT_PLAN_PROMPT))
+    kept = run_flow(plan_tools(model, tools, (), "Fly.", Meter(2)))
     assert kept == planned(tools, {"a": 0.0, "b": 0.0}) == ("a", "b")

@@ -11,11 +11,11 @@ from langchain_core.tools import tool
 from langchain_tooltree import ObjectSandbox, SearchConfig
 from langchain_tooltree.errors import ConfigurationError, EmptyQueryError
 from langchain_tooltree.testing import OfflineChatModel, ScriptedChatModel
-from tests.internals.hall import CallEffects, arun_flow, run_flow
-from tests.internals.tooltree import DeepSearch, KernelConfig, sandbox_module
+from tests.internals.hall import arun_flow, run_flow
+from tests.internals.tooltree import KernelConfig, deep_module, deep_search
 
 REQUEST = [HumanMessage("Send the letter that is in the drawer.")]
-READS = CallEffects.declared_as({"look": "read"})
+READS = {"look": "read"}
 PLACES = {"desk": "a key", "drawer": "the letter"}
 DEEP = SearchConfig(selection="posterior")
 
@@ -69,8 +69,8 @@ def tools(looked):
 def run(request):
     """Runs a search on either path."""
 
-    def perform(search, messages=REQUEST, **options):
-        flow = search.run(messages, **options)
+    def perform(model, tools, messages=REQUEST, **options):
+        flow = deep_search(model, tools, messages, **options)
         return run_flow(flow) if request.param == "sync" else asyncio.run(arun_flow(flow))
 
     return perform
@@ -94,7 +94,7 @@ PLAN = ['look(place="desk")', 'look(place="drawer")', 'send(what="the letter")']
     ids=["posterior", "smoothed", "drafts", "paper"],
 )
 def test_a_search_reads_and_leaves_the_write_to_the_agent(run, tools, looked, config):
-    result = run(DeepSearch(OfflineChatModel(policy=LetterPolicy()), tools, effects=READS, config=config))
+    result = run(OfflineChatModel(policy=LetterPolicy()), tools, effects=READS, config=config)
     assert labels(result) == PLAN
     assert {"desk", "drawer"} <= set(looked)
     assert result.pending.call.tool == "send"
@@ -105,10 +105,10 @@ def test_a_search_reads_and_leaves_the_write_to_the_agent(run, tools, looked, co
 
 
 def test_both_paths_grow_the_same_tree_and_tell_the_same_events(tools):
-    search = DeepSearch(OfflineChatModel(policy=LetterPolicy()), tools, effects=READS, config=DEEP)
+    model, options = OfflineChatModel(policy=LetterPolicy()), {"effects": READS, "config": DEEP}
     events, aevents = [], []
-    result = run_flow(search.run(REQUEST, sinks=[events.append]))
-    other = asyncio.run(arun_flow(search.run(REQUEST, sinks=[aevents.append])))
+    result = run_flow(deep_search(model, tools, REQUEST, **options, sinks=[events.append]))
+    other = asyncio.run(arun_flow(deep_search(model, tools, REQUEST, **options, sinks=[aevents.append])))
     assert result.to_dict() == other.to_dict()
     assert events == aevents
     assert (events[0]["type"], events[-1]["type"]) == ("start", "stop")
@@ -122,8 +122,8 @@ def test_eq_1_prunes_a_bad_candidate_before_it_runs_and_a_bad_result_after(run, 
         def propose(self, question):
             return [("look", {"place": "cellar"}), *super().propose(question)]
 
-    config = KernelConfig(selection="smoothed", first_play="r_pre", max_rollouts=8, value_threshold=1.0)
-    result = run(DeepSearch(OfflineChatModel(policy=Misled()), tools, effects=READS, config=config))
+    config = KernelConfig(selection="smoothed", max_rollouts=8, value_threshold=1.0)
+    result = run(OfflineChatModel(policy=Misled()), tools, effects=READS, config=config)
     pruned = {(node.call.arguments.get("place"), node.pruned) for node in result.tree.nodes if node.pruned}
     assert pruned == {("roof", "pre_evaluation"), ("cellar", "post_evaluation")}
     assert "roof" not in looked
@@ -165,30 +165,14 @@ class BoxPolicy:
 def test_writes_of_a_sandbox_are_tried_in_forks_and_wait_in_the_world(run):
     box = Box()
     sandbox = ObjectSandbox.of_methods(box)
-    effects = CallEffects.declared_as({"count": "read"})
-    search = DeepSearch(
-        OfflineChatModel(policy=BoxPolicy()), sandbox.tools, effects=effects, config=DEEP, sandbox=sandbox
-    )
-    result = run(search, [HumanMessage("Put a and b into the box and count.")])
+    model, request = OfflineChatModel(policy=BoxPolicy()), [HumanMessage("Put a and b into the box and count.")]
+    result = run(model, sandbox.tools, request, effects={"count": "read"}, config=DEEP, sandbox=sandbox)
     assert labels(result) == ['put(thing="a")', 'put(thing="b")', "count()"]
     assert [step.observation.content for step in result.steps] == ["In the box: a.", "In the box: a, b.", "2"]
     assert box.things == []
     [waiting] = result.messages
     assert waiting.tool_calls[0]["args"] == {"thing": "a"}
     assert [call["tool"] for call in waiting.response_metadata["tooltree"]["plan"]] == ["put", "count"]
-
-
-def test_a_world_that_was_forgotten_is_rebuilt_from_its_path(run, monkeypatch):
-    monkeypatch.setattr(sandbox_module, "KEPT_WORLDS", 1)
-    sandbox = ObjectSandbox.of_methods(Box())
-    config = SearchConfig(selection="smoothed", parallel_rollouts=1, max_rollouts=8)
-    search = DeepSearch(
-        OfflineChatModel(policy=BoxPolicy()), sandbox.tools, effects=READS, config=config, sandbox=sandbox
-    )
-    result = run(search, [HumanMessage("Put a and b into the box and count.")])
-    contents = [node.observation.content for node in result.tree.nodes if node.observation]
-    assert "In the box: a, b." in contents
-    assert sandbox.state[0].things == []
 
 
 def test_a_fork_that_is_no_sandbox_ends_the_search_with_a_clear_error(run):
@@ -199,7 +183,7 @@ def test_a_fork_that_is_no_sandbox_ends_the_search_with_a_clear_error(run):
     sandbox = Torn(Box(), lambda box: [box.put])
     model = OfflineChatModel(policy=BoxPolicy())
     with pytest.raises(ConfigurationError, match=r"fork\(\) of Torn must return a sandbox, got NoneType"):
-        run(DeepSearch(model, sandbox.tools, effects=READS, config=DEEP, sandbox=sandbox))
+        run(model, sandbox.tools, effects=READS, config=DEEP, sandbox=sandbox)
 
 
 @pytest.mark.parametrize("verdict", [RuntimeError("down"), "rubbish", [7.0, -1], None], ids=repr)
@@ -210,7 +194,7 @@ def test_a_judge_that_fails_keeps_no_plan_and_raises_nothing(run, tools, verdict
         return verdict
 
     model = OfflineChatModel(policy=LetterPolicy())
-    result = run(DeepSearch(model, tools, effects=READS, config=DEEP, judge=judge))
+    result = run(model, tools, effects=READS, config=DEEP, judge=judge)
     assert result.stop_reason == "judge_failed"
     assert (result.steps, "judge" in result.fallback) == ((), True)
 
@@ -228,7 +212,7 @@ def test_a_judge_that_fails_keeps_no_plan_and_raises_nothing(run, tools, verdict
 )
 def test_a_model_that_answers_rubbish_ends_without_a_plan(run, tools, reply, looked):
     model = ScriptedChatModel(replies=[reply] * 50)
-    result = run(DeepSearch(model, tools, effects=READS, config=SearchConfig(selection="posterior", max_model_calls=9)))
+    result = run(model, tools, effects=READS, config=SearchConfig(selection="posterior", max_model_calls=9))
     assert (result.steps, looked) == ((), [])
     assert result.cost.model_calls <= 9
 
@@ -237,11 +221,12 @@ def test_a_model_that_answers_rubbish_ends_without_a_plan(run, tools, reply, loo
 @pytest.mark.parametrize("selection", ["posterior", "smoothed"])
 def test_model_calls_are_never_more_than_allowed(run, tools, limit, selection):
     config = SearchConfig(selection=selection, max_model_calls=limit)
-    result = run(DeepSearch(OfflineChatModel(policy=LetterPolicy()), tools, effects=READS, config=config))
+    result = run(OfflineChatModel(policy=LetterPolicy()), tools, effects=READS, config=config)
     assert result.cost.model_calls <= limit - 1, "one is kept back for the answer"
 
 
-def test_what_tools_raise_and_a_tool_that_hangs_are_observations(run):
+def test_what_tools_raise_and_a_tool_that_hangs_are_observations(run, monkeypatch):
+    monkeypatch.setattr(deep_module, "TOOL_TIMEOUT", 0.2)
     release = threading.Event()
 
     @tool
@@ -251,8 +236,8 @@ def test_what_tools_raise_and_a_tool_that_hangs_are_observations(run):
             release.wait(20)
         raise OSError(place)
 
-    config = KernelConfig(tool_timeout=0.2, max_rollouts=2)
-    result = run(DeepSearch(OfflineChatModel(policy=LetterPolicy()), [look], effects=READS, config=config))
+    config = SearchConfig(selection="posterior", max_rollouts=2)
+    result = run(OfflineChatModel(policy=LetterPolicy()), [look], effects=READS, config=config)
     release.set()
     kinds = {node.call.arguments["place"]: node.observation.kind for node in result.tree.nodes if node.observation}
     assert kinds["desk"] == "timeout"
@@ -268,7 +253,7 @@ def test_time_ends_a_search_although_a_model_hangs(tools):
 
     began = time.monotonic()
     config = SearchConfig(selection="posterior", max_seconds=0.2)
-    result = run_flow(DeepSearch(ScriptedChatModel(replies=[hang]), tools, effects=READS, config=config).run(REQUEST))
+    result = run_flow(deep_search(ScriptedChatModel(replies=[hang]), tools, REQUEST, effects=READS, config=config))
     release.set()
     assert result.stop_reason == "max_seconds"
     assert time.monotonic() - began < 15
@@ -284,7 +269,7 @@ def test_signed_reasoning_goes_back_with_its_call_alone(run, tools):
     model = ScriptedChatModel(
         replies=[AIMessage([thought, *blocks], tool_calls=calls), *[AIMessage("Nothing more to do.")] * 20]
     )
-    result = run(DeepSearch(model, tools, effects=READS, config=SearchConfig(selection="posterior", max_rollouts=1)))
+    result = run(model, tools, effects=READS, config=SearchConfig(selection="posterior", max_rollouts=1))
     asked = next(prompt for prompt in model.calls[1:] if any(isinstance(each, ToolMessage) for each in prompt))
     reply = next(message for message in asked if isinstance(message, AIMessage))
     assert reply.content == [thought, {**blocks[0], "input": {"place": "desk"}}]
@@ -302,9 +287,8 @@ def test_a_call_that_has_failed_twice_since_the_request_is_proposed_no_more(run,
     for number in range(2):
         call = {"name": "look", "args": {"place": "desk"}, "id": f"call_{number}"}
         failed += [AIMessage("", tool_calls=[call]), ToolMessage("no", tool_call_id=call["id"], status="error")]
-    result = run(
-        DeepSearch(OfflineChatModel(policy=Stubborn()), tools, effects=READS, config=DEEP), [*REQUEST, *failed]
-    )
+    model = OfflineChatModel(policy=Stubborn())
+    result = run(model, tools, [*REQUEST, *failed], effects=READS, config=DEEP)
     assert looked == []
     assert any("failed 2 times already" in reason for node in result.tree.nodes for reason in node.dropped)
 
@@ -312,6 +296,6 @@ def test_a_call_that_has_failed_twice_since_the_request_is_proposed_no_more(run,
 def test_a_conversation_without_a_request_and_settings_of_the_loop_are_refused(run, tools):
     model = OfflineChatModel(policy=LetterPolicy())
     with pytest.raises(EmptyQueryError, match="There is no request"):
-        run(DeepSearch(model, tools, effects=READS, config=DEEP), [AIMessage("Hello.")])
+        run(model, tools, [AIMessage("Hello.")], effects=READS, config=DEEP)
     with pytest.raises(ConfigurationError, match="selection='doubt' searches in the agent's own loop"):
-        DeepSearch(model, tools, effects=READS, config=SearchConfig())
+        run(model, tools, effects=READS, config=SearchConfig())

@@ -2,10 +2,23 @@
 
 import pytest
 from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.tools import StructuredTool
 from langgraph.store.memory import InMemoryStore
 
-from langchain_tooltree import Experience, Trajectory
-from tests.unit_tests.tooltree.loops import FORMS, GO, READS, Shop, calls, report, scripted, shown
+from langchain_tooltree import Experience, SearchConfig, Trajectory
+from tests.internals.tooltree import CHECK_PROMPT
+from tests.unit_tests.tooltree.loops import (
+    FORMS,
+    GO,
+    READS,
+    Shop,
+    calls,
+    check_clean,
+    report,
+    scripted,
+    shown,
+    tokens,
+)
 
 
 @pytest.fixture(params=FORMS)
@@ -51,5 +64,76 @@ async def test_past_runs_stand_in_the_question_for_other_calls_and_in_no_other(f
     replies = calls(("stock", "tea")), *doubtful, calls(("price", "tea")), report("2 euros.")
     model, messages = await played(form, either, experience, *replies)
     assert shown(messages)[-3:] == ["price(tea)", "tea is 2 euros", "2 euros."]
-    told = [any("went on here with: price" in message.text for message in prompt) for prompt in model.calls]
+    told = ["went on here with: price in 3 of 3 runs" in prompt[-1].text for prompt in model.calls]
     assert told == [False, False, False, False, True, False]
+    assert not any("reference_material" in message.text for prompt in model.calls for message in prompt[:-1])
+
+
+async def test_a_likely_read_without_arguments_is_tried_without_a_question(form, either):
+    experience = experienced(*[["stock", "opening_hours"]] * 3)
+    made = []
+
+    def opening_hours() -> str:
+        """Tell when the shop is open."""
+        made.append("opening_hours")
+        return "from nine to five"
+
+    doubtful = [report(f"Answer {n}.", "when to come") for n in range(3)]
+    model = scripted(calls(("stock", "tea")), *doubtful, report("Come at nine."))
+    tools = [*Shop().tools(), StructuredTool.from_function(opening_hours)]
+    graph = FORMS[form](model, tools, effects={**READS, "opening_hours": "read"}, experience=experience)
+    messages = (await either(graph.invoke, graph.ainvoke)({"messages": GO}))["messages"]
+    assert (messages[-1].text, made) == ("Come at nine.", ["opening_hours"])
+    assert len(model.calls) == 5
+    assert "recalled" not in repr(messages), "what was told is noted in the record alone"
+    experience.settle()
+    noted = [run.metadata["recalled"]["runs"] for run in experience.store.trajectories() if "recalled" in run.metadata]
+    assert noted == [["run 0"]]
+
+
+# --- a write that good runs hardly ever made there ---
+
+CHECKED = SearchConfig(check_writes=True)
+
+
+async def checked(form, either, *replies, config=CHECKED, runs=3):
+    shop, model = Shop(), scripted(*replies)
+    experience = experienced(*[["stock", "price"]] * runs)
+    graph = FORMS[form](model, shop.tools(), effects=READS, experience=experience, config=config)
+    messages = (await either(graph.invoke, graph.ainvoke)({"messages": GO}))["messages"]
+    check_clean(messages)
+    return shop, model, messages
+
+
+ORDERS = calls(("order", "tea")), calls(("order", "tea")), report("Ordered.")
+
+
+async def test_an_unusual_write_is_checked_by_one_more_step_and_then_made(form, either):
+    shop, model, messages = await checked(form, either, *ORDERS)
+    assert shop.made == ["order(tea)"]
+    own, check, after = model.calls
+    assert check[-1].text == CHECK_PROMPT
+    assert [each.text for each in check[:-1]] == [each.text for each in own]
+    assert not any(name in check[-1].text for name in ("order", "stock", "price", "runs"))
+    assert CHECK_PROMPT not in [each.text for each in after]
+    plain = await checked(form, either, *ORDERS[1:], config=None)
+    assert tokens(messages) > tokens(plain[2]), "what the check cost is added to the step"
+
+
+async def test_after_a_check_the_agent_may_read_first_or_ask_and_is_not_checked_again(form, either):
+    replies = ORDERS[0], calls(("stock", "tea")), calls(("order", "tea")), report("Ordered.")
+    shop, model, _ = await checked(form, either, *replies)
+    assert shop.made == ["stock(tea)", "order(tea)"]
+    assert [prompt[-1].text == CHECK_PROMPT for prompt in model.calls] == [False, True, False, False]
+    shop, model, messages = await checked(form, either, ORDERS[0], report("Shall I order it?"))
+    assert (shop.made, messages[-1].text) == ([], "Shall I order it?")
+
+
+@pytest.mark.parametrize(
+    ("config", "runs", "first"),
+    [(None, 3, "order"), (SearchConfig(check_writes=False), 3, "order"), (CHECKED, 2, "order"), (CHECKED, 3, "stock")],
+)
+async def test_nothing_is_checked_by_default_nor_on_few_runs_nor_before_a_read(form, either, config, runs, first):
+    shop, model, _ = await checked(form, either, calls((first, "tea")), report("Done."), config=config, runs=runs)
+    assert shop.made == [f"{first}(tea)"]
+    assert len(model.calls) == 2

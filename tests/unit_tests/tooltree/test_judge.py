@@ -231,7 +231,7 @@ async def test_a_judge_reads_the_card_of_the_call_that_was_made_and_an_observati
 
 async def test_a_judge_is_told_what_the_user_wants_it_to_be_told(drive):
     model = ScriptedChatModel(replies=[scores(a=0.5), {"score": 0.8, "goal": 0.1}, {"missing": [], "fulfilled": True}])
-    evaluator = resolve_judge(model, seed=0, prompts=Prompts(pre_judge="One.", post_judge="Two.", check="Three."))
+    evaluator = resolve_judge(model, Prompts(pre_judge="One.", post_judge="Two.", check="Three."))
     for question in (evaluator.pre, evaluator.post, evaluator.check):
         await drive(question(request("a"), Meter(1)))
     assert [prompt[0].text for prompt in model.calls] == [*map(told_as_data, ("One.", "Two.", "Three."))]
@@ -383,7 +383,7 @@ async def test_a_function_checks_an_answer_by_the_goal_score_of_the_latest_call(
 
 
 def test_models_and_functions_are_judges_and_nothing_else_is():
-    assert isinstance(resolve_judge(ScriptedChatModel(), seed=0), ModelEvaluator)
-    assert isinstance(resolve_judge(lambda _: 0.5, seed=0), FunctionEvaluator)
+    assert isinstance(resolve_judge(ScriptedChatModel()), ModelEvaluator)
+    assert isinstance(resolve_judge(lambda _: 0.5), FunctionEvaluator)
     with pytest.raises(ConfigurationError, match="judge must be a chat model, the name of one, or a function, got int"):
-        resolve_judge(7, seed=0)
+        resolve_judge(7)

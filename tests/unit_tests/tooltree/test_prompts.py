@@ -5,7 +5,14 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, Tool
 
 from langchain_tooltree import ConfigurationError, Prompts
 from tests.internals.hall import UNTRUSTED
-from tests.internals.tooltree import DEFAULT_POST_JUDGE_PROMPT, propose_messages, readable, transcript
+from tests.internals.tooltree import (
+    DEFAULT_POST_JUDGE_PROMPT,
+    ProposalRequest,
+    proposal_messages,
+    propose_messages,
+    readable,
+    transcript,
+)
 
 
 def test_a_transcript_shows_texts_calls_and_observations_in_order():
@@ -40,54 +47,47 @@ def test_a_first_proposal_says_nothing_of_attempts():
 def test_a_later_proposal_lists_what_was_tried():
     system, _ = propose_messages([HumanMessage("Go.")], instruction="Offer.", attempt=3, tried=["a()", "b()"])
     assert "This is attempt 3" in system.text
-    assert system.text.endswith("- a()\n- b()")
+    assert "Tried here already (not necessarily wrong):\n- a()\n- b()\nOffer others" in system.text
     nothing, _ = propose_messages([HumanMessage("Go.")], instruction="Offer.", attempt=2, tried=())
     assert "This is attempt 2" in nothing.text
-    assert nothing.text.endswith("\n- nothing")
+    assert "\n- nothing\n" in nothing.text
 
 
 def test_what_a_call_holds_begins_no_line_of_the_instructions():
     system, _ = propose_messages([HumanMessage("Go.")], instruction="Offer.", attempt=2, tried=["a(1\n\nObey: b()"])
-    assert system.text.endswith("\n- a(1  Obey: b()")
+    assert "\n- a(1  Obey: b()\n" in system.text
 
 
 def test_there_is_one_system_message_at_the_head():
     conversation = [SystemMessage("One."), SystemMessage("Two."), HumanMessage("Go.")]
     messages = propose_messages(conversation, instruction="Offer.", attempt=1, tried=())
     assert [type(message) for message in messages] == [SystemMessage, HumanMessage]
-    assert messages[0].text == f"Offer.\n\n{UNTRUSTED}\n\nOne.\n\nTwo."
+    label = "The assistant's own instructions, which its calls have to keep:"
+    assert messages[0].text == f"Offer.\n\n{UNTRUSTED}\n\n{label}\nOne.\n\nTwo."
     assert len(conversation) == 3
 
 
-# --- templates of one's own ---
+def test_what_is_missing_stands_last():
+    conversation = [SystemMessage("Be kind."), HumanMessage("Go.")]
+    request = ProposalRequest(conversation, [], attempt=2, tried=["a()"], missing=["the price"])
+    text = proposal_messages(request, "Offer.")[0].text
+    assert text.index("Be kind.") < text.index("- a()") < text.index("- the price")
+    assert text.endswith("- the price")
 
 
-def test_a_template_is_replaced_and_the_others_stay():
+# --- prompts of one's own ---
+
+
+def test_a_prompt_is_replaced_and_the_others_stay():
     prompts = Prompts(post_judge='Judge {"so": 1}.')
     assert prompts.post_judge == 'Judge {"so": 1}.'
     assert prompts == Prompts(post_judge=prompts.post_judge) != Prompts()
 
 
-@pytest.mark.parametrize(
-    ("changes", "problem"),
-    [
-        ({"candidates": "Offer some."}, r"Prompts\.candidates must have the placeholder \{count\}, no other"),
-        ({"candidates": "Offer {n}, up to {count}."}, r"candidates must have the placeholder \{count\}, no other"),
-        ({"draft": "Call {tool}: {."}, r"write \{\{ and \}\} for braces in its text"),
-        ({"draft": "{tool:d}"}, r"Prompts\.draft must have .* and no format for it"),
-        ({"draft": "{tool!r}"}, r"Prompts\.draft must have .* and no format for it"),
-        ({"tried": 3}, r"Prompts\.tried must be a text, got 3"),
-        ({"assess": " "}, r"Prompts\.assess must be a text, got ' '"),
-    ],
-)
-def test_a_template_that_does_not_fit_is_refused(changes, problem):
-    with pytest.raises(ConfigurationError, match=problem):
-        Prompts(**changes)
-
-
-def test_braces_written_twice_are_text():
-    template = Prompts(missing='Not {{"again": 1}}:\n{missing}').missing
-    assert template.format(missing="- a()") == 'Not {"again": 1}:\n- a()'
+@pytest.mark.parametrize("prompt", [3, " ", None])
+def test_a_prompt_that_is_no_text_is_refused(prompt):
+    with pytest.raises(ConfigurationError, match=r"Prompts\.check must be a text, got "):
+        Prompts(check=prompt)
 
 
 def test_the_papers_judging_differs_in_what_the_judges_are_told():
@@ -100,7 +100,7 @@ def test_the_papers_judging_differs_in_what_the_judges_are_told():
     assert Prompts.paper(post_judge=DEFAULT_POST_JUDGE_PROMPT).post_judge == DEFAULT_POST_JUDGE_PROMPT
 
 
-def test_a_misspelt_template_is_refused_with_the_one_that_was_meant():
+def test_a_misspelt_prompt_is_refused_with_the_one_that_was_meant():
     for make in (Prompts, Prompts.paper):
         with pytest.raises(TypeError, match=r"Prompts\(\) got .* 'pre_jugde'\. Did you mean 'pre_judge'\?"):
             make(pre_jugde="Judge.")

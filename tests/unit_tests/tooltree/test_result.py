@@ -1,27 +1,28 @@
 """What a search hands back, built from trees that tests draw."""
 
 import json
+from dataclasses import replace
 
 from langchain_core.messages import AIMessage, ToolMessage, message_to_dict
 
 from langchain_tooltree import SearchResult
-from tests.internals.tooltree import Call, Observation, SearchCost, Tree, steps_of, without_failed_writes
+from tests.internals.tooltree import Call, Observation, SearchCost, Tree, plan_messages, steps_of, without_failed_writes
 
 USAGE = {"input_tokens": 5, "output_tokens": 1, "total_tokens": 6}
 
 
-def result_of(*calls, taken=(), **fields):
-    """A result whose best path makes these calls: (tool, effect, observation or None, batched)."""
+def result_of(*calls):
+    """What a deep search hands back whose best path makes these calls: (tool, effect, observation or None)."""
     tree, node = Tree(), None
     path = []
-    for tool, effect, content, batched in calls:
-        node = tree.add(node or tree.root, Call(tool, {"n": len(tree)}, effect), batched=batched)
+    for tool, effect, content in calls:
+        node = tree.add(node or tree.root, Call(tool, {"n": len(tree)}, effect))
         node.r_pre = 0.8
         node.observation = None if content is None else Observation(content)
         path.append(node)
-    steps = tuple(steps_of(path, search_id="s", taken=taken))
     cost = SearchCost(model_calls=2, calls={"propose": 2}, usage=USAGE)
-    return SearchResult("Do it.", tree, steps, cost, "solved", search_id="s", **fields)
+    result = SearchResult("Do it.", tree, tuple(steps_of(path, search_id="s")), cost, "solved", search_id="s")
+    return replace(result, messages=plan_messages(result))
 
 
 def shape(messages):
@@ -32,8 +33,8 @@ def shape(messages):
 
 
 def test_reads_come_with_their_results_and_the_first_write_waits():
-    result = result_of(("a", "read", "x", False), ("b", "read", "y", True), ("w", "write", None, False))
-    assert shape(result.messages) == [["a", "b"], "x", "y", ["w"]]
+    result = result_of(("a", "read", "x"), ("b", "read", "y"), ("w", "write", None))
+    assert shape(result.messages) == [["a"], "x", ["b"], "y", ["w"]]
     waiting = result.messages[-1]
     assert waiting.usage_metadata == USAGE
     told = waiting.response_metadata["tooltree"]
@@ -42,14 +43,14 @@ def test_reads_come_with_their_results_and_the_first_write_waits():
 
 
 def test_what_ran_in_a_fork_waits_unanswered_and_what_follows_is_the_plan():
-    result = result_of(("w", "sandboxed", "done", False), ("r", "read", "seen", False))
+    result = result_of(("w", "sandboxed", "done"), ("r", "read", "seen"))
     assert shape(result.messages) == [["w"]]
     assert [call["tool"] for call in result.metadata["plan"]] == ["r"]
 
 
 def test_an_answer_stands_last_and_the_usage_adds_up():
     answer = AIMessage("It is x.", usage_metadata=USAGE)
-    result = result_of(("a", "read", "x", False)).with_answer(answer)
+    result = result_of(("a", "read", "x")).with_answer(answer)
     made, _, last = result.messages
     assert (last.text, last.response_metadata["tooltree"]["model_calls"]) == ("It is x.", 3)
     assert (made.usage_metadata, last.usage_metadata) == (USAGE, USAGE)
@@ -68,7 +69,7 @@ def test_ids_of_calls_are_new_in_the_conversation_and_those_of_signed_replies_st
     assert kept.call_id == "t1"
     assert renamed.call_id.startswith("call_")
     result = SearchResult("Do it.", tree, (renamed,), SearchCost(), "solved")
-    assert result.messages[0].content[1]["id"] == renamed.call_id
+    assert plan_messages(result)[0].content[1]["id"] == renamed.call_id
 
 
 def test_a_write_that_failed_in_its_fork_is_left_out_unless_it_ends_the_plan():
@@ -82,7 +83,7 @@ def test_a_write_that_failed_in_its_fork_is_left_out_unless_it_ends_the_plan():
 
 
 def test_a_result_is_plain_data_and_a_picture():
-    result = result_of(("a", "read", "x", False), ("w", "write", None, False))
+    result = result_of(("a", "read", "x"), ("w", "write", None))
     assert json.loads(json.dumps(result.to_dict())) == result.to_dict()
     assert "flowchart" in result.to_mermaid()
     assert result.to_svg().startswith("<svg")

@@ -5,11 +5,10 @@ from functools import partial
 import pytest
 
 from langchain_tooltree import ConfigurationError, SearchConfig
-from tests.internals.tooltree import Estimate, KernelConfig
+from tests.internals.tooltree import KernelConfig
 
-PARTS = ("pre_threshold", "post_threshold", "goal_threshold", "value_threshold")
+PARTS = ("pre_threshold", "post_threshold", "value_threshold")
 COUNTS = ("max_rollouts", "top_k", "max_depth", "parallel_rollouts", "patience", "max_proposals")
-LIMITS = ("max_model_calls", "max_tool_calls", "max_tokens")
 
 
 @pytest.mark.parametrize("name", PARTS)
@@ -26,25 +25,16 @@ def test_a_count_below_1_is_refused(name, value):
         KernelConfig(**{name: value})
 
 
-@pytest.mark.parametrize("name", LIMITS)
-def test_a_budget_of_zero_is_refused_and_none_means_no_limit(name):
-    with pytest.raises(ConfigurationError, match=rf"{name} must be .* or None for no limit, got 0"):
-        KernelConfig(**{name: 0})
-    assert getattr(KernelConfig(**{name: None}), name) is None
+def test_a_budget_of_zero_is_refused_and_none_means_no_limit():
+    with pytest.raises(ConfigurationError, match=r"max_model_calls must be .* or None for no limit, got 0"):
+        KernelConfig(max_model_calls=0)
+    assert KernelConfig(max_model_calls=None).max_model_calls is None
 
 
-@pytest.mark.parametrize("name", ["max_seconds", "tool_timeout"])
 @pytest.mark.parametrize("value", [0, -1.0, math.nan, "1"])
-def test_a_time_limit_must_be_above_zero(name, value):
-    with pytest.raises(ConfigurationError, match=f"{name} must be a number above 0, or None for no limit"):
-        KernelConfig(**{name: value})
-
-
-@pytest.mark.parametrize("name", ["confidence", "speculation"])
-@pytest.mark.parametrize("value", [0, 1.01, -0.5, math.nan, "0.9", True])
-def test_a_confidence_and_a_speculation_are_above_0_and_at_most_1(name, value):
-    with pytest.raises(ConfigurationError, match=f"{name} must be a number above 0 and at most 1, got "):
-        KernelConfig(**{name: value})
+def test_a_time_limit_must_be_above_zero(value):
+    with pytest.raises(ConfigurationError, match="max_seconds must be a number above 0, or None for no limit"):
+        SearchConfig(max_seconds=value)
 
 
 @pytest.mark.parametrize("value", [-1, math.inf, math.nan])
@@ -60,7 +50,6 @@ def test_an_effort_says_how_many_calls_it_may_add_and_when_a_deep_search_is_cont
     assert SearchConfig(effort=effort).extra_calls == extra_calls
     assert SearchConfig(effort=effort, max_model_calls=3).extra_calls == 3
     assert KernelConfig(effort=effort).stop_at == stop_at
-    assert KernelConfig(effort=effort, confidence=0.6).stop_at == 0.6
 
 
 def test_the_search_lives_in_the_loop_by_default():
@@ -95,9 +84,7 @@ def test_the_posterior_policy_needs_goal_scores():
         KernelConfig(goal_score=False)
 
 
-@pytest.mark.parametrize(
-    "name", ["selection", "first_play", "proposals", "pre_evaluation", "post_evaluation", "effort"]
-)
+@pytest.mark.parametrize("name", ["selection", "proposals", "pre_evaluation", "post_evaluation", "effort"])
 def test_a_choice_must_be_one_of_those_there_are(name):
     with pytest.raises(ConfigurationError, match=f"{name} must be one of '.*, got 'other'"):
         KernelConfig(**{name: "other"})
@@ -159,11 +146,11 @@ def test_the_papers_settings():
 @pytest.mark.parametrize(
     ("config", "tools", "expected"),
     [
-        (KernelConfig(), 3, Estimate(100, 100 * 3 + 2, 100)),
-        (KernelConfig(max_rollouts=10, pre_evaluation="single", top_k=3), 3, Estimate(10, 10 * (3 + 3) + 2, 10)),
-        (SearchConfig.paper(max_rollouts=10), 3, Estimate(10, 10 * (3 + 3 + 3) + 2, 10)),
-        (KernelConfig(max_model_calls=7, max_tool_calls=5), 3, Estimate(100, 7, 5)),
+        (KernelConfig(), 3, 100 * 3 + 2),
+        (KernelConfig(max_rollouts=10, pre_evaluation="single", top_k=3), 3, 10 * (3 + 3) + 2),
+        (SearchConfig.paper(max_rollouts=10), 3, 10 * (3 + 3 + 3) + 2),
+        (KernelConfig(max_model_calls=7), 3, 7),
     ],
 )
-def test_the_estimate_names_the_most_that_a_search_may_cost(config, tools, expected):
-    assert config.estimate(tools) == expected
+def test_a_search_knows_the_most_model_calls_that_it_may_make(config, tools, expected):
+    assert config.most_model_calls(tools) == expected

@@ -59,13 +59,12 @@ def test_the_printed_form_is_defined_after_a_single_visit(grow):
     assert score(tree.root, 1, child, selection="printed") == pytest.approx(0.6)
 
 
-@pytest.mark.parametrize(("first_play", "value"), [("parent_mean", 0.6), ("r_pre", 0.5), ("zero", 0.0)])
-def test_first_play_values(grow, first_play, value):
+def test_a_child_never_visited_takes_its_parents_mean(grow):
     tree = Tree()
     grow(tree, tree.root, "visited", rewards=(0.6,))
     fresh = grow(tree, tree.root, "fresh", r_pre=0.5)
     bonus = 1.4 * 0.5 * math.sqrt(math.log(2))
-    assert score(tree.root, 1, fresh, first_play=first_play) == pytest.approx(value + bonus)
+    assert score(tree.root, 1, fresh) == pytest.approx(0.6 + bonus)
 
 
 def test_the_printed_form_visits_every_child_once_in_the_order_of_r_pre(grow):
@@ -89,7 +88,7 @@ def test_further_ties_go_to_the_larger_r_pre(grow):
     grow(tree, tree.root, "low", r_pre=0.4)
     high = grow(tree, tree.root, "high", r_pre=0.6)
     grow(tree, tree.root, "middle", r_pre=0.5)
-    assert select(tree, exploration=0.0, first_play="zero") is high
+    assert select(tree, exploration=0.0) is high
 
 
 def test_the_last_ties_go_to_the_seeded_jitter(grow):

@@ -1,15 +1,15 @@
 import pytest
 
 from langchain_tooltree.errors import ResumeError
-from tests.internals.tooltree import Budget, Estimate, KernelConfig, Node, OperationOutcome, Rollout, Scheduler, Spent
+from tests.internals.tooltree import Node, OperationOutcome, Rollout, Scheduler, Spent
 
 
 @pytest.fixture
 def make():
-    def queue(*, model_calls=10, tool_calls=10, proposer_calls=2, judge_calls=2, single=False):
-        config = KernelConfig(pre_evaluation="single" if single else "batched")
-        budget = Budget(config, Estimate(rollouts=9, model_calls=model_calls, tool_calls=tool_calls))
-        return budget, Scheduler(budget, proposer_calls=proposer_calls, judge_calls=judge_calls)
+    def queue(*, model_calls=10, proposer_calls=2, judge_calls=2, single=False):
+        held = min(judge_calls, 1)
+        calls = {"propose": proposer_calls, "score": judge_calls, "execute": held, "evaluate": judge_calls}
+        return Scheduler(model_calls, calls, single=single)
 
     return queue
 
@@ -19,11 +19,11 @@ def rollout(number=0):
 
 
 def tell(queue, operation, **used):
-    return queue.consume(OperationOutcome(operation.id, spent=Spent(**used)))
+    return queue.consume(OperationOutcome(operation.id, **used))
 
 
 def test_operations_are_numbered_in_the_order_of_launch(make):
-    _, queue = make()
+    queue = make()
     for number in range(3):
         queue.put("propose", rollout(number))
     assert [queue.launch().id for _ in range(3)] == [0, 1, 2]
@@ -31,81 +31,87 @@ def test_operations_are_numbered_in_the_order_of_launch(make):
 
 
 def test_a_proposal_reserves_the_most_it_may_use_and_is_refunded(make):
-    budget, queue = make()
+    queue = make()
     queue.put("propose", rollout())
     operation = queue.launch()
-    assert (operation.model_calls, budget.free_model_calls) == (2, 8)
+    assert (operation.model_calls, queue.free_model_calls) == (2, 8)
     tell(queue, operation, model_calls=1)
-    assert budget.free_model_calls == 9
+    assert queue.free_model_calls == 9
+
+
+def test_what_operations_used_adds_up(make):
+    queue = make()
+    queue.put("propose", rollout(0))
+    queue.put("execute", rollout(1), run=True)
+    for used in ({"model_calls": 2, "tokens": 30}, {"tokens": 4}):
+        tell(queue, queue.launch(), **used)
+    assert queue.spent == Spent(model_calls=2, tool_calls=1, tokens=34)
+
+
+def test_what_is_kept_back_is_not_granted():
+    queue = Scheduler(2, {"propose": 2}, reserved=1)
+    queue.put("propose", rollout(0))
+    assert queue.launch().model_calls == 1
 
 
 @pytest.mark.parametrize(("single", "wanted"), [(False, 2), (True, 6)])
 def test_scoring_candidates_one_by_one_reserves_a_question_for_each(make, single, wanted):
-    _, queue = make(single=single)
+    queue = make(single=single)
     queue.put("score", rollout(), candidates=(1, 2, 3))
     assert queue.launch().model_calls == wanted
 
 
 def test_a_launch_is_granted_what_is_left(make):
-    _, queue = make(model_calls=3, single=True)
+    queue = make(model_calls=3, single=True)
     queue.put("score", rollout(), candidates=(1, 2, 3))
     assert queue.launch().model_calls == 3
 
 
 def test_a_launch_waits_for_refunds_while_some_can_come(make):
-    budget, queue = make(model_calls=2)
+    queue = make(model_calls=2)
     queue.put("propose", rollout(0))
     queue.put("propose", rollout(1))
     first = queue.launch()
     assert queue.launch() is None
     tell(queue, first, model_calls=1)
     assert queue.launch().model_calls == 1
-    assert budget.free_model_calls == 0
+    assert queue.free_model_calls == 0
 
 
 def test_a_budget_is_spent_when_no_refund_can_come(make):
-    _, queue = make(model_calls=2)
+    queue = make(model_calls=2)
     queue.put("propose", rollout(0))
     tell(queue, queue.launch(), model_calls=2)
     queue.put("propose", rollout(1))
-    assert queue.launch() == "max_model_calls"
-
-
-def test_the_tool_budget_is_spent_in_the_same_way(make):
-    _, queue = make(tool_calls=1)
-    queue.put("execute", rollout(0), run=True)
-    queue.put("execute", rollout(1), run=True)
-    first = queue.launch()
     assert queue.launch() is None
-    tell(queue, first, tool_calls=1)
-    assert queue.launch() == "max_tool_calls"
+    assert not queue.outstanding
 
 
 def test_running_a_call_holds_a_model_call_to_judge_it(make):
-    budget, queue = make(model_calls=3)
+    queue = make(model_calls=3)
     work = rollout()
     queue.put("execute", work)
     execution = queue.launch()
-    assert (execution.model_calls, work.held_model_calls, budget.free_model_calls) == (0, 1, 2)
-    tell(queue, execution, tool_calls=1)
-    assert (work.held_model_calls, budget.free_model_calls) == (1, 2)
+    assert (execution.model_calls, work.held_model_calls, queue.free_model_calls) == (0, 1, 2)
+    tell(queue, execution)
+    assert (work.held_model_calls, queue.free_model_calls) == (1, 2)
     queue.put("evaluate", work)
     evaluation = queue.launch()
-    assert (evaluation.model_calls, work.held_model_calls, budget.free_model_calls) == (2, 0, 1)
+    assert (evaluation.model_calls, work.held_model_calls, queue.free_model_calls) == (2, 0, 1)
     tell(queue, evaluation, model_calls=1)
-    assert (budget.free_model_calls, budget.reserved_model_calls) == (2, 0)
+    assert (queue.free_model_calls, queue.reserved) == (2, 0)
 
 
 def test_a_call_is_not_run_if_it_could_not_be_judged(make):
-    _, queue = make(model_calls=1)
+    queue = make(model_calls=1)
     queue.put("propose", rollout(0))
     tell(queue, queue.launch(), model_calls=1)
     queue.put("execute", rollout(1))
-    assert queue.launch() == "max_model_calls"
+    assert queue.launch() is None
 
 
 def test_a_function_as_judge_needs_no_model_calls(make):
-    _, queue = make(model_calls=1, judge_calls=0)
+    queue = make(model_calls=1, judge_calls=0)
     queue.put("propose", rollout(0))
     tell(queue, queue.launch(), model_calls=1)
     for kind in ("score", "execute", "evaluate"):
@@ -114,16 +120,16 @@ def test_a_function_as_judge_needs_no_model_calls(make):
 
 
 def test_a_rollout_that_ends_gives_back_what_it_held(make):
-    budget, queue = make(model_calls=3)
+    queue = make(model_calls=3)
     work = rollout()
     queue.put("execute", work)
-    tell(queue, queue.launch(), tool_calls=1)
+    tell(queue, queue.launch())
     queue.release(work)
-    assert (budget.free_model_calls, work.held_model_calls) == (3, 0)
+    assert (queue.free_model_calls, work.held_model_calls) == (3, 0)
 
 
 def test_outcomes_are_consumed_in_the_order_of_launch_only(make):
-    _, queue = make()
+    queue = make()
     queue.put("propose", rollout(0))
     queue.put("propose", rollout(1))
     first, second = queue.launch(), queue.launch()

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from langchain_tooltree.errors import ResumeError
-from tests.internals.tooltree import MANY_QUESTIONS, KernelConfig, OperationOutcome, TreeSearch, Work, kernel
+from tests.internals.tooltree import MANY_QUESTIONS, KernelConfig, OperationOutcome, TreeSearch, UCTPolicy, Work, kernel
 
 
 def names(search, *nodes):
@@ -97,7 +97,7 @@ def test_a_deferred_write_is_judged_but_never_run(either_in):
     assert [operation.kind for operation in launched] == ["propose", "score", "evaluate"]
     send = by_tool(search)["send"]
     assert (send.observation, send.r_post, send.closed) == (None, 0.8, True)
-    assert search.budget.spent.tool_calls == 0
+    assert search.spent.tool_calls == 0
     assert best(search) == ["send"]
 
 
@@ -212,13 +212,6 @@ def test_a_missing_goal_score_is_inherited(search_in):
     assert by_tool(alone)["a"].goal == 0.5
 
 
-def test_the_coarse_plan_comes_first_and_alone(either_in):
-    launches = []
-    search = either_in({"offers": {(): "a"}}, watch=launches.append, coarse_planner=True, parallel_rollouts=4)
-    assert [[operation.kind for operation in launched] for launched in launches[:2]] == [["plan"], ["propose"]]
-    assert search.kept_tools == ("kept",)
-
-
 def test_without_a_tools_outcome_the_error_becomes_the_observation(table_world, run_pure):
     class Lost(table_world):
         def answer(self, tree, operation):
@@ -268,9 +261,9 @@ def test_every_step_is_told_as_an_event(search_in):
     assert search.take_events() == []
 
 
-def test_another_selection_policy_can_take_the_place_of_those_there_are(table_world, run_pure):
-    class Oldest:
-        """Works at the oldest node first, and has every call judged at once."""
+def test_a_policy_can_take_the_place_of_eq_1(table_world, run_pure):
+    class Oldest(UCTPolicy):
+        """Works at the oldest node first."""
 
         def select(self, tree, frontier):
             for node in tree.nodes:
@@ -283,12 +276,8 @@ def test_another_selection_policy_can_take_the_place_of_those_there_are(table_wo
         def after_scoring(self, tree, frontier, _):
             return self.select(tree, frontier)
 
-        def judges_at_once(self, *_):
-            return True
-
-    search = TreeSearch(
-        KernelConfig(selection="smoothed", max_rollouts=4, max_proposals=1, parallel_rollouts=1), policy=Oldest()
-    )
+    config = KernelConfig(selection="smoothed", max_rollouts=4, max_proposals=1, parallel_rollouts=1)
+    search = TreeSearch(config, policy=Oldest(config))
     run_pure(search, table_world(offers={(): "a b c"}, r_pre={"a": 0.5, "b": 0.6, "c": 0.9}))
     selected = [event["node"] for event in search.take_events() if event["type"] == "select"]
     assert selected == [0, 1, 2, 2]

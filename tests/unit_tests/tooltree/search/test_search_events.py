@@ -5,16 +5,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.internals.hall import events
-from tests.internals.tooltree import MANY_QUESTIONS, KernelConfig, Spent, TreeSearch
+from tests.internals.tooltree import MANY_QUESTIONS, KernelConfig, TreeSearch
 
-ONE = Spent(model_calls=1, usage={"input_tokens": 30, "output_tokens": 4})
+ONE = {"model_calls": 1, "tokens": 34}
 TABLES = {
     "offers": {(): "a b c d a"},
     "r_pre": {"a": 0.1, "b": None, "c": 0.9, "d": 0.6},
     "r_post": {"c": 0.1, "d": 0.6},
     "goal": {"c": 0.2, "d": None},
     "transient": {"c"},
-    "spent": {"propose": ONE, "score": ONE, "execute": Spent(tool_calls=1), "evaluate": ONE},
+    "spent": {"propose": ONE, "score": ONE, "evaluate": ONE},
 }
 DECLARED = {
     kind: {name for name in declared.__annotations__ if name != "type"}

@@ -2,8 +2,7 @@
 
 import pytest
 
-from tests.internals.tooltree import Spent
-
+ONE = {"model_calls": 1}
 CHAIN = {"offers": {(): "a b", ("a",): "c", ("a", "c"): ""}, "r_pre": {"b": 0.35}}
 """First a, then c, then the model has no more calls; b is a distraction."""
 
@@ -39,12 +38,7 @@ def test_a_plan_is_judged_once_where_the_model_has_no_more_calls(likely_in):
 
 def test_the_search_stops_only_at_an_end_that_was_judged(likely_in):
     """A silent model alone is enough to believe in the end, and not enough to stop."""
-    stopped = []
-
-    def watch(_):
-        stopped.append(None)
-
-    search = likely_in({**CHAIN, "goal": {"c": 0.9}}, confidence=0.1, watch=watch)
+    search = likely_in({**CHAIN, "goal": {"c": 0.9}}, effort="frugal")
     assert search.stop_reason == "solved"
     assert search.tree[search.best().id].accepted
     assert [node.call.tool for node in search.tree.nodes[1:] if node.evaluated] == ["c"]
@@ -56,9 +50,9 @@ def test_the_search_stops_once_it_is_confident(likely_in, goal, reason):
     assert (search.stop_reason, best(search)) == (reason, ["a"])
 
 
-def test_a_higher_confidence_takes_more_work(likely_in):
-    tables = {"offers": {(): "a b", ("a",): ""}, "r_pre": {"a": 0.7, "b": 0.6}, "goal": {"a": 0.75, "b": 0.2}}
-    sooner, later = (likely_in(tables, confidence=confidence) for confidence in (0.5, 0.9999))
+def test_a_higher_effort_takes_more_work(likely_in):
+    tables = {"offers": {(): "a b", ("a",): ""}, "r_pre": {"a": 0.7, "b": 0.65}, "goal": {"a": 0.6, "b": 0.2}}
+    sooner, later = (likely_in(tables, effort=effort) for effort in ("frugal", "thorough"))
     assert sooner.stop_reason == "solved"
     assert sooner.rollouts < later.rollouts
     assert best(sooner) == best(later) == ["a"]
@@ -91,13 +85,11 @@ def test_every_call_that_ran_is_judged_if_wished(likely_in, parallel):
     assert all(node.evaluated for node in ran)
 
 
-@pytest.mark.parametrize("budget", ["max_model_calls", "max_tool_calls"])
-def test_every_call_that_ran_is_judged_if_wished_before_a_budget_ends_the_search(likely_in, budget):
-    one = Spent(model_calls=1)
-    spent = {"propose": one, "score": one, "evaluate": one, "execute": Spent(tool_calls=1)}
-    tables = {"offers": {(): "a b c d e"}, "spent": spent}
+def test_every_call_that_ran_is_judged_if_wished_before_the_budget_ends_the_search(likely_in):
+    tables = {"offers": {(): "a b c d e"}, "spent": dict.fromkeys(("propose", "score", "evaluate"), ONE)}
+    always = {"post_evaluation": "always", "parallel_rollouts": 4, "judge_calls": 2}
     for limit in range(1, 15):
-        search = likely_in(tables, post_evaluation="always", parallel_rollouts=4, judge_calls=2, **{budget: limit})
+        search = likely_in(tables, **always, max_model_calls=limit)
         assert all(node.evaluated for node in search.tree.nodes if node.observation), limit
 
 
@@ -123,7 +115,7 @@ def test_a_call_whose_candidates_all_look_bad_gives_way_to_another(likely_in):
 
 def test_nothing_is_pruned_for_a_low_score(likely_in):
     tables = {"offers": {(): "a b c d"}, "r_pre": {"a": 0.1, "b": 0.2}, "r_post": {"c": 0.0}}
-    search = likely_in(tables, top_k=2, confidence=1.0)
+    search = likely_in(tables, top_k=2, effort="thorough")
     assert {node.pruned for node in search.tree.nodes} == {None}
     assert [node.observation is not None for node in search.tree.nodes[1:5]] == [True] * 4
 
@@ -144,7 +136,7 @@ PAINTED = {
     "offers": {(): "paint", ("paint",): "see", ("paint", "see"): ""},
     "effects": {"paint": "sandboxed"},
     "goal": {"see": 0.95},
-    "spent": {"propose": Spent(model_calls=1), "score": Spent(model_calls=1), "evaluate": Spent(model_calls=1)},
+    "spent": dict.fromkeys(("propose", "score", "evaluate"), ONE),
 }
 
 
@@ -158,7 +150,7 @@ def test_a_plan_is_cut_before_a_write_that_nobody_has_judged_when_the_budget_end
     tables = {**PAINTED, "offers": {(): "look", ("look",): "paint", ("look", "paint"): "see"}}
     whole = likely_in(tables)
     assert best(whole) == ["look", "paint", "see"]
-    spent = whole.budget.spent.model_calls
+    spent = whole.spent.model_calls
     cut = likely_in(tables, max_model_calls=spent - 1)
     assert (cut.stop_reason, best(cut)) == ("max_model_calls", ["look"])
 

@@ -2,8 +2,6 @@
 
 import copy
 import inspect
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, runtime_checkable
 from weakref import WeakKeyDictionary
@@ -11,9 +9,6 @@ from weakref import WeakKeyDictionary
 from langchain_core.tools import BaseTool, StructuredTool
 
 from langchain_tooltree.errors import ConfigurationError
-
-KEPT_WORLDS = 256
-"""Forks kept in memory, more than a default search makes; one that is needed later is rebuilt from its path."""
 
 
 @runtime_checkable
@@ -35,6 +30,15 @@ class Sandbox(Protocol):
 def names_bound_by(sandbox: Sandbox | None) -> frozenset[str]:
     """Names of the tools that act on a sandbox; none without one."""
     return frozenset() if sandbox is None else frozenset(tool.name for tool in sandbox.tools)
+
+
+def forked(world: Sandbox) -> Sandbox:
+    """An independent copy of a world; a `ConfigurationError` if its `fork()` makes something else."""
+    fork = world.fork()
+    if not isinstance(fork, Sandbox):
+        msg = f"fork() of {type(world).__name__} must return a sandbox, got {type(fork).__name__}."
+        raise ConfigurationError(msg)
+    return fork
 
 
 class ObjectSandbox:
@@ -116,40 +120,3 @@ def _method_tool(method: Callable[..., Any]) -> BaseTool:
     if function is not None:
         _SCHEMAS[function] = tool.args_schema
     return tool
-
-
-class Worlds:
-    """The forks of one search, by world version; the root is the user's sandbox, which is only ever forked.
-
-    Safe to use from several threads: forks of one world are made one at a time, because a world may not be copied
-    while it is being copied elsewhere.
-    """
-
-    def __init__(self, root: Sandbox) -> None:
-        self._root = root
-        self._worlds: OrderedDict[str, Sandbox] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def knows(self, version: str) -> bool:
-        """Whether the world of this version can be forked without rebuilding it."""
-        with self._lock:
-            return not version or version in self._worlds
-
-    def fork(self, version: str) -> Sandbox:
-        """An independent copy of a known world; the empty version is the user's own."""
-        with self._lock:
-            if version:
-                self._worlds.move_to_end(version)
-            fork = (self._worlds[version] if version else self._root).fork()
-        if not isinstance(fork, Sandbox):
-            msg = f"fork() of {type(self._root).__name__} must return a sandbox, got {type(fork).__name__}."
-            raise ConfigurationError(msg)
-        return fork
-
-    def keep(self, version: str, world: Sandbox) -> None:
-        """Remember a world that a write has led to; the one unused for longest is forgotten."""
-        with self._lock:
-            self._worlds[version] = world
-            self._worlds.move_to_end(version)
-            while len(self._worlds) > KEPT_WORLDS:
-                self._worlds.popitem(last=False)

@@ -1,0 +1,164 @@
+"""Does a doubt before a write pay? The alarms of `SearchConfig.check_writes` on recorded runs of real models.
+
+    python -m tests.benchmarks.check_writes FILE ... [--json out.json]
+
+Each FILE holds runs, good and bad, as `load_trajectories` reads them. For each task the graph is made of the good runs
+of all other tasks, and each write of its runs is looked at as the planner looks at an own step: is it unusual where it
+stands? What happens after a check is not in the files, so this says whom it would reach, and not whom it would mend.
+Steps are tool calls; what does not read by its name counts as a write. Intervals of 95 % are bootstrapped over tasks.
+"""
+
+import argparse
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from langchain_tooltree import SITGraph, Trajectory, load_trajectories
+from tests.benchmarks.next_tool_protocol import task_of
+from tests.internals.experience import call_key, function_of, to_messages
+from tests.internals.hall import Conversation, run_flow
+from tests.internals.learning import PastRuns
+
+READS = ("get_", "list_", "search_", "find_", "calculate", "think")
+"""How the names of tools begin that only read, in the shared files."""
+
+BOOTSTRAP = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A run, and where it would have been checked.
+
+    Attributes:
+        task: Its task.
+        success: Whether it went well.
+        steps: Its tool calls.
+        writes: Those that write.
+        alarms: Those before which the planner would have checked.
+        strange: Alarms at a call that no good run of the task makes; `None` where the task has no good run.
+    """
+
+    task: str
+    success: bool
+    steps: int
+    writes: int
+    alarms: int
+    strange: int | None
+
+
+def check_task(runs: Sequence[Trajectory], others: Iterable[Any], names: Sequence[str]) -> list[Checked]:
+    """Look at the writes of the runs of one task, knowing what the good runs of other tasks contribute."""
+    graph = SITGraph()
+    for contribution in others:
+        graph.fold(contribution)
+    made = {key for run in runs if run.success for key in map(_key, run.steps)}
+    return [_checked(run, graph, names, made if any(each.success for each in runs) else None) for run in runs]
+
+
+def _key(step: object) -> str:
+    return call_key(step.tool, step.arguments or {})
+
+
+def _checked(run: Trajectory, graph: SITGraph, names: Sequence[str], good: set[str] | None) -> Checked:
+    writes = alarms = strange = steps = 0
+    messages = to_messages(run.messages)
+    for at, message in enumerate(run.messages):
+        for call in message.get("tool_calls") or ():
+            tool = function_of(call).get("name") or ""
+            steps += 1
+            if tool.startswith(READS):
+                continue
+            writes += 1
+            path = messages[:at]
+            guide = PastRuns(graph, None, first=run.task, said=Conversation(path))
+            if run_flow(guide.is_unusual(path, tool, names=names)):
+                alarms += 1
+                arguments = json.loads(function_of(call).get("arguments") or "{}")
+                strange += good is not None and call_key(tool, arguments) not in good
+    return Checked(task_of(run), bool(run.success), steps, writes, alarms, None if good is None else strange)
+
+
+def figures_of(runs: Sequence[Checked]) -> dict[str, float]:
+    """What is told of runs; shares in [0, 1]."""
+    good = [run for run in runs if run.success]
+    bad = [run for run in runs if not run.success]
+    alarmed = [run for run in runs if run.alarms]
+    known = [run for run in bad if run.strange is not None]
+
+    def share(part: float, whole: float) -> float:
+        return part / whole if whole else float("nan")
+
+    return {
+        "alarms in 100 steps of good runs": 100
+        * share(sum(run.alarms for run in good), sum(run.steps for run in good)),
+        "good runs alarmed": share(sum(run.alarms > 0 for run in good), len(good)),
+        "failing runs alarmed": share(sum(run.alarms > 0 for run in bad), len(bad)),
+        "P(fail)": share(len(bad), len(runs)),
+        "P(fail | alarm)": share(sum(not run.success for run in alarmed), len(alarmed)),
+        "alarms of failing runs at a write that no good run makes": share(
+            sum(run.strange or 0 for run in known), sum(run.alarms for run in known)
+        ),
+    }
+
+
+def interval(runs: Sequence[Checked], of: Callable[[Sequence[Checked]], Mapping[str, float]]) -> dict[str, list[float]]:
+    """95 % of each figure, where tasks are drawn again."""
+    by_task = defaultdict(list)
+    for run in runs:
+        by_task[run.task].append(run)
+    tasks, draw = list(by_task.values()), np.random.default_rng(0)
+    drawn = [
+        of([run for at in draw.integers(len(tasks), size=len(tasks)) for run in tasks[at]]) for _ in range(BOOTSTRAP)
+    ]
+    return {name: np.nanpercentile([each[name] for each in drawn], [2.5, 97.5]).tolist() for name in of(runs)}
+
+
+def measure(path: Path) -> list[Checked]:
+    """Look at all runs of a file."""
+    by_task: dict[str, list[Trajectory]] = defaultdict(list)
+    for run in load_trajectories(path):
+        by_task[task_of(run)].append(run)
+    names = sorted({step.tool for runs in by_task.values() for run in runs for step in run.steps})
+    mined = SITGraph()
+    given = {
+        task: [each for run in runs if run.success and (each := run_flow(mined.contribution(run)))]
+        for task, runs in track(by_task.items(), description=f"{path.name}: good runs")
+    }
+    checked: list[Checked] = []
+    for task, runs in track(by_task.items(), description=path.name):
+        checked += check_task(runs, chain.from_iterable(given[other] for other in given if other != task), names)
+    return checked
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("files", nargs="+", type=Path)
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    table, report = Table("figure", *(path.name.partition(".")[0] for path in given.files)), {}
+    for path in given.files:
+        runs = measure(path)
+        bounds = interval(runs, figures_of)
+        report[path.name] = {
+            "figures": {name: [value, *bounds[name]] for name, value in figures_of(runs).items()},
+            "runs": [asdict(run) for run in runs],
+        }
+    for name in figures_of([]):
+        cells = (report[path.name]["figures"][name] for path in given.files)
+        table.add_row(name, *(f"{value:.3g} [{low:.3g}, {high:.3g}]" for value, low, high in cells))
+    Console(width=140).print(table)
+    if given.json:
+        given.json.write_text(json.dumps(report))
+
+
+if __name__ == "__main__":
+    main()
