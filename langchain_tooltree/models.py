@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeGuard, TypeVar, cast
+from typing import Annotated, Any, TypeGuard, TypeVar, cast
 from weakref import WeakValueDictionary
 
 from langchain.agents.middleware.internal_call_transformer import internal_call_metadata
@@ -27,7 +27,7 @@ from langchain_core.runnables import Runnable, RunnableBinding, RunnableConfig, 
 from langchain_core.tools import BaseTool
 from langchain_core.utils.json_schema import dereference_refs
 from langgraph.constants import TAG_NOSTREAM
-from pydantic import BaseModel
+from pydantic import AfterValidator, BaseModel, ValidationError
 
 from langchain_tooltree.errors import ConfigurationError, described
 from langchain_tooltree.flows import Flow, TwinStep
@@ -391,6 +391,40 @@ class StructuredQuestion:
         if isinstance(prompt[0], SystemMessage):
             return [extended(prompt[0], form), *prompt[1:]]
         return [SystemMessage(form), *prompt]
+
+
+FormT = TypeVar("FormT", bound=BaseModel)
+
+
+def _with_words(text: str) -> str:
+    if not any(character.isalnum() for character in text):
+        msg = "it has no words"
+        raise ValueError(msg)
+    return text.strip()
+
+
+Words = Annotated[str, AfterValidator(_with_words)]
+"""A field of a form that has to say something. Its schema is that of any text, since some providers know no bounds."""
+
+
+def filled_in(
+    model: BaseChatModel, form: type[FormT], prompt: list[BaseMessage], config: RunnableConfig, meter: Meter
+) -> Flow[FormT | None]:
+    """Have a model fill in a form, and ask again once if its reply does not validate.
+
+    `None` if none does; the meter has the reasons.
+    """
+    filled: list[FormT] = []
+
+    def validates(reply: dict[str, Any]) -> bool:
+        try:
+            filled.append(form.model_validate(reply))
+        except ValidationError:
+            return False
+        return True
+
+    yield from StructuredQuestion(model, form, prompt, validates, config).ask(meter)
+    return filled[-1] if filled else None
 
 
 def _plain_schema(schema: type[BaseModel]) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """The user's own classifier of observations: a function, or a chat model."""
 
-import json
 import logging
 import math
 from collections.abc import Awaitable, Callable, Sequence
@@ -10,20 +9,20 @@ import numpy as np
 from langchain_core.language_models import BaseChatModel
 from pydantic import BaseModel, Field
 
-from langchain_tooltree.anomaly.rules import Anomaly, classified
+from langchain_tooltree.anomaly.rules import Anomaly, noted
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.experience.records import Step
 from langchain_tooltree.flows import Flow, FunctionStep
 from langchain_tooltree.models import (
     ATTEMPTS,
     Meter,
-    StructuredQuestion,
     document_prompt,
+    filled_in,
     inner_config,
     is_chat_model,
     resolve_model,
 )
-from langchain_tooltree.text import shortened
+from langchain_tooltree.text import compact_json, shortened
 
 logger = logging.getLogger(__name__)
 
@@ -74,7 +73,7 @@ def _ask_function(function: ClassifierFunction, steps: Sequence[Step]) -> Flow[A
         answer = yield FunctionStep(function, step)
         anomalous, reason, confidence = _understood(answer)
         if anomalous:
-            return classified(step, reason, confidence)
+            return noted(step, "classified", f"The classifier says: {reason or 'yes'}.", confidence)
     return None
 
 
@@ -94,28 +93,22 @@ def _understood(answer: Any) -> tuple[bool, str, float]:
 
 
 def _ask_model(model: BaseChatModel, steps: Sequence[Step]) -> Flow[Anomaly | None]:
-    """Ask about all observations at once. A model that says nothing usable has found nothing."""
+    """Ask about all observations at once. A model that gives no usable reply has noticed nothing."""
     shown = [
         {
             "number": number,
             "tool": step.tool,
-            "arguments": shortened(json.dumps(dict(step.arguments or {}), ensure_ascii=False, default=str)),
+            "arguments": shortened(compact_json(step.arguments)),
             "observation": shortened(step.outcome.text if step.outcome is not None else ""),
         }
         for number, step in enumerate(steps, start=1)
     ]
-    question = StructuredQuestion(
-        model=model,
-        schema=ClassifierForm,
-        prompt=document_prompt(DEFAULT_CLASSIFIER_PROMPT, {"observations": shown}),
-        usable=lambda reply: isinstance(reply.get("anomalous"), bool),
-        config=inner_config("classify", {}),
-    )
     meter = Meter(allowance=ATTEMPTS)
-    for reply in (yield from question.ask(meter)):
-        if isinstance(flag := reply.get("anomalous"), bool):
-            number = reply.get("observation")
-            step = steps[number - 1] if isinstance(number, int) and 1 <= number <= len(steps) else steps[0]
-            return classified(step, str(reply.get("reason") or ""), DEFAULT_CONFIDENCE) if flag else None
-    logger.warning("Observations were not classified: %s", "; ".join(meter.problems) or "the model was not asked")
-    return None
+    asked = document_prompt(DEFAULT_CLASSIFIER_PROMPT, {"observations": shown})
+    reply = yield from filled_in(model, ClassifierForm, asked, inner_config("classify", {}), meter)
+    if reply is None:
+        logger.warning("Observations were not classified: %s", "; ".join(meter.problems) or "the model was not asked")
+        return None
+    step = steps[reply.observation - 1] if 1 <= reply.observation <= len(steps) else steps[0]
+    remark = f"The classifier says: {reply.reason or 'yes'}."
+    return noted(step, "classified", remark, DEFAULT_CONFIDENCE) if reply.anomalous else None

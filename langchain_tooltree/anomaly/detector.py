@@ -1,7 +1,7 @@
 """AnomalyDetector: tells whether the latest observations of a conversation show that something is off."""
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import chain, islice
@@ -17,7 +17,7 @@ from langchain_tooltree.anomaly.phrases import Phrase, phrase_book, phrases_from
 from langchain_tooltree.anomaly.rules import Anomaly
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError, check_count, described
-from langchain_tooltree.experience.records import text_of
+from langchain_tooltree.experience.records import Step, text_of
 from langchain_tooltree.experience.run_identity import GivenTools, names_of
 from langchain_tooltree.flows import Flow, async_twin, driven
 
@@ -56,10 +56,10 @@ class AnomalyDetector:
     5. the classifier says so (`classified`).
 
     A call that a person rejected (`HumanInTheLoopMiddleware`, `PlanReviewMiddleware`) is no anomaly: the agent knows
-    what to do. Empty results are none either, until they stagnate, and that there is nothing under a name that the user
-    gave is one from the second time on, with little confidence. What this package itself has put into an observation
-    is not looked at. A check reads the end of the conversation, as far back as a loop may reach; it costs the same in a
-    long one.
+    what to do. An empty result is none either, nor is that there is nothing under a name that the user gave, but from
+    the second one of a run on, for calls that name something, they are (`empty`), with little confidence. What this
+    package itself has put into an observation is not looked at. A check reads the end of the conversation, as far back
+    as a loop may reach; it costs the same in a long one.
 
     Args:
         phrases: Ways in which environments say that something did not work: plain texts, which count anywhere in the
@@ -97,43 +97,58 @@ class AnomalyDetector:
         not end in an observation. With the `tools` that the agent has now, a call of any other tool that failed is one
         of an unknown tool. What a classifier function raises is raised.
         """
-        said = Conversation.of(messages)
-        if said.latest_round is None or not (seen := rules.observed(said.latest_round.steps())):
+        conversation = Conversation.of(messages)
+        latest = conversation.latest_round
+        if latest is None or not (seen := rules.observed(latest.steps())):
             return None
         names = None if tools is None else frozenset(names_of(tools))
-        found = rules.found_in(seen, names, lambda tool: _worked_before(said, tool), self._phrases)
-        if found is not None:
-            found = _unless_weak(found, seen, said)
-        if found is None:
-            turns = (each.steps(-turn) for turn, each in enumerate(said.rounds(limit=MOST_MESSAGES)) if turn)
+        anomaly = rules.first_anomaly(seen, names, lambda tool: _worked_before(conversation, tool), self._phrases)
+        if anomaly is not None:
+            anomaly = _unless_weak(anomaly, seen, conversation)
+        if anomaly is None:
+            turns = (each.steps(-turn) for turn, each in enumerate(conversation.rounds(limit=MOST_MESSAGES)) if turn)
             earlier = chain.from_iterable(reversed(turn) for turn in turns)
             steps = chain((each.step for each in reversed(seen)), earlier)
-            found = loop_in(steps, repeats=self._repeats, pollers=self._pollers)
-        if found is not None or self._classify is None:
-            return found
+            anomaly = loop_in(steps, repeats=self._repeats, pollers=self._pollers) or _empty_again(seen, conversation)
+        if anomaly is not None or self._classify is None:
+            return anomaly
         return (yield from self._classify([each.step for each in seen]))
 
     acheck = async_twin(check)
 
 
-def _unless_weak(found: Anomaly, seen: Sequence[rules.ObservedCall], said: Conversation) -> Anomaly | None:
-    """An anomaly; `None` if no more was found than that there is nothing under a name that the user gave.
+def _unless_weak(anomaly: Anomaly, seen: Sequence[rules.ObservedCall], conversation: Conversation) -> Anomaly | None:
+    """An anomaly; `None` if it says no more than that there is nothing under a name that the user gave.
 
     They may have mistaken it, and the agent does right to tell them. With the second such answer of a tool it counts.
     """
-    steps = [each.step for each in seen if each.step.tool == found.tool and each.step.call_id in (None, found.call_id)]
-    wanted = "\n".join(said.requests)
+    ids = (None, anomaly.call_id)
+    steps = [each.step for each in seen if each.step.tool == anomaly.tool and each.step.call_id in ids]
+    wanted = "\n".join(conversation.requests)
     if not any(rules.is_absent(step) and rules.asks_for(step, wanted) for step in steps):
-        return found
-    rounds = islice(said.rounds(limit=MOST_MESSAGES), 1, None)
-    again = (step for each in rounds for step in each.steps() if step.tool == found.tool)
-    return replace(found, confidence=rules.WEAK) if any(map(rules.is_absent, again)) else None
+        return anomaly
+    again = any(rules.is_absent(step) for step in _earlier(conversation) if step.tool == anomaly.tool)
+    return replace(anomaly, confidence=rules.WEAK) if again else None
 
 
-def _worked_before(said: Conversation, tool: str) -> bool:
+def _empty_again(seen: Sequence[rules.ObservedCall], conversation: Conversation) -> Anomaly | None:
+    """That a call that names something brought back nothing, where another one of the run had done so before."""
+    empty = [each.step for each in seen if rules.is_empty(each.step)]
+    if not empty or not (len(empty) > 1 or any(map(rules.is_empty, _earlier(conversation)))):
+        return None
+    return rules.noted(empty[-1], "empty", "A call before it brought nothing either.", rules.WEAK)
+
+
+def _earlier(conversation: Conversation) -> Iterator[Step]:
+    """The calls of the run before the latest ones, latest first."""
+    rounds = islice(conversation.rounds(limit=MOST_MESSAGES), 1, None)
+    return (step for each in rounds for step in each.steps())
+
+
+def _worked_before(conversation: Conversation, tool: str) -> bool:
     """Whether a call of a tool before the latest round has brought something, and no error."""
     refusal = f"error: {tool} is not a valid tool".lower()  # what LangGraph's tools node writes
-    earlier = islice(said.rounds(limit=HORIZON, beyond_request=True), 1, None)
+    earlier = islice(conversation.rounds(limit=HORIZON, beyond_request=True), 1, None)
     answers = (answer for each in earlier for call, answer in each.pairs() if call and call["name"] == tool)
     return any(
         answer.status != "error" and text_of(answer.content)[: len(refusal)].lower() != refusal for answer in answers

@@ -1,38 +1,19 @@
 """Loops: calls that are made again and again and bring nothing new. Pure."""
 
-import re
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from itertools import islice, takewhile
 from typing import Any
 
-from langchain_tooltree.anomaly.rules import Anomaly, ObservedCall, rendered
+from langchain_tooltree.anomaly.phrases import phrase_book
+from langchain_tooltree.anomaly.rules import Anomaly, AnomalyKind, ObservedCall, rendered
 from langchain_tooltree.experience.records import Step
 
-PERIODS = (2, 3, 4)
+PERIODS = (1, 2, 3, 4)
 """Lengths of cycles, in calls. A longer one would count after 15 calls at the earliest, too late to be of help."""
 
 STAGNATION_BEYOND = 2  # calls more than a repetition takes: other arguments with one outcome may be a search
 LONGEST_ACKNOWLEDGEMENT = 160  # characters of an outcome that only confirms; a longer one brings something
-
-_NEGATIVE = re.compile(
-    r"\b(?:no|not|nothing|none|nobody|nowhere|never|without|empty|zero|0|unchanged|same|cannot)\b|n't\b|"
-    r"^\s*(?:\[\s*\]|\{\s*\})\s*$",
-    re.IGNORECASE,
-)
-_BARE = re.compile(
-    r"[\s\"'.]*(?:(?:none|null|nil|undefined|true|false|yes|[-+]?[\d.,]+(?:e[-+]?\d+)?)[\s\"'.]*)?", re.IGNORECASE
-)
-"""No word at all, or a bare value."""
-
-_ACKNOWLEDGED = re.compile(
-    r"""\b(?:ok|okay|done|success|successful|successfully|succeeded|complete|ack|fine|thanks|now|roger|received)\b
-      | \b(?!need|feed|seed|bed|red|speed|weed|shed)\w+ed\b                      # opened, added, turned
-      | \b(?:sent|set|put|made|taken|bought|sold|paid|written|given|gone|built|cut|run|begun|drawn|thrown|shut)\b
-      | ^\W*(?:you|agent|robot|i)\s+(?!see\b|find\b|hear\b|notice\b|are\b|have\b|feel\b|can\b)\w+  # you go, you take
-    """,
-    re.IGNORECASE | re.VERBOSE,
-)
 
 
 def loop_in(steps: Iterator[Step], *, repeats: int, pollers: Sequence[str]) -> Anomaly | None:
@@ -47,37 +28,33 @@ def loop_in(steps: Iterator[Step], *, repeats: int, pollers: Sequence[str]) -> A
     if not alike and not any(_same(call, calls[0]) for call in calls[2:]):
         return None  # a conversation that goes well is read no further
     calls.extend(islice(steps, 2 * repeats * max(PERIODS) - len(calls)))  # as many as the longest cycle takes
-    return _repetition(calls, repeats) or _cycle(calls, repeats, pollers) or _stagnation(calls, repeats, pollers)
+    return _cycle(calls, repeats, pollers) or _stagnation(calls, repeats, pollers)
 
 
 def acknowledges(text: str) -> bool:
     """Whether an outcome is empty, a bare value or a short statement of success; that there is nothing is none."""
     if len(text) > LONGEST_ACKNOWLEDGEMENT:
         return False
-    return bool(_BARE.fullmatch(text)) or (bool(_ACKNOWLEDGED.search(text)) and not _NEGATIVE.search(text))
-
-
-def _repetition(calls: Sequence[Step], repeats: int) -> Anomaly | None:
-    if len(calls) < repeats or not all(_same(call, calls[0]) for call in calls[1:repeats]):
-        return None
-    latest = ObservedCall(calls[0])
-    evidence = f"{latest.call} was called {repeats} times in a row and brought {latest.quoted or 'nothing'} each time."
-    return latest.anomaly("repetition", evidence, 0.9, recoverable=True)
+    says = phrase_book().patterns
+    confirms = says["acknowledged"].search(text) and not says["negative"].search(text)
+    return bool(confirms or says["bare"].fullmatch(text))
 
 
 def _cycle(calls: Sequence[Step], repeats: int, pollers: Sequence[str]) -> Anomaly | None:
+    """The same call, or the same calls, again and again with the same outcomes."""
     for period in PERIODS:
-        if len(calls) <= period or not _same(calls[period], calls[0]):
-            continue
         turn = calls[:period]
-        if all(_same(step, turn[0]) for step in turn) or any(_is_poller(step, pollers) for step in turn):
-            continue
+        if any(_is_poller(step, pollers) for step in turn):
+            return None
         # An agent that fills a row of pots gets the same words each time, and rightly goes on.
-        times = repeats * 2 if all(acknowledges(ObservedCall(step).text) for step in turn) else repeats
+        fills = period > 1 and all(acknowledges(ObservedCall(step).text) for step in turn)
+        times = repeats * 2 if fills else repeats
         if len(calls) >= times * period and all(map(_same, calls[period : times * period], calls)):
             shown = ", ".join(ObservedCall(step).call for step in reversed(turn))
-            evidence = f"The calls {shown} came {times} times in a row, with the same outcomes each time."
-            return ObservedCall(turn[0]).anomaly("cycle", evidence, 0.85, recoverable=True)
+            outcome = ObservedCall(turn[0]).quoted or "nothing"
+            evidence = f"{shown} came {times} times in a row and brought the same each time, at last {outcome}."
+            kind: AnomalyKind = "repetition" if period == 1 else "cycle"
+            return ObservedCall(turn[0]).anomaly(kind, evidence, 0.9, recoverable=True)
     return None
 
 

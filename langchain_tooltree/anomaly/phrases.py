@@ -25,41 +25,6 @@ LONGEST_SENTENCE = 320  # what is read of a sentence
 MOST_SENTENCES = 6  # that a short observation has
 MOST_LINES = 2  # beyond them an observation is a list or a letter, of which the first line alone is read
 
-_FRAME = re.compile(
-    r"""(?:\s|[>*\-•|"'`]|\#{1,6}\s    # prompts, bullets, quotes
-        |</?\w{1,20}>                  # tags such as <output>
-        |(?:observation|result|output|response|feedback|message|stdout|stderr|obs|reply|answer|tool|env|environment
-           |system|game|agent|robot)\s?:(?=\s|$)
-    )*""",
-    re.IGNORECASE | re.VERBOSE,
-)
-_RECORD = re.compile(
-    r"""\s*(?:[\[(]\s*[\[({"'\d] | [|{]                             # values, tables, objects
-        | \[?\d{4}[-/]\d\d[-/]\d\d | \[?\d\d:\d\d(?::\d\d)?\b        # lines of a log
-        | [\w./-]{1,120}:\d+[:-] | (?=\w*\d)[0-9a-f]{6,40}\s | \[\S+\s[0-9a-f]{6,40}\]   # found lines, commits
-        | (?:\w+\s)?(?:from|to|cc|subject|date|title|re|name|description|product|review|notes?|summary|author|reviewer
-            |comments?|terms|text|body|content|question|headline)\s?:\s    # what somebody wrote
-        | [^.!?\n]{0,80}\b(?:says|said|tells|reads|writes|wrote|titled|entitled)\b(?:\s\w+)?[:,]?\s*["“']
-        | (?:breaking\s)?(?:news|issue|ticket|pull\srequest|pr|post|chat|comment|thread|tweet|row|chapter)s?
-            (?:\s[#\w]+)?\s?:\s
-        | [\w\s]{0,20}\b(?:policy|rules)\s?:\s
-        | \#{1,6}\s | ```(?!json) | diff\s--git | @@\s | <(?:!doctype|html|\?xml|svg|head|body)\b
-        | (?-i:async\s+def|def|class|import|function|const|let|var|public|private|static|package|func|fn|return)
-            \s+\w+\s*[\w({=:.;<]
-        | from\s\S+\simport\s | \#(?:include|!) | (?:select|create\s+table|insert\s+into)\s\S+)""",
-    re.IGNORECASE | re.VERBOSE,
-)
-"""How texts begin that show data, a log, a program or a letter, and say nothing themselves."""
-
-_SUCCESS = re.compile(
-    r"\b(?:success\w*|confirmed|completed?|created|saved|sent|added|booked|placed|done|updated|deleted|removed|purchased|ordered|scheduled|"
-    r"registered|applied|accepted|thank)\b(?!\?)",
-    re.IGNORECASE,
-)
-_DENIED = re.compile(
-    r"\b(?:no|not|cannot|never|nothing|fail\w*|un\w+able|without|already|errors?|invalid|must|before|only|be)\b|n't\b",
-    re.IGNORECASE,
-)
 _END_OF_SENTENCE = re.compile(r"(?<=\S[.!?])[\"')\]]?\s+|\s*\n\s*")
 
 
@@ -90,10 +55,12 @@ def signals_in(text: str) -> Signals:
     read = lines[0] if lines and (listing or len(text) > SHORT) else head
     parts = _END_OF_SENTENCE.split(read[:HEAD], maxsplit=MOST_SENTENCES)
     sentences = tuple(bare for part in _unquoted(parts) if (bare := _bare(part)))
-    if len(text) > SHORT or (len(sentences) > 1 and _SUCCESS.search(sentences[0]) and not _DENIED.search(sentences[0])):
+    says = phrase_book().patterns
+    confirms = len(sentences) > 1 and says["success"].search(sentences[0]) and not says["denied"].search(sentences[0])
+    if len(text) > SHORT or confirms:
         sentences = sentences[:1]  # what follows is a document, or remarks on what has been done
     last_line = (tail or head).rpartition("\n")[2].strip()[:LONGEST_SENTENCE]
-    return Signals(len(text), head, tail, sentences, last_line, _RECORD.match(head) is not None)
+    return Signals(len(text), head, tail, sentences, last_line, says["record"].match(head) is not None)
 
 
 def quoted(text: str, longest: int = 160) -> str:
@@ -116,7 +83,7 @@ def _unquoted(parts: Sequence[str]) -> Iterator[str]:
 
 
 def _bare(part: str) -> str:
-    frame = _FRAME.match(part)
+    frame = phrase_book().patterns["frame"].match(part)
     return part[frame.end() if frame else 0 :][:LONGEST_SENTENCE].strip()
 
 
@@ -163,11 +130,10 @@ class Phrase:
         if not isinstance(self.text, str) or not self.text.strip():
             msg = f"A phrase must be a text that is not empty, got {self.text!r:.80}."
             raise ConfigurationError(msg)
-        if self.place not in get_args(Place):
-            msg = f"place must be one of {', '.join(get_args(Place))}, got {self.place!r:.80}."
-            raise ConfigurationError(msg)
-        if not 0 <= self.confidence <= 1:
-            msg = f"confidence must be between 0 and 1, got {self.confidence!r:.80}."
+        if self.place not in get_args(Place) or not 0 <= self.confidence <= 1:
+            msg = (
+                f"place must be one of {', '.join(get_args(Place))}, and confidence between 0 and 1; got {self!r:.160}."
+            )
             raise ConfigurationError(msg)
         try:
             literal = r"\s+".join(re.escape(word.replace("\u2019", "'")) for word in self.text.split())
@@ -228,8 +194,7 @@ class PhraseBook:
 
     families: dict[str, tuple[Phrase, ...]]  # in the order in which they are asked
     packs: dict[str, tuple[Phrase, ...]]  # all families as "default", and those of single environments
-    out_of_reach: re.Pattern[str]
-    up_to_the_agent: re.Pattern[str]
+    patterns: dict[str, re.Pattern[str]]  # how observations are read
 
 
 @cache
@@ -244,8 +209,11 @@ def phrase_book() -> PhraseBook:
         for name, pack in book["packs"].items()
     }
     packs["default"] = tuple(chain.from_iterable(families.values()))
-    ways = (_search(book[name], pieces) for name in ("out_of_reach", "up_to_the_agent"))
-    return PhraseBook(families, packs, *ways)
+    names = ("out_of_reach", "up_to_the_agent")
+    ways = {name: [_expression(each, pieces) for each in book[name].values()] for name in names}
+    written = {name: _expression(each, pieces) for name, each in (book["patterns"] | ways).items()}
+    patterns = {name: re.compile(expression, re.IGNORECASE) for name, expression in written.items()}
+    return PhraseBook(families, packs, patterns)
 
 
 def _general(family: Mapping[str, Any], pieces: Mapping[str, Written]) -> Iterable[Phrase]:
@@ -261,10 +229,6 @@ def _general(family: Mapping[str, Any], pieces: Mapping[str, Written]) -> Iterab
             unless="|".join(normal),
             confidence=each["confidence"],
         )
-
-
-def _search(ways: Mapping[str, Written], pieces: Mapping[str, Written]) -> re.Pattern[str]:
-    return re.compile("|".join(_expression(written, pieces) for written in ways.values()), re.IGNORECASE)
 
 
 def _expression(written: Written, pieces: Mapping[str, Written]) -> str:

@@ -12,7 +12,7 @@ from langchain_tooltree.experience.excerpts import DEFAULT_MAX_CHARACTERS, excer
 from langchain_tooltree.experience.store import RecordCollection
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.flows import Flow
-from langchain_tooltree.models import ATTEMPTS, Meter, StructuredQuestion, document_prompt, inner_config
+from langchain_tooltree.models import ATTEMPTS, Meter, Words, document_prompt, filled_in, inner_config
 from langchain_tooltree.text import LONGEST_TEXT, digest, shortened
 
 DEFAULT_FOCUS_PROMPT = """\
@@ -22,10 +22,10 @@ You tell it beforehand what to watch.
 You get one JSON document. `description` says what the environment is; `examples`, if there are any, are runs or texts \
 from it.
 
-Name at most 10 focus points. A focus point is one sentence that says what to look at, to try out or to compare, and \
-what can be learnt from it: how things are found and used, what has to be done before what, how the environment says \
-that something cannot be done, what tells success from failure, which mistakes are likely. It must hold for many tasks \
-of this environment, so do not solve one of the examples. The most important ones come first."""
+Name at most 10 focus points, the most important first. A focus point is one sentence that says what to look at, to \
+try out or to compare, and what can be learnt from it: how things are found and used, what has to be done before what, \
+how the environment says that something cannot be done, what tells success from failure, which mistakes are likely. It \
+must hold for many tasks of this environment, so do not solve one of the examples."""
 
 MOST_FOCUS_POINTS = 10  # focus points there are at the most, as in the paper
 LONGEST_FOCUS_POINT = 500  # characters of a focus point that are kept: about 125 tokens
@@ -39,7 +39,9 @@ CURRENT = "current"  # key of those that were asked for last; others stand under
 class FocusForm(BaseModel):
     """What a model is asked to fill in."""
 
-    focus_points: list[str] = Field(description="At most 10 focus points, one sentence each, the most important first")
+    focus_points: list[Words] = Field(
+        description="At most 10 focus points, one sentence each, the most important first"
+    )
 
 
 def focus_points(
@@ -68,13 +70,13 @@ def kept_focus_points(collection: RecordCollection, key: str = CURRENT) -> Flow[
 
 def forget_points(collection: RecordCollection, runs: AbstractSet[str] | None) -> Flow[int]:
     """Delete the focus points that were made of some runs, or all; how many sets there were."""
-    gone = 0
+    count = 0
     for key, kept in (yield from collection.reading()).items():
         made_of = kept.get(FROM)
         if runs is None or (isinstance(made_of, list) and not runs.isdisjoint(map(str, made_of))):
             yield from collection.deleting(key)
-            gone += key != CURRENT
-    return gone
+            count += key != CURRENT
+    return count
 
 
 def _document(description: str, examples: Sequence[str | Trajectory]) -> dict[str, Any]:
@@ -103,28 +105,12 @@ def _example(example: str | Trajectory, room: int) -> Any:
 
 
 def _ask(model: BaseChatModel, document: Mapping[str, Any]) -> Flow[list[str]]:
-    question = StructuredQuestion(
-        model=model,
-        schema=FocusForm,
-        prompt=document_prompt(DEFAULT_FOCUS_PROMPT, document),
-        usable=lambda reply: bool(_points(reply.get("focus_points"))),
-        config=inner_config("focus", {}),
-    )
     meter = Meter(allowance=ATTEMPTS)
-    replies = yield from question.ask(meter)
-    points = next(filter(None, (_points(reply.get("focus_points")) for reply in reversed(replies))), [])
-    if not points:
-        problem = "; ".join(meter.problems) or "it was not asked"
+    prompt = document_prompt(DEFAULT_FOCUS_PROMPT, document)
+    reply = yield from filled_in(model, FocusForm, prompt, inner_config("focus", {}), meter)
+    if reply is None or not reply.focus_points:
+        problem = "; ".join(meter.problems) or "the list is empty"
         msg = f"The model named no focus points: {problem}. Try again, or use another model."
         raise ReplyError(msg)
-    return points
-
-
-def _points(said: Any) -> list[str]:
-    """The focus points in a value of a reply: texts that say something, each once."""
-    points: dict[str, str] = {}
-    for each in said if isinstance(said, list) else ():
-        line = " ".join(each.split()) if isinstance(each, str) else ""
-        if any(character.isalnum() for character in line):
-            points.setdefault(line.casefold().rstrip("."), shortened(line, LONGEST_FOCUS_POINT))
-    return list(points.values())[:MOST_FOCUS_POINTS]
+    points = {line.casefold().rstrip("."): line for point in reply.focus_points for line in [" ".join(point.split())]}
+    return [shortened(line, LONGEST_FOCUS_POINT) for line in points.values()][:MOST_FOCUS_POINTS]

@@ -3,29 +3,41 @@
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal, Self, Unpack, get_args
+from functools import partial
+from typing import Any, Literal, Self, get_args
+from uuid import uuid4
 
 from langchain_core.embeddings import Embeddings
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
+from langgraph.graph import StateGraph
+from langgraph.pregel import Pregel
 from langgraph.store.base import BaseStore
 
 from langchain_tooltree.anomaly.detector import AnomalyDetector
 from langchain_tooltree.cfgm import focus
-from langchain_tooltree.cfgm.collect.attempt import Attempt, Journal, Tally
-from langchain_tooltree.cfgm.collect.collect import DEFAULT_MAX_RETRIES, DEFAULT_MAX_STEPS, CollectOptions, collect
-from langchain_tooltree.cfgm.collect.collection import Evaluate, evaluating
+from langchain_tooltree.cfgm.collect.attempt import Attempt
+from langchain_tooltree.cfgm.collect.collect import Collection, Evaluate, evaluating, is_agent
 from langchain_tooltree.cfgm.collect.environment import ACT_TOOL, is_environment, run_in_environment
 from langchain_tooltree.cfgm.collect.report import CollectionReport, Task, named
-from langchain_tooltree.cfgm.recall import CANDIDATES, RecalledRun, Recollection, examples_in, most_like, recall_text
+from langchain_tooltree.cfgm.recall import (
+    CANDIDATES,
+    RecalledRun,
+    Recollection,
+    example_text,
+    examples_in,
+    most_like,
+    recall_text,
+)
 from langchain_tooltree.cfgm.recovery import Known, Recovery
-from langchain_tooltree.cfgm.tips import Tip, credited, extract_tips, task_id_of, tips_of
+from langchain_tooltree.cfgm.reflection import Reflector
+from langchain_tooltree.cfgm.tips import Tip, extract_tips, task_id_of, tips_of
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError, ForeignNamespaceError, check_count, described
 from langchain_tooltree.experience.notes import recall_metadata
 from langchain_tooltree.experience.run_identity import is_in
-from langchain_tooltree.experience.store import DEFAULT_NAMESPACE, ExperienceStore
+from langchain_tooltree.experience.store import DEFAULT_NAMESPACE, QUARANTINED, ExperienceStore
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.flows import Flow, Writer, async_twin, driven, emitted, flow_of
 from langchain_tooltree.models import resolve_model
@@ -34,15 +46,13 @@ logger = logging.getLogger(__name__)
 
 
 DEFAULT_MAX_CHARACTERS = 6_000  # characters of recalled text in a prompt: 1,500 tokens
+DEFAULT_MAX_RETRIES = 3  # attempts after the first one, as in the paper
+DEFAULT_MAX_STEPS = 30  # tool calls or environment steps, the H of the paper: room for a dozen and for their detours
+DEFAULT_MAX_CONCURRENCY = 4  # a compromise between time and the rate limits of providers
 DEFAULT_K = 2  # runs that are recalled, as in the paper
 PAPER_EMBEDDINGS = "huggingface:sentence-transformers/all-mpnet-base-v2"  # needs `langchain-huggingface`
 Role = Literal["focus", "policy", "reflection", "tips"]
-FEWEST_CHARACTERS = 500
-"""Characters of recalled text, about 125 tokens, without which little that helps can be said.
-
-On the 15 tasks of the benchmark `price` they tell 41 of the 49 calls in full, as many as 4,000 do (300 tell 34), and of
-real runs of an airline and a phone company 76 and 84 % of the calls that a run like it makes as well. On these small
-tasks a guided run then costs 1.31 times the tokens of one that is not, instead of 1.05 with nothing told."""
+FEWEST_CHARACTERS = 500  # characters of recalled text, about 125 tokens, without which little that helps can be said
 
 
 class CFGMMemory:
@@ -72,9 +82,11 @@ class CFGMMemory:
         namespace: Under which namespace everything is kept; a label may hold variables, as in `"{user_id}"`. For a
             LangGraph store only, as an `ExperienceStore` has its own.
         embeddings: Ranks tasks where the store has no index; see `ExperienceStore`. For a LangGraph store only.
-        max_characters: Room that recalled runs and tips may take in a prompt, at least 500. Of long runs
-            the most useful part is shown.
+        max_characters: Room that recalled runs and tips may take in a prompt, at least 500. Both are whole or not
+            there; only the longest runs lose their last calls.
         max_concurrency: Tasks about which tips are asked for at once.
+        verbatim: Whether recalled calls show the values of their arguments. They are those of somebody else's run where
+            users share a namespace, so names alone are shown by default.
         models: Other models for single roles: `"focus"` writes focus points, `"policy"` acts in environments,
             `"reflection"` reflects on failed attempts and on anomalies, and `"tips"` takes tips.
     """
@@ -88,6 +100,7 @@ class CFGMMemory:
         embeddings: Embeddings | str | None = None,
         max_characters: int = DEFAULT_MAX_CHARACTERS,
         max_concurrency: int = 4,
+        verbatim: bool = False,
         models: Mapping[Role, str | BaseChatModel] | None = None,
     ) -> None:
         self.experience = _experience(store, namespace, embeddings)
@@ -98,6 +111,7 @@ class CFGMMemory:
             raise ConfigurationError(msg)
         self._model = None if model is None else resolve_model(model)
         self._models = {role: resolve_model(given) for role, given in (models or {}).items()}
+        self._verbatim = verbatim
         self._as_printed = False
         self.max_characters = max_characters
         self._max_concurrency = max_concurrency
@@ -106,14 +120,16 @@ class CFGMMemory:
     def paper(cls, model: str | BaseChatModel | None, store: ExperienceStore | BaseStore, **settings: Any) -> Self:
         """Memory with the settings of the paper: arguments as for `CFGMMemory`.
 
-        It recalls the `k` nearest successes, however little they have in common with the task, and `act` reflects on
-        each anomaly at once; so does a `CFGMMiddleware` with `patience=0, cooldown=1`. For a LangGraph store,
-        `embeddings` is all-mpnet-base-v2 if left out. Otherwise than there, a correction tells the next step and one
-        answer in 400 characters, equal tips are merged, and their text and that of runs has a bound of characters.
+        It recalls the `k` nearest successes, however little they have in common with the task, with the values of their
+        calls. `act` reflects on each anomaly at once: it extracts key information, recalls by it, and asks and answers
+        questions, in two model calls; so does a `CFGMMiddleware` with `patience=0, cooldown=1` and a
+        `Reflector(model, recall=memory.recall)`. For a LangGraph store, `embeddings` is all-mpnet-base-v2 if left out.
+        Otherwise than there, a correction tells the next step and one answer in 400 characters, equal tips are merged,
+        runs are told by their calls, and the text of all has a bound of characters.
         """
         if not isinstance(store, ExperienceStore):
             settings.setdefault("embeddings", PAPER_EMBEDDINGS)
-        memory = cls(model, store, **settings)
+        memory = cls(model, store, **{"verbatim": True, **settings})
         memory._as_printed = True
         return memory
 
@@ -155,7 +171,13 @@ class CFGMMemory:
         tasks: Iterable[str | Task],
         evaluate: Evaluate | None,
         max_retries: int = DEFAULT_MAX_RETRIES,
-        **options: Unpack[CollectOptions],
+        *,
+        max_steps: int = DEFAULT_MAX_STEPS,
+        max_concurrency: int = DEFAULT_MAX_CONCURRENCY,
+        focus_points: Sequence[str] | None = None,
+        examples: Sequence[str | Trajectory] = (),
+        config: RunnableConfig | None = None,
+        context: Any = None,
     ) -> Flow[CollectionReport]:
         """Try training tasks, reflect on failures, and keep every attempt (CFGM, Alg. 1).
 
@@ -164,13 +186,11 @@ class CFGMMemory:
         others and raises nothing; the report says which ones are unfinished. An agent that raises, spends its steps or
         is interrupted has failed. A `CFGMMiddleware` in it neither recalls nor records meanwhile.
 
-        A collection that was stopped or killed goes on when it is run again with the same arguments. Attempts that have
-        ended are not repeated. One under way in an environment takes its actions again in a fresh world, with the
-        replies that were kept instead of the model's; one by a graph is made again from its beginning.
-
-        Attempts are found again by the id and the text of their task, whatever model, agent or `evaluate` made and
-        judged them; a larger `max_retries` adds attempts to tasks that have failed so far. To start over, use another
-        namespace, or delete the trajectories that the report names.
+        An attempt is done when its trajectory is in the store. Run again with the same arguments, a collection that was
+        stopped or killed makes none of these again, and the others from their beginning. They are known by the id and
+        the text of their task, whatever model, agent or `evaluate` made and judged them; a larger `max_retries` adds
+        attempts to tasks that have failed so far. To start over, use another namespace, or delete the trajectories that
+        the report names.
 
         Args:
             agent: Who tries. A compiled graph whose state has `messages`; an environment with `reset(task)` and
@@ -182,34 +202,47 @@ class CFGMMemory:
                 with `messages`, `reward` (their sum), `done` and `truncated` (cut off by a limit of its own). `None`
                 lets an environment decide: done and not cut off, with rewards of 1 or more in all if it gives any.
             max_retries: Attempts at a task after the first one.
-            **options: `max_steps`: tool calls or environment steps that an attempt may make (30). `max_concurrency`:
-                tasks that are tried at once (4). `config` and `context`: for each run of a graph, and for the
-                variables of the namespace. `progress`: whether to show a bar. `focus_points`: where others are wanted
-                than those that were asked for last. `examples`: texts or runs that show how to act, for each attempt.
-
-        Returns:
-            What came of each task, and what it cost. Interrupted, it goes on when it is called again.
+            max_steps: Tool calls or environment steps that an attempt may make.
+            max_concurrency: Tasks that are tried at once; in a single environment, one is.
+            focus_points: Where others are wanted than those that were asked for last.
+            examples: Texts or runs that show how to act, for each attempt.
+            config: For each run of a graph, and for the variables of the namespace.
+            context: For each run of a graph.
 
         Raises:
             ConfigurationError: If an argument is invalid.
             Exception: Whatever the store raises: that ends the whole collection, which can be run again.
         """
-        if "focus_points" not in options:
-            collection = self.experience.within_config(options.get("config")).collection(focus.LABEL)
-            options = {**options, "focus_points": (yield from focus.kept_focus_points(collection))}
-        trying = flow_of(collect)
-        return (
-            yield from trying(
-                self._model_for("policy"),
-                self.experience,
-                agent,
-                tasks,
-                evaluate,
-                reflector=self._model_for("reflection"),
-                max_retries=max_retries,
-                **options,
-            )
+        check_count("max_retries", max_retries, 0)
+        check_count("max_steps", max_steps, 1)
+        check_count("max_concurrency", max_concurrency, 1)
+        if not is_agent(agent) and (isinstance(agent, StateGraph) or not callable(agent)):
+            ways = "a compiled graph, an environment with reset and step, or a function from a task to one of these"
+            msg = f"agent must be {ways}; got {type(agent).__name__}."
+            raise ConfigurationError(msg)
+        if not callable(evaluate) and (evaluate is not None or isinstance(agent, Pregel)):
+            msg = f"evaluate must be a function of a task and a result, got {evaluate!r:.80}: a graph does not judge."
+            raise ConfigurationError(msg)
+        if isinstance(focus_points, str) or isinstance(examples, str):
+            msg = "focus_points and examples must be lists, got one text. Put it in a list."
+            raise ConfigurationError(msg)
+        experience = self.experience.within_config(config)
+        if focus_points is None:
+            focus_points = yield from focus.kept_focus_points(experience.collection(focus.LABEL))
+        collection = Collection(
+            model=self._model_for("policy"),
+            reflector=self._model_for("reflection"),
+            experience=experience,
+            agent=agent,
+            evaluate=evaluate,
+            focus_points=focus_points,
+            examples=[example_text(each) for each in examples],
+            max_retries=max_retries,
+            max_steps=max_steps,
+            config=config,
+            context=context,
         )
+        return (yield from collection.collecting(named(tasks), max_concurrency))
 
     acollect = async_twin(collect)
 
@@ -232,8 +265,7 @@ class CFGMMemory:
         """Recall the at most `k` successful runs that are most like a task, with their tips (CFGM, Alg. 3).
 
         Runs that have no telling word in common with the task, or hardly any, are not like it: there may be fewer than
-        `k`, or none. Of a conversation, pass what the user wants in the end. Tips after which runs went well come
-        first, and those are left out after which runs went worse than without them.
+        `k`, or none. Of a conversation, pass what the user wants in the end.
 
         Raises:
             ConfigurationError: If `task` is no text, or `k` is less than 1.
@@ -242,21 +274,27 @@ class CFGMMemory:
             msg = f"task must be a text, got {task!r:.80}."
             raise ConfigurationError(msg)
         check_count("k", k, 1)
-        found = yield from flow_of(self.experience.similar)(task, k=CANDIDATES * k, success=True, config=config)
         experience = self.experience.within_config(config)
-        sources = {run.came_from or run.id for run in found}
+        similar = partial(flow_of(experience.similar), task, success=True)
+        runs = yield from similar(k=CANDIDATES * k)
+        sources = {run.came_from or run.id for run in runs}
         # There may be others behind them, but nobody stands between a user and runs of theirs.
-        if len(sources) == 1 and len(found) == CANDIDATES * k and not sources & {*experience.values.values()}:
-            found = yield from flow_of(self.experience.similar)(task, k=4 * CANDIDATES * k, success=True, config=config)
+        if len(sources) == 1 and len(runs) == CANDIDATES * k and not sources & {*experience.values.values()}:
+            runs = yield from similar(k=4 * CANDIDATES * k)
         recalled: list[RecalledRun] = []
-        for run in found[:k] if self._as_printed else most_like(task, found, k):
-            # Tasks of the same text may be told apart by an id; the tips of all that were found are recalled.
-            ids = [task_id_of(each) for each in found if each.task == run.task]
+        for run in runs[:k] if self._as_printed else most_like(task, runs, k):
+            # Tasks of the same text may be told apart by an id; the tips of all that are like the task are recalled.
+            ids = [task_id_of(each) for each in runs if each.task == run.task]
             recalled.append(RecalledRun(run, (yield from tips_of(experience, run.task, ids))))
-        if any(each.tips for each in recalled):
-            runs = yield from experience.entries()
-            recalled = [replace(each, tips=tuple(credited(each.tips, runs))) for each in recalled]
-        return Recollection(task, tuple(recalled))
+        # A tip counts while the success that it was taken of does: it may be gone, in quarantine, or called a failure.
+        known = {run.id for run in runs}
+        of = {tip.trajectories[-1] for each in recalled for tip in each.tips if tip.trajectories} - known
+        others = yield from experience.reading(sorted(of))
+        known |= {run.id for run in others if run.success and QUARANTINED not in run.metadata}
+        for place, each in enumerate(recalled):
+            tips = tuple(tip for tip in each.tips if not tip.trajectories or tip.trajectories[-1] in known)
+            recalled[place] = replace(each, tips=tips)
+        return Recollection(task, tuple(recalled), self._verbatim)
 
     arecall = async_twin(recall)
 
@@ -285,10 +323,17 @@ class CFGMMemory:
             raise ConfigurationError(msg)
         check_count("max_steps", max_steps)
         (to_do,) = named([task])
-        recollection = yield from flow_of(self.recall)(to_do.text, k, config=config)
-        recalled = recall_text(recollection, max_characters=self.max_characters)
+
+        @driven
+        def similar(query: str) -> Flow[Recollection]:
+            return (yield from flow_of(self.recall)(query, k, config=config))
+
+        recollection = yield from flow_of(similar)(to_do.text)
+        # In an environment of one tool, the values of its argument are the actions.
+        recalled = recall_text(replace(recollection, verbatim=True), max_characters=self.max_characters)
         budget = {"patience": 0, "cooldown": 1, "max_reflections": max_steps} if self._as_printed else {}
-        recovery = Recovery(self._model_for("reflection"), detector, **budget)
+        reflector = Reflector(self._model_for("reflection"), recall=similar if self._as_printed else None)
+        recovery = Recovery(reflector, detector, **budget)
 
         def known() -> Flow[Known]:
             yield from ()
@@ -299,19 +344,13 @@ class CFGMMemory:
                 Conversation(messages), known=known(), task=to_do.text, steps_left=steps_left, writer=None
             )
 
-        request = f"{recalled}\n\n{to_do.text}".strip()
-        attempt = Attempt(to_do, 1, request, Journal(None, ""), max_steps, Tally())
+        attempt = Attempt(to_do, 1, f"{recalled}\n\n{to_do.text}".strip(), max_steps)
         run = yield from run_in_environment(attempt, environment, self._model_for("policy"), reviewed)
         success, reward, reasons = yield from evaluating(evaluate, to_do, run)
         runs = (each.trajectory.id for each in recollection.runs)
         noted = recall_metadata(runs, ((tip.id, tip.trajectories) for tip in recollection.tips))
-        return Trajectory.from_chat(
-            run.messages,
-            task=to_do.text,
-            success=success,
-            reasons=reasons,
-            metadata={"task_id": to_do.id, "reward": reward, **noted},
-        )
+        metadata = {**run.trajectory.metadata, "task_id": to_do.id, "reward": reward, **noted}
+        return replace(run.trajectory, id=uuid4().hex, success=success, reasons=reasons, metadata=metadata)
 
     aact = async_twin(act)
 

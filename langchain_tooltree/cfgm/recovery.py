@@ -11,7 +11,14 @@ from langchain_core.tools import BaseTool
 
 from langchain_tooltree.anomaly.detector import MOST_MESSAGES, AnomalyDetector, standard_detector
 from langchain_tooltree.anomaly.rules import Anomaly
-from langchain_tooltree.cfgm.reflection import Reflection, Reflector, corrected, noticed, noticed_in, was_reviewed
+from langchain_tooltree.cfgm.reflection import (
+    Reflection,
+    Reflector,
+    anomaly_in,
+    has_reflection,
+    with_anomaly,
+    with_correction,
+)
 from langchain_tooltree.cfgm.tips import Tip
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError, check_count, described
@@ -31,7 +38,7 @@ RECENT = 3  # rounds for which trouble counts as going on, whatever came back we
 
 NEARLY_SPENT = 6  # steps of a graph: two rounds of three nodes, one for the corrected step and one to answer
 
-LOOPS = frozenset({"repetition", "cycle", "stagnation"})
+LOOPS = frozenset({"repetition", "cycle", "stagnation", "empty"})
 """Anomalies that are trouble that has gone on already."""
 
 DEFAULT_MAX_REFLECTIONS = 5  # for one message of the user: an agent that five have not helped needs a person
@@ -107,7 +114,7 @@ class Recovery:
         they are known. The flow `known` only runs where there is a reflection.
         """
         observations = said.observations
-        if not observations or any(map(noticed_in, observations)):
+        if not observations or any(map(anomaly_in, observations)):
             return None
         try:
             anomaly = yield from flow_of(self._detector.check)(said, tools=names)
@@ -122,9 +129,9 @@ class Recovery:
         by_tool = [each for each in observations if each.name == anomaly.tool]
         by_id = [each for each in observations if anomaly.call_id is not None and each.tool_call_id == anomaly.call_id]
         message = (by_id or by_tool or observations)[-1]
-        reviewed = (any(map(was_reviewed, each.observations)) for each in said.earlier_rounds())
+        reviewed = (any(map(has_reflection, each.observations)) for each in said.earlier_rounds())
         if not self._is_worth_it(said, anomaly, steps_left) or not self._budget.allows(reviewed):
-            return noticed(message, anomaly)
+            return with_anomaly(message, anomaly)
         meter = Meter(allowance=ATTEMPTS)
         reflection: Reflection | None = None
         problem = ""
@@ -144,13 +151,13 @@ class Recovery:
         except Exception as error:  # noqa: BLE001 - the agent goes on as it would have without a reflection
             problem = described(error)
         if reflection is None:
-            problem = problem or "; ".join(meter.problems) or "the model has said nothing"
+            problem = problem or "; ".join(meter.problems) or "the model gave no usable reply"
             logger.warning("There is no reflection on the result of %s: %s", anomaly.tool, problem)
         found = None if reflection is None else reflection.to_dict()
         yield from emitted(
             {"type": "reflect", "call_id": anomaly.call_id, "reflection": found, "problem": problem}, writer
         )
-        return corrected(message, anomaly, reflection)
+        return with_correction(message, anomaly, reflection)
 
     def _is_worth_it(self, said: Conversation, anomaly: Anomaly, steps_left: int | None) -> bool:
         """Whether an anomaly is unlikely to be got over without help.
@@ -172,7 +179,7 @@ def _open_trouble(said: Conversation) -> list[str]:
     well: set[str] = set()
     for ago, each in enumerate(said.rounds(limit=MOST_MESSAGES, beyond_request=True)):
         named = [(str(call["name"] if call else message.name), message) for call, message in each.pairs()]
-        found = {name for name, message in named if noticed_in(message)}
+        found = {name for name, message in named if anomaly_in(message)}
         if ago:
             trouble += [name for name in sorted(found) if name not in well or ago <= RECENT]
             well |= {name for name, _ in named} - found

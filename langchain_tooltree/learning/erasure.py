@@ -15,7 +15,6 @@ from langgraph.store.base import BaseStore, Item, SearchItem
 
 from langchain_tooltree._langgraph import vacuum_of
 from langchain_tooltree.cfgm import focus, tips
-from langchain_tooltree.cfgm.collect.attempt import SEPARATOR, SHELF
 from langchain_tooltree.errors import ConfigurationError, TrajectoryFormatError, described
 from langchain_tooltree.experience.notes import forgotten_ids, forgotten_in, without_recalled
 from langchain_tooltree.experience.records import ATTEMPT_OF, recalled_in
@@ -100,7 +99,7 @@ class Chosen:
 
     def takes(self, item: Item, written: str) -> bool:
         """Whether a record, or what else stands in the store as a JSON text, is to go."""
-        if not self.names(item.key.partition(SEPARATOR)[0]) and not self.names(item.key):
+        if not self.names(item.key):
             return False
         if self.before is not None and _moment(item) >= self.before:
             return False
@@ -234,12 +233,10 @@ def _without_made(fold: Fold, chosen: Chosen, found: set[str]) -> Flow[tuple[int
 
 
 def _clear(fold: Fold, chosen: Chosen) -> Flow[None]:
-    """Delete what is kept of attempts under way, and where all is to go, the head."""
+    """Delete the head where all is to go."""
     store, place = fold.store.place
-    for label in (SHELF, *([HEAD] if chosen.is_all else [])):
-        for item in (yield from listing(store, (*place, label))):
-            if chosen.is_all or chosen.takes(item, _written(item)):
-                yield StoreCall(store, "delete", (item.namespace, item.key), {})
+    for item in (yield from listing(store, (*place, HEAD))) if chosen.is_all else ():
+        yield StoreCall(store, "delete", (item.namespace, item.key), {})
 
 
 def _vacuumed(store: BaseStore, place: Sequence[str]) -> Flow[list[str]]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from langchain_tooltree.cfgm.focus import LABEL as FOCUS
 from langchain_tooltree.cfgm.focus import kept_focus_points
-from langchain_tooltree.cfgm.tips import Tip, all_tips, credited
+from langchain_tooltree.cfgm.tips import Tip, all_tips
 from langchain_tooltree.experience.catalogue import RunEntry
 from langchain_tooltree.experience.store import JUDGED, TASKS, entry_of, listing, readable
 from langchain_tooltree.experience.trajectory import Trajectory
@@ -32,7 +32,7 @@ LEAST_TEXT = 120
 """Characters that are shown of a text however many there are."""
 
 MOST_TIPS = 200
-"""Tips that are shown, those first after which runs went well."""
+"""Tips that are shown."""
 
 MOST_EDGES = 30
 """Edges that are shown, those followed most often."""
@@ -102,9 +102,8 @@ def _runs(
 
 
 def _tips(tips: Sequence[Tip], entries: Mapping[str, RunEntry]) -> list[dict[str, Any]]:
-    order = {tip.id: place for place, tip in enumerate(credited(tips, entries))}
     rows = []
-    for tip in sorted(tips, key=lambda tip: order.get(tip.id, len(order)))[:MOST_TIPS]:
+    for tip in tips[:MOST_TIPS]:
         after = [entry.outcome for entry in entries.values() if tip.id in entry.tips and entry.outcome in JUDGED]
         rows.append(
             {
@@ -115,17 +114,17 @@ def _tips(tips: Sequence[Tip], entries: Mapping[str, RunEntry]) -> list[dict[str
                 "runs": [one_line(run, MAX_LABEL) for run in tip.trajectories],
                 "told": len(after),
                 "went_well": after.count("success"),
-                "retired": _why_retired(tip, entries) if tip.id not in order else "",
+                "retired": _why_retired(tip, entries),
             }
         )
     return rows
 
 
 def _why_retired(tip: Tip, entries: Mapping[str, RunEntry]) -> str:
-    taken_of = [entries[run].outcome for run in tip.trajectories if run in entries]
-    if taken_of and "success" not in taken_of:
-        return "no run that it was taken of counts as a success any more"
-    return "runs that were told it went worse than others"
+    """Why a tip is not told any more; empty if it is."""
+    of = entries.get(tip.trajectories[-1]) if tip.trajectories else None
+    gone = bool(tip.trajectories) and (of is None or of.outcome != "success")
+    return "the run that it was taken of counts as no success any more" if gone else ""
 
 
 def _edges(graph: SITGraph) -> list[list[Any]]:

@@ -35,10 +35,9 @@ MOST_STEPS = 40
 def run_in_fork(
     world: Sandbox, calls: Sequence[ToolCall], state: Mapping[str, Any]
 ) -> Flow[tuple[list[ToolMessage], Sandbox]]:
-    """Make the calls of one message, in order, in a fork of a world; `state` is what tools may have injected.
+    """Make the calls of one message, in order, in a fork of a world, and return the results and the fork.
 
-    Returns:
-        The results, and the fork.
+    `state` is what tools may have injected.
     """
     fork = forked(world)
     node = ToolNode([*fork.tools], handle_tool_errors=True)
@@ -109,13 +108,9 @@ def _plan_of(path: Sequence[BaseMessage]) -> list[dict[str, Any]]:
 
 
 def carry_on(branches: Branches) -> Outcome | None:
-    """The next step of a plan, if the latest results equal those that were tried.
+    """The next step of a plan whose first one was carried out last, or its answer.
 
-    Args:
-        branches: The conversation, whose mark holds the plan: its first step was carried out last.
-
-    Returns:
-        The next step, or the answer; `None` if the plan does not fit any more, or has no more to say.
+    `None` if the latest results do not equal those that were tried, or the plan has no more to say.
     """
     plan = branches.mark.plan or {}
     done, *rest = plan.get("steps") or [{}]

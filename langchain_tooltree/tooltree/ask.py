@@ -264,10 +264,7 @@ def proposal_messages(
 ) -> list[BaseMessage]:
     """One system message, with the agent's own instructions, what was tried and what is missing, and the conversation.
 
-    Args:
-        request: The state that is asked.
-        instruction: What is asked.
-        cards: What the cards of tools say beyond what is bound, by name.
+    `cards` is what the cards of tools say beyond what is bound, by name.
     """
     parts = [instruction, UNTRUSTED]
     if lines := [f"{name}: {compact_json(card)}" for name, card in (cards or {}).items() if card]:

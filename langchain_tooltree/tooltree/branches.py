@@ -27,70 +27,39 @@ SUMMARY = "summarization"
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A read that may be tried next.
+    """A read that may be tried next."""
 
-    Attributes:
-        name: Name of the tool.
-        args: Its arguments.
-        hidden: The ids that are hidden while it is tried: they say from which state of the turn it starts.
-        message: The reply that offered it, as plain data, for the reasoning that its provider wants back with a call.
-        score: r_pre in [0, 1], if a judge gave one.
-    """
-
-    name: str
+    name: str  # of the tool
     args: dict[str, Any]
-    hidden: list[str]
-    message: dict[str, Any] | None = None
-    score: float | None = None
+    hidden: list[str]  # the ids that are hidden while it is tried: they say from which state of the turn it starts
+    message: dict[str, Any] | None = None  # the reply that offered it, for providers that want its reasoning back
+    score: float | None = None  # r_pre in [0, 1], if a judge gave one
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What a search knows of the turn, beside the messages.
+    """What a search knows of the turn, beside the messages."""
 
-    Attributes:
-        turn: Id of the user's message that began the turn.
-        search: Id of the search; empty while there was no doubt.
-        hidden: Ids of the messages of abandoned branches.
-        parents: For the first message of each branch that the search opened, the id of the message it follows.
-        used: Model calls beyond those of the agent by itself.
-        usage: Their tokens, as `UsageMetadata`.
-        stops: How often the agent has answered in this turn.
-        again: How often its own step was asked again because of what its answer left open.
-        asked: How often other calls were asked for.
-        missing: What the latest report says is missing.
-        writes: Names of the tools whose writes have a first voice: a report named them.
-        evident: Whether the turn itself spoke against the latest answer, see `doubt.Stop.is_evident`.
-        resumed: Whether a write was made since the latest answer.
-        held: The best answer so far, the ids on its path, and what it leaves open.
-        queue: Candidates that wait, most promising first.
-        plan: What is left of a plan that was tried in a sandbox, see `ahead`.
-        step: The super-step of the latest visit.
-        began: When the search began, in seconds of the clock.
-        recalled: What was told of past runs, as a record notes it.
-        checked: Whether a write was checked in this turn, see `SearchConfig.check_writes`.
-    """
-
-    turn: str | None = None
-    search: str = ""
-    hidden: list[str] = field(default_factory=list)
-    parents: dict[str, str] = field(default_factory=dict)
-    used: int = 0
-    usage: dict[str, Any] = field(default_factory=dict)
-    stops: int = 0
-    again: int = 0
-    asked: int = 0
-    missing: str = ""
-    writes: list[str] = field(default_factory=list)
-    evident: bool = False
-    resumed: bool = False
-    held: dict[str, Any] | None = None
-    queue: list[dict[str, Any]] = field(default_factory=list)
-    plan: dict[str, Any] | None = None
-    step: int = 0
-    began: float = 0.0
-    recalled: dict[str, Any] = field(default_factory=dict)
-    checked: bool = False
+    turn: str | None = None  # id of the user's message that began the turn
+    search: str = ""  # id of the search; empty while there was no doubt
+    hidden: list[str] = field(default_factory=list)  # ids of the messages of abandoned branches
+    parents: dict[str, str] = field(default_factory=dict)  # of the first message of each branch, what it follows
+    used: int = 0  # model calls beyond those of the agent by itself
+    usage: dict[str, Any] = field(default_factory=dict)  # their tokens, as `UsageMetadata`
+    stops: int = 0  # how often the agent has answered in this turn
+    again: int = 0  # how often its own step was asked again because of what its answer left open
+    asked: int = 0  # how often other calls were asked for
+    missing: str = ""  # what the latest report says is missing
+    writes: list[str] = field(default_factory=list)  # tools whose writes have a first voice: a report named them
+    evident: bool = False  # whether the turn itself spoke against the latest answer, see `doubt.Stop.is_evident`
+    resumed: bool = False  # whether a write was made since the latest answer
+    held: dict[str, Any] | None = None  # the best answer so far, the ids on its `path`, and what it leaves open
+    queue: list[dict[str, Any]] = field(default_factory=list)  # candidates that wait, most promising first
+    plan: dict[str, Any] | None = None  # what is left of a plan that was tried in a sandbox, see `ahead`
+    step: int = 0  # the super-step of the latest visit
+    began: float = 0.0  # when the search began, in seconds of the clock
+    recalled: dict[str, Any] = field(default_factory=dict)  # what was told of past runs, as a record notes it
+    checked: bool = False  # whether a write was checked in this turn, see `SearchConfig.check_writes`
 
     @classmethod
     def from_dict(cls, data: Any) -> "Mark":

@@ -24,16 +24,6 @@ def plan_tools(
     A tool is kept if it belongs to a domain of the request (or to none), its relevance p_t is at least .3, its input
     can be had, and its output is of use. The first two are asked; the others follow from the schemas. All of the
     library is kept if the reply is unusable or would leave none: a planner that fails must not take tools away.
-
-    Args:
-        model: Whom to ask.
-        library: The tools.
-        reads: Names of those that only read.
-        query: The request.
-        meter: Counts the calls.
-
-    Returns:
-        Names in the library's order.
     """
     cards = [library.card(name) for name in library.names]
     question = StructuredQuestion(

@@ -18,29 +18,17 @@ missing, or ask for other calls at the weakest state of the turn."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stop:
-    """What is known where the agent has answered without a call.
+    """What is known where the agent has answered without a call."""
 
-    Attributes:
-        missing: Whether its report, or a judge, says that something is missing: "no" always counts.
-        has_read: Whether an untried read is named by the report, or waits from an earlier question.
-        idle: Whether the turn ends without any call although a tool fits the request.
-        trouble: Whether a call of the path has failed, and none of the same tool has succeeded since: see `is_trouble`.
-        used: Extra model calls so far in this turn.
-        budget: Extra model calls at the most.
-        stops: How often the agent has answered in this turn, this time included.
-        again: How often its own step was asked again since.
-        asked: How often other calls were asked for.
-    """
-
-    missing: bool
-    has_read: bool
-    idle: bool
-    trouble: bool
-    used: int
-    budget: int
-    stops: int
-    again: int
-    asked: int
+    missing: bool  # whether its report, or a judge, says that something is missing: "no" always counts
+    has_read: bool  # whether an untried read is named by the report, or waits from an earlier question
+    idle: bool  # whether the turn ends without any call although a tool fits the request
+    trouble: bool  # whether a call of the path has failed, and none of the same tool has succeeded since
+    used: int  # extra model calls so far in this turn
+    budget: int  # extra model calls at the most
+    stops: int  # how often the agent has answered in this turn, this time included
+    again: int  # how often its own step was asked again since
+    asked: int  # how often other calls were asked for
 
     @property
     def is_evident(self) -> bool:
@@ -52,13 +40,8 @@ def next_move(stop: Stop) -> Move:
     """What to do with an answer, cheapest first.
 
     A read costs one call, the own step after it; so does asking the own step again, which may take half of the budget.
-    Asking for others costs two, and is left for where asking again has brought nothing.
-
-    Args:
-        stop: What is known.
-
-    Returns:
-        `"accept"` where nothing speaks against the answer, or no model call is left.
+    Asking for others costs two, and is left for where asking again has brought nothing. An answer is accepted where
+    nothing speaks against it, or no model call is left.
     """
     left = stop.budget - stop.used
     if not (stop.missing or stop.is_evident) or left < 1:
@@ -73,11 +56,7 @@ def next_move(stop: Stop) -> Move:
 
 
 def is_trouble(results: Iterable[tuple[str, bool]]) -> bool:
-    """Whether a failure stands that nothing has made good.
-
-    Args:
-        results: Of each result on the path in this turn, in order, the name of its tool and whether it has failed.
-    """
+    """Whether a failure stands that nothing has made good: of each result in order, its tool and whether it failed."""
     failures: set[str] = set()
     for tool, has_failed in results:
         if has_failed:
@@ -106,9 +85,6 @@ def admits(*, writes: bool, stops: int, named: bool, evident: bool, resumed: boo
 def is_better(*, missing: bool, held_missing: bool, extends: bool) -> bool:
     """Whether a later answer takes the place of the one held.
 
-    Args:
-        missing: Whether the later answer leaves something open.
-        held_missing: Whether the held one does.
-        extends: Whether the later path holds all of the held one, and new results beside.
+    It does if it leaves nothing open, or no more than the held one with new results beside all of its path (`extends`).
     """
     return not missing or (held_missing and extends)

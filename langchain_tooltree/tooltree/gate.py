@@ -34,11 +34,9 @@ class Withheld:
     gates: dict[str | None, "_Gate"] = field(default_factory=dict)
 
     def restore(self, answer: AIMessage) -> tuple[AIMessage, Report | None]:
-        """Put the withheld text back into an answer.
+        """Put the withheld text back into an answer: as the model gave it, without its report; and the report.
 
-        Returns:
-            The answer as the model gave it, without its report, and the report. A doubtful answer gets no id, so that
-            LangGraph streams it as a whole if it is returned after all.
+        A doubtful answer gets no id, so that LangGraph streams it as a whole if it is returned after all.
         """
         latest = [*self.gates.values()][-1:] if not answer.text else []
         gate = self.gates.get(answer.id) or next(iter(latest), None)

@@ -22,6 +22,7 @@ from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.events import Event
 from langchain_tooltree.experience.guide import Advice, Guide
 from langchain_tooltree.experience.hints import without_hints
+from langchain_tooltree.experience.run_identity import name_of
 from langchain_tooltree.flows import EventSink, Flow, current_writer, emit_all, has_handlers, to_stream
 from langchain_tooltree.models import ATTEMPTS, Meter, usage_sum
 from langchain_tooltree.replies import sound
@@ -64,18 +65,12 @@ class PlannerOptions(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Offering:
-    """The tools that a model is offered, and what a search may do with them.
-
-    Attributes:
-        names: Names of all tools, those that a provider runs included.
-        effects: The effects of their calls.
-        trials: Names of the tools of which a read may be tried: not one that ends the run or updates the state.
-    """
+    """The tools that a model is offered, and what a search may do with them."""
 
     tools: Sequence[Any]
-    names: frozenset[str]
-    effects: CallEffects
-    trials: frozenset[str]
+    names: frozenset[str]  # of all tools, those that a provider runs included
+    effects: CallEffects  # of their calls
+    trials: frozenset[str]  # tools of which a read may be tried: not one that ends the run or updates the state
 
     @cached_property
     def library(self) -> ToolLibrary:
@@ -104,14 +99,7 @@ class Offering:
 
 
 class Planner:
-    """The settings of a planner, checked.
-
-    Args:
-        **options: See `PlannerOptions`.
-
-    Raises:
-        ConfigurationError: If a part cannot work; the message names the value and the remedy.
-    """
+    """The settings of a planner, checked: a `ConfigurationError` names the value that cannot work, and the remedy."""
 
     def __init__(self, **options: Any) -> None:
         config, sandbox, prompts = options.get("config"), options.get("sandbox"), options.get("prompts")
@@ -151,7 +139,7 @@ class Planner:
             effects.doubt(effects.reads)
             may_read = effects.reads | effects.by_arguments
             trials = (t.name for t in own if t.name in may_read and not t.return_direct and not returns_command(t))
-            names = (*(tool.name for tool in own), *(_name_of(tool) for tool in tools if isinstance(tool, Mapping)))
+            names = (name_of(tool) or str(tool.get("type")) for tool in tools)
             kept = tools if isinstance(tools, ToolLibrary) else tuple(tools)
             known = Offering(kept, frozenset(names), effects, frozenset(trials))
             self._offerings[key] = known  # it holds the tools, so that no others get their ids
@@ -177,11 +165,6 @@ class Planner:
             return REPORT_AND_UNDO_PROMPT
         size = offering.size + (len(str(system.content)) if system is not None else 0)
         return REPORT_AND_CALL_PROMPT if size >= LARGE_REQUEST else REPORT_PROMPT
-
-
-def _name_of(tool: Mapping[str, Any]) -> str:
-    function = tool.get("function")
-    return str(tool.get("name") or (function.get("name") if isinstance(function, Mapping) else tool.get("type")))
 
 
 @dataclass(slots=True)

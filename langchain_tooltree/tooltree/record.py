@@ -144,12 +144,9 @@ def result_of(ended: Ended) -> SearchResult:
 def result_of_path(
     messages: Sequence[BaseMessage], is_read: Callable[[str, Any], bool], plan: Mapping[str, Any] | None
 ) -> SearchResult:
-    """A run without a doubt, as a search of one path.
+    """A run without a doubt, as a search of one path, which ends in the answer or in calls that wait.
 
-    Args:
-        messages: The conversation; its last message is the answer, or makes calls that wait.
-        is_read: Whether a call only reads.
-        plan: The plan whose first step waits, if it was tried in a sandbox.
+    These may be the first step of a `plan` that was tried in a sandbox.
     """
     last = cast("AIMessage", messages[-1])
     path = {"path": [message.id for message in messages]}
@@ -234,12 +231,7 @@ MOST_ATTEMPTS = 3
 
 
 def failed_attempts(ended: Ended, *, run: str) -> list[Trajectory]:
-    """The branches of a search whose calls brought nothing back, as failed attempts at the task.
-
-    Args:
-        ended: The search.
-        run: Id of the run that it is part of.
-    """
+    """The branches of a search whose calls brought nothing back, as failed attempts at the task of a run."""
     branches, kept = ended.branches, set((ended.mark.held or {}).get("path", ()))
     attempts: list[Trajectory] = []
     for at, message in enumerate(branches.messages):

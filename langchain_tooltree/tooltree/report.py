@@ -49,19 +49,13 @@ class NamedCall(BaseModel):
 
 
 class Report(BaseModel):
-    """What an answer says of itself.
-
-    Attributes:
-        missing: What of the request is not done yet, in words; empty if nothing is.
-        call: The call that would help most, if the answer names one.
-        wrong: Number, from 1, of the first step of the turn that should not have been made, if the answer names one.
-    """
+    """What an answer says of itself."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    missing: str | None
-    call: NamedCall | None = None
-    wrong: int | None = None
+    missing: str | None  # what of the request is not done yet, in words; empty if nothing is
+    call: NamedCall | None = None  # the one that would help most, if the answer names one
+    wrong: int | None = None  # number, from 1, of the first step of the turn that should not have been made, if named
 
     @field_validator("missing")
     @classmethod
@@ -101,14 +95,9 @@ def may_be_report(text: str) -> bool:
 
 
 def parse_report(text: str) -> tuple[Report, str] | None:
-    """Split a reply that begins with its report.
+    """The report with which a reply begins, and the rest without the white space between them.
 
-    Args:
-        text: The text of a reply.
-
-    Returns:
-        The report and the rest of the text, without the white space between them; `None` if there is no report, which
-        an object with other keys is not: it is the answer.
+    `None` if there is no report, which an object with other keys is not: it is the answer.
     """
     start = text.lstrip()
     if not start.startswith("{"):
@@ -122,15 +111,7 @@ def parse_report(text: str) -> tuple[Report, str] | None:
 
 
 def split_report(reply: AIMessage) -> tuple[AIMessage, Report | None]:
-    """Take the report out of a reply.
-
-    Args:
-        reply: What a model said.
-
-    Returns:
-        The reply without its report, other blocks left as they are, and the report; the reply itself and `None` if it
-        has no report.
-    """
+    """Take the report out of a reply, other blocks left as they are; the reply itself and `None` if it has none."""
     texts = texts_of(reply)
     parts = parse_report("".join(texts))
     if parts is None:

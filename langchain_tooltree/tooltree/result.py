@@ -41,11 +41,7 @@ class PlanStep:
 def steps_of(nodes: Iterable[Node], *, search_id: str = "", taken: Collection[str | None] = ()) -> list[PlanStep]:
     """The calls of a path as steps, each with an id that no other call of the conversation has.
 
-    Args:
-        nodes: The nodes of the path, without the root.
-        search_id: What the ids of calls are made of.
-        taken: Ids of the calls of the conversation before. A call whose model expects its own id back keeps it, unless
-            it is taken.
+    A call whose model expects its own id back keeps it, unless it is `taken` by a call before.
     """
     ids = set(taken)
     steps: list[PlanStep] = []
@@ -155,11 +151,6 @@ class SearchResult:
         first = next((place for place, step in enumerate(self.steps) if step.call.effect != "read"), len(self.steps))
         later = self.steps[first + 1 :]
         return (*self.steps[first : first + 1], *takewhile(lambda step: step.batched, later))
-
-    @property
-    def pending(self) -> PlanStep | None:
-        """The first of the calls that are `waiting`, if any is."""
-        return next(iter(self.waiting), None)
 
     @property
     def metadata(self) -> dict[str, Any]:

@@ -65,21 +65,13 @@ hooks of several middleware around them."""
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What comes of a visit.
+    """What comes of a visit."""
 
-    Attributes:
-        message: The message to return; `None` for the own step as the host received it.
-        remove: Ids of messages that are to be removed from the conversation.
-        mark: The mark to keep for the next visit; `None` to keep none.
-        ended: The search that has ended with this visit, for the record; `None` if none has.
-        before: Messages to return before it, of a deep search: reads with their results.
-    """
-
-    message: AIMessage | None = None
-    remove: list[str] = field(default_factory=list)
-    mark: Mark | None = None
-    ended: "Ended | None" = None
-    before: Sequence[BaseMessage] = ()
+    message: AIMessage | None = None  # to return; `None` for the own step as the host received it
+    remove: list[str] = field(default_factory=list)  # ids of messages that are to be removed from the conversation
+    mark: Mark | None = None  # to keep for the next visit, if any is
+    ended: "Ended | None" = None  # the search that has ended with this visit, if one has
+    before: Sequence[BaseMessage] = ()  # to return before the message: reads of a deep search with their results
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +85,7 @@ class Ended:
 
 
 class Visit:
-    """One visit.
-
-    Args:
-        branches: The conversation and its mark.
-        host: The form that the planner has.
-    """
+    """One visit of a conversation, in the form that the planner has."""
 
     def __init__(self, branches: Branches, host: "PlannerHost") -> None:
         self._branches = branches
@@ -177,9 +164,11 @@ class Visit:
 
     def _is_missing(self, call: ToolCall) -> bool:
         """Whether what the latest report says is missing speaks of a call: of its tool or of one of its values."""
-        values = [str(value) for value in call["args"].values()]
-        missing = self._mark.missing
-        return bool(missing) and (self._host.fits(missing, call["name"]) or bool(overlap_of(missing, values)))
+        missing, words = self._mark.missing, set(words_of(self._mark.missing))
+        values = [str(value) for value in call["args"].values() if len(str(value)) > 2]  # noqa: PLR2004 - shorter ones say little
+        return bool(missing) and (
+            self._host.fits(missing, call["name"]) or any(words.issuperset(words_of(value)) for value in values)
+        )
 
     def _stop(self, answer: AIMessage, report: Report | None) -> Flow[Outcome | str]:
         """What to do with an answer: the outcome, or the note with which the own step is asked again."""
@@ -452,9 +441,3 @@ class Visit:
 def label_of(call: Mapping[str, Any]) -> str:
     """A call in one line, for people."""
     return f"{call['name']}({', '.join(f'{name}={value!r}' for name, value in call['args'].items())})"
-
-
-def overlap_of(text: str, values: Iterable[str]) -> set[str]:
-    """The values of at least three characters that stand in a text as words of their own."""
-    words = set(words_of(text))
-    return {value for value in values if len(value) > 2 and words.issuperset(words_of(value))}  # noqa: PLR2004

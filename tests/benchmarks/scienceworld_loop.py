@@ -24,8 +24,6 @@ from tests.benchmarks.scienceworld_players import (
 )
 from tests.benchmarks.scienceworld_world import PERFECT, WAITING, Task, World, tools_of
 
-FIXED_QUESTIONS = ("What went wrong?", "What is the goal?", "What should be done next?")
-
 SPARE = 20
 """Steps that an agent has beyond twice the length of the gold path."""
 
@@ -43,14 +41,10 @@ class Arm:
     Attributes:
         recall: Whether experience is recalled.
         reflect: Whether anomalies are reflected upon.
-        key_information: Whether reflections extract key information first.
-        fixed_questions: Whether the questions of reflections are fixed.
     """
 
     recall: bool = False
     reflect: bool = False
-    key_information: bool = True
-    fixed_questions: bool = False
 
 
 ARMS = {
@@ -58,8 +52,6 @@ ARMS = {
     "recall": Arm(recall=True),
     "reflection": Arm(reflect=True),
     "both": Arm(recall=True, reflect=True),
-    "reflection_without_key_information": Arm(reflect=True, key_information=False),
-    "fixed_questions": Arm(reflect=True, fixed_questions=True),
 }
 
 POSSIBLE = "possible"
@@ -135,11 +127,7 @@ def play_alone(world: World, way: Way, assumptions: Assumptions) -> Played:
 def _given(arm: Arm, reflecting: ScriptedChatModel, memory: CFGMMemory) -> list[CFGMMiddleware]:
     if not arm.recall and not arm.reflect:
         return []
-    reflector = Reflector(
-        reflecting,
-        key_information=arm.key_information,
-        questions=FIXED_QUESTIONS if arm.fixed_questions else None,
-    )
+    reflector = Reflector(reflecting)
     detector = AnomalyDetector(pollers=(WAITING,))
     return [
         CFGMMiddleware(

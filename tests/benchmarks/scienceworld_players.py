@@ -14,7 +14,6 @@ from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolM
 
 from tests.benchmarks.scienceworld_injections import ABSENT, UNKNOWN_VERBS, VERBS
 from tests.benchmarks.scienceworld_world import Taken, Task, action_of, call_of
-from tests.internals.cfgm import DEFAULT_REFLECTION_PROMPT
 
 IGNORED = "Unknown action."
 """What the environment answers to an action that came where it waited for the answer to a question of its own."""
@@ -27,17 +26,12 @@ class Assumptions:
     Attributes:
         derails: How often the agent goes astray at a step.
         derails_shown: The same, where its prompt shows that kind of action in a run that it recalled.
-        right: How often a reflection names the right next step, if it is made with key information and questions of
-            its own.
-        right_without_key_information: The same without key information.
-        right_fixed_questions: The same with fixed questions.
+        right: How often a reflection names the right next step.
     """
 
     derails: float = 0.06
     derails_shown: float = 0.03
     right: float = 0.9
-    right_without_key_information: float = 0.6
-    right_fixed_questions: float = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,28 +182,19 @@ class ReflectingModel:
         self._assumptions = assumptions
         self._progress = progress
 
-    def reply(self, prompt: Sequence[BaseMessage]) -> dict[str, Any]:
+    def reply(self, _: Sequence[BaseMessage]) -> dict[str, Any]:
         """Fill in the form that the prompt asks for."""
-        key_information = DEFAULT_REFLECTION_PROMPT in prompt[0].text
-        fixed = '"questions":[' in prompt[1].text
         way, taken = self._way, self._progress()
         place, _ = way.walked(taken)
-        right = way.chance(len(taken), "reflection") < self._rate(key_information=key_information, fixed=fixed)
+        right = way.chance(len(taken), "reflection") < self._assumptions.right
         wanted = way.gold[min(place, len(way.gold) - 1)]
         action = wanted if right else _another(wanted)
-        filled: dict[str, Any] = {
-            "questions": [{"question": "What is to be done now?", "answer": "The next step of the task."}],
-            "next_step": f'Call {call_of(action)[0]}: "{action}".',
-        }
-        if key_information:
-            filled["key_information"] = {
+        return {
+            "key_information": {
                 "objective": f"The task {way.task.name}.",
                 "initial_environment": "Some room of the house.",
                 "progress": f"{place} of {len(way.gold)} steps.",
-            }
-        return filled
-
-    def _rate(self, *, key_information: bool, fixed: bool) -> float:
-        if fixed:
-            return self._assumptions.right_fixed_questions
-        return self._assumptions.right if key_information else self._assumptions.right_without_key_information
+            },
+            "questions": [{"question": "What is to be done now?", "answer": "The next step of the task."}],
+            "next_step": f'Call {call_of(action)[0]}: "{action}".',
+        }

@@ -24,7 +24,7 @@ def memory_of(runs: Iterable[Trajectory]) -> CFGMMemory:
     experience = ExperienceStore(InMemoryStore(), embeddings=HashingEmbeddings())
     for run in runs:
         experience.add(run)
-    return CFGMMemory(ScriptedChatModel(), experience)
+    return CFGMMemory(ScriptedChatModel(), experience, verbatim=True)
 
 
 def recalled(memory: CFGMMemory, text: str) -> list[str]:

@@ -12,8 +12,8 @@ from tests.internals.cfgm import (
     DEFAULT_COMPARISON_PROMPT,
     DEFAULT_FAILURE_PROMPT,
     DEFAULT_FOCUS_PROMPT,
-    DEFAULT_REFLECTION_PROMPT,
     DEFAULT_SUCCESS_PROMPT,
+    REFLECTION_PROMPT,
 )
 from tests.internals.hall import CORRECTION
 
@@ -23,12 +23,18 @@ POINTS = ["Look for what locks a way.", "Try a key before a door."]
 TIPS = {"comparison": "Use act to turn the key first.", "success": "Leave through the door once it is open."}
 REASON = "Only then it opened."
 
+
+def _tip(source: str, when: str) -> dict[str, Any]:
+    shown = [{"tool": "act", "quote": "turn"}]
+    return {"reasoning": REASON, "bears_out": shown, "when": when, "tip": TIPS[source]}
+
+
 ANSWERS: dict[str, dict[str, Any]] = {
     DEFAULT_FOCUS_PROMPT: {"focus_points": POINTS},
     DEFAULT_FAILURE_PROMPT: {"what_went_wrong": "The door was locked.", "next_time": LESSON},
-    DEFAULT_COMPARISON_PROMPT: {"tips": [{"reasoning": REASON, "tip": TIPS["comparison"]}]},
-    DEFAULT_SUCCESS_PROMPT: {"tips": [{"reasoning": REASON, "tip": TIPS["success"]}], "bears_out": []},
-    DEFAULT_REFLECTION_PROMPT: {
+    DEFAULT_COMPARISON_PROMPT: {"tips": [_tip("comparison", "a door is locked")]},
+    DEFAULT_SUCCESS_PROMPT: {"tips": [_tip("success", "a way is free")], "followed": []},
+    REFLECTION_PROMPT: {
         "key_information": {
             "objective": "To get out.",
             "initial_environment": "A door and a brass key.",

@@ -194,7 +194,7 @@ def test_a_collection_with_an_agent_that_has_the_same_memory_keeps_each_attempt_
     def fresh(_: str) -> Any:
         return warehouse_agent(cfgm)
 
-    options: Any = {"config": {"callbacks": [witness]}, "focus_points": [], "progress": False}
+    options: Any = {"config": {"callbacks": [witness]}, "focus_points": []}
     if path == "async":
         report = asyncio.run(known.acollect(fresh, [TASK], evaluate, max_retries=1, **options))
     else:

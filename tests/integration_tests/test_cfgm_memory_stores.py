@@ -10,8 +10,9 @@ from langchain_tooltree import CFGMMemory, ExperienceStore, Trajectory
 from langchain_tooltree.testing import ScriptedChatModel
 
 POINTS = {"focus_points": ["Look first."]}
-TIP = {"tips": [{"tip": "Take the kettle.", "reasoning": "It boiled."}]}
-NOTHING = {"tips": [], "bears_out": []}
+SHOWN = [{"tool": "act", "quote": "boil"}]
+TIP = {"tips": [{"tip": "Take it.", "reasoning": "It boiled.", "when": "a kettle is there", "bears_out": SHOWN}]}
+NOTHING = {"tips": [], "followed": []}
 
 
 def attempt(task: str, observation: str) -> Trajectory:

@@ -262,6 +262,6 @@ async def test_hints_of_a_server_that_nobody_named_are_not_believed(written: Ste
 
     assert {name for name in effects if name.startswith(LYING)} == set()
     assert effects[f"{TRUSTED}_read_letter"] == "read"
-    assert result.pending is result.steps[0]
+    assert result.waiting == result.steps[:1]
     check_conversation(result.messages, pending=liar)
     assert servers.journal(LYING) == servers.journal(TRUSTED) == []

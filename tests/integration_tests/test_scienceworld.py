@@ -42,8 +42,8 @@ def test_experience_is_collected_from_it_as_a_reset_step_environment(world, way)
     text = world.describe(TASK)
     calls = [AIMessage("", tool_calls=[{"name": "act", "args": {"action": each}, "id": each}]) for each in way.gold]
     memory = CFGMMemory(ScriptedChatModel(replies=calls), InMemoryStore())
-    report = memory.collect(world, [TrainingTask(text, id=str(TASK), data=TASK)], None, progress=False)
-    assert [(outcome.success, outcome.attempts) for outcome in report.outcomes] == [(True, 1)]
+    report = memory.collect(world, [TrainingTask(text, id=str(TASK), data=TASK)], None)
+    assert [(outcome.success, len(outcome.trajectories)) for outcome in report.outcomes] == [(True, 1)]
     (kept,) = memory.experience.trajectories()
     assert [step.arguments["action"] for step in kept.steps] == list(way.gold)[: len(kept.steps)]
     assert kept.metadata["reward"] == pytest.approx(1)

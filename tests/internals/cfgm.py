@@ -15,40 +15,13 @@ from langchain_tooltree.anomaly.phrases import (
     signals_in,
 )
 from langchain_tooltree.anomaly.rules import AnomalyKind, error_in, fields_of
-from langchain_tooltree.cfgm import condense as condense_module
 from langchain_tooltree.cfgm import tips as tips_module
-from langchain_tooltree.cfgm.collect.attempt import ENDED, SHELF, Journal, journals
-from langchain_tooltree.cfgm.collect.collect import acollect, collect
-from langchain_tooltree.cfgm.collect.collection import DEFAULT_FAILURE_PROMPT, FailureForm, reflecting_on_failure
-from langchain_tooltree.cfgm.collect.environment import (
-    NUDGE,
-    StepReading,
-    UnreadableStepError,
-    as_text,
-    closing,
-    is_environment,
-    place,
-    read_step,
-    resetting,
-    said,
-    stepping,
-)
-from langchain_tooltree.cfgm.collect.environment import _with_action as with_action
+from langchain_tooltree.cfgm.collect.collect import DEFAULT_FAILURE_PROMPT, FailureForm
+from langchain_tooltree.cfgm.collect.environment import StepReading, as_text, is_environment, read_step, resetting
 from langchain_tooltree.cfgm.collect.report import NamedTask, Task, named
-from langchain_tooltree.cfgm.condense import GAP, Move, condensed, flat, in_short, news_in, pieces_of
 from langchain_tooltree.cfgm.focus import DEFAULT_FOCUS_PROMPT, LONGEST_FOCUS_POINT
-from langchain_tooltree.cfgm.focus import _ask as asked_focus_points
-from langchain_tooltree.cfgm.masks import masks_in
 from langchain_tooltree.cfgm.memory import PAPER_EMBEDDINGS
-from langchain_tooltree.cfgm.recall import (
-    ANSWER,
-    LOOKED_AT,
-    RecalledRun,
-    Recollection,
-    complementary,
-    moves_of,
-    recall_text,
-)
+from langchain_tooltree.cfgm.recall import RecalledRun, Recollection, chain_of, most_like, recall_text
 from langchain_tooltree.cfgm.recovery import (
     DEFAULT_COOLDOWN,
     DEFAULT_MAX_REFLECTIONS,
@@ -56,21 +29,20 @@ from langchain_tooltree.cfgm.recovery import (
     ReflectionBudget,
 )
 from langchain_tooltree.cfgm.reflection import (
-    ADVICE,
-    DEFAULT_REFLECTION_PROMPT,
-    DEFAULT_SELF_QA_PROMPT,
     LONGEST_CORRECTION,
-    NOTICED,
+    NOTE,
+    NOTICES,
+    REFLECTION_PROMPT,
     Reflection,
     Reflector,
     advice_in,
-    corrected,
+    anomaly_in,
     correction_text,
-    noticed,
-    noticed_in,
-    was_reviewed,
+    has_reflection,
+    with_anomaly,
+    with_correction,
 )
 from langchain_tooltree.cfgm.reflection import (
     NEXT_STEP as NEXT_STEP_MARK,
 )
-from langchain_tooltree.cfgm.tips import DEFAULT_COMPARISON_PROMPT, DEFAULT_SUCCESS_PROMPT, Tip
+from langchain_tooltree.cfgm.tips import DEFAULT_COMPARISON_PROMPT, DEFAULT_SUCCESS_PROMPT, Tip, tips_for

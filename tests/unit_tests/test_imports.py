@@ -21,8 +21,6 @@ PURE = {
     "anomaly/phrases.py",
     "anomaly/rules.py",
     "cfgm/collect/report.py",
-    "cfgm/condense.py",
-    "cfgm/masks.py",
     "events.py",
     "experience/records.py",
     "sitgraph/graph.py",

@@ -1,237 +1,237 @@
-"""collect: try training tasks and keep what happened, with what was learnt from each failure."""
+"""Collecting: training tasks are tried, and what happened is kept with what was learnt from failures (CFGM, Alg. 1)."""
 
-import asyncio
-import inspect
 import logging
-import sys
-import time
-from collections.abc import Iterable, Sequence
-from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager, nullcontext
-from contextvars import copy_context
-from dataclasses import dataclass
-from typing import Any, TypedDict
+import math
+import threading
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
 
+import numpy as np
 from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import RunnableConfig
-from langgraph.graph import StateGraph
 from langgraph.pregel import Pregel
+from pydantic import BaseModel, Field
 
-from langchain_tooltree.cfgm.collect.attempt import SHELF, StoppedError, Tally, journals
-from langchain_tooltree.cfgm.collect.collection import Collection, Evaluate, is_agent, is_maker
-from langchain_tooltree.cfgm.collect.environment import is_environment
-from langchain_tooltree.cfgm.collect.report import CollectionReport, NamedTask, Task, TaskOutcome, named
-from langchain_tooltree.cfgm.recall import example_text
-from langchain_tooltree.errors import ConfigurationError, check_count
+from langchain_tooltree.cfgm.collect.attempt import Attempt, AttemptResult, UnfinishedError, no_fault_of_the_agent
+from langchain_tooltree.cfgm.collect.environment import is_environment, run_in_environment
+from langchain_tooltree.cfgm.collect.graph import run_graph
+from langchain_tooltree.cfgm.collect.report import CollectionReport, Cost, NamedTask, TaskOutcome
+from langchain_tooltree.errors import ConfigurationError, described
+from langchain_tooltree.experience.excerpts import DEFAULT_MAX_CHARACTERS, excerpt
+from langchain_tooltree.experience.reference import as_reference
 from langchain_tooltree.experience.store import ExperienceStore
-from langchain_tooltree.experience.trajectory import Trajectory
-from langchain_tooltree.flows import Flow, arun_flow, async_twin, driven, run_flow
-from langchain_tooltree.models import resolve_model
+from langchain_tooltree.experience.trajectory import SUCCESS_REWARD, Trajectory
+from langchain_tooltree.flows import Flow, FunctionStep, TogetherStep, flow_of
+from langchain_tooltree.models import ATTEMPTS, Words, document_prompt, filled_in, inner_config
+from langchain_tooltree.text import shortened
 
 logger = logging.getLogger(__name__)
 
-DEFAULT_MAX_RETRIES = 3  # attempts after the first one, as in the paper
-DEFAULT_MAX_STEPS = 30  # tool calls or environment steps, the H of the paper: room for a dozen and for their detours
-DEFAULT_MAX_CONCURRENCY = 4  # a compromise between time and the rate limits of providers
-
-HEARING = 1.0
-"""Seconds after which a waiting main thread looks around: a signal does not always end its wait, on Windows never."""
+Evaluate = Callable[[Any, Any], bool | float | Awaitable[bool | float]]
+"""A function of the user's, sync or async, from a task and a result to whether it succeeded, or a reward."""
 
 
-class CollectOptions(TypedDict, total=False):
-    """Further options of a collection; see `CFGMMemory.collect`."""
+@dataclass(kw_only=True)
+class Collection:
+    """The arguments of a collection, and the course of its tasks.
 
+    An attempt is done when its trajectory is in the store: what is there is not made again, and what is not, is.
+    """
+
+    model: BaseChatModel  # acts in environments
+    reflector: BaseChatModel  # reflects on failures
+    experience: ExperienceStore
+    agent: Any
+    evaluate: Evaluate | None
     focus_points: Sequence[str]
-    examples: Sequence[str | Trajectory]
+    examples: Sequence[str]
+    max_retries: int
     max_steps: int
-    max_concurrency: int
     config: RunnableConfig | None
     context: Any
-    progress: bool | None
+    _stopped: threading.Event = field(default_factory=threading.Event)
 
+    def collecting(self, tasks: Sequence[NamedTask], max_concurrency: int) -> Flow[CollectionReport]:
+        """Try all tasks, some of them at once, as a flow."""
+        outcomes: dict[str, TaskOutcome] = {}
+        waiting = iter(tasks)  # shared: who is free takes the next one
+        # An environment is one world, in which one attempt is made at a time.
+        workers = 1 if is_environment(self.agent) else min(max_concurrency, len(tasks))
+        with self._stopping_on_error():
+            yield TogetherStep([self._working(waiting, outcomes) for _ in range(workers)])
+        return CollectionReport(tuple(outcomes[task.attempt_id(1)] for task in tasks))
 
-@driven
-def collect(
-    model: str | BaseChatModel,
-    experience: ExperienceStore,
-    agent: Any,
-    tasks: Iterable[str | Task],
-    evaluate: Evaluate | None,
-    *,
-    reflector: str | BaseChatModel | None = None,
-    focus_points: Sequence[str] = (),
-    examples: Sequence[str | Trajectory] = (),
-    max_retries: int = DEFAULT_MAX_RETRIES,
-    max_steps: int = DEFAULT_MAX_STEPS,
-    max_concurrency: int = DEFAULT_MAX_CONCURRENCY,
-    config: RunnableConfig | None = None,
-    context: Any = None,
-    progress: bool | None = None,
-) -> Flow[CollectionReport]:
-    """Collect experience: try each task until it succeeds, with a reflection after each failure (CFGM, Alg. 1).
-
-    `CFGMMemory.collect` describes the arguments; `reflector` reflects on failures, the model if left out. Every attempt
-    is shown the examples, the focus points and all earlier reflections on
-    its task, and becomes a trajectory with `success` and `reasons`; `attempt`, `reflection`, `reward` and `usage` stand
-    in its metadata.
-
-    An interrupted collection that is run again repeats nothing of attempts that have ended, but perhaps the reflection
-    on the last one. In an environment it takes the actions of the attempt under way in a fresh world, with the kept
-    replies instead of the model's, and goes on live where the world answers otherwise. An attempt under way by a graph
-    is made again, model calls included: at most one for each task that was being tried.
-    """
-    if problem := _problem_with(experience, agent, evaluate, focus_points, examples):
-        raise ConfigurationError(problem)
-    check_count("max_retries", max_retries, 0)
-    check_count("max_steps", max_steps, 1)
-    check_count("max_concurrency", max_concurrency, 1)
-    to_try = named(tasks)
-    begun = time.monotonic()
-    experience = experience.within_config(config)
-    collection = Collection(
-        model=resolve_model(model),
-        reflector=resolve_model(reflector or model),
-        experience=experience,
-        agent=agent,
-        evaluate=evaluate,
-        focus_points=focus_points,
-        examples=[example_text(each) for each in examples],
-        max_retries=max_retries,
-        max_steps=max_steps,
-        config=config,
-        context=context,
-        journals=(yield from journals(experience.collection(SHELF))),
-    )
-    concurrency = 1 if is_environment(agent) else min(max_concurrency, len(to_try))
-    shown = sys.stderr.isatty() if progress is None else progress
-    bar = _progress_bar(collection.tally, len(to_try)) if shown else nullcontext()
-    outcomes: list[TaskOutcome] = yield _TryAll(collection, to_try, concurrency, bar)
-    tally = collection.tally
-    if not tally.made and all(outcome.success is not None for outcome in outcomes):
-        logger.warning(
-            "Nothing was tried: all %d attempts were stored before, perhaps with other arguments. "
-            "Use another namespace to start over, or delete them.",
-            tally.attempts,
-        )
-    return CollectionReport(tuple(outcomes), tally.made, tally.cost, tally.total, time.monotonic() - begun)
-
-
-acollect = async_twin(collect)
-
-
-@dataclass(frozen=True, slots=True)
-class _TryAll:
-    """Trying all tasks, several at once, as a step: in threads, or as tasks of the event loop.
-
-    After an interrupt or an error nothing new is begun; what is running keeps the replies that it gets.
-    """
-
-    collection: Collection
-    tasks: Sequence[NamedTask]
-    concurrency: int
-    bar: AbstractContextManager[Any]
-
-    def run(self) -> list[TaskOutcome]:
-        running: list[Future[TaskOutcome]] = []
-        with self.bar, ThreadPoolExecutor(self.concurrency, thread_name_prefix="collect") as pool:
-            try:
-                for task in self.tasks:
-                    running.append(pool.submit(copy_context().run, self._try, task))  # noqa: PERF401 - an interrupt may come between
-                _wait_for(running)
-            finally:
-                self.collection.tally.stopped.set()
-                pool.shutdown(cancel_futures=True)
-                run_flow(self.collection.closing())
-        errors = [error for future in running if not future.cancelled() and (error := future.exception())]
-        for error in sorted(errors, key=lambda each: isinstance(each, StoppedError)):
-            raise error  # rather the one that has stopped the others
-        return [future.result() for future in running]
-
-    def _try(self, task: NamedTask) -> TaskOutcome:
+    @contextmanager
+    def _stopping_on_error(self) -> Iterator[None]:
+        """After an error of the store or an interrupt, have nobody begin anything new."""
         try:
-            return run_flow(self.collection.trying(task))
-        except BaseException:
-            self.collection.tally.stopped.set()  # at once: this thread is about to take up the next task
+            yield
+        except BaseException:  # also that a flow is closed, which is how it hears of Ctrl-C
+            self._stopped.set()
             raise
 
-    async def arun(self) -> list[TaskOutcome]:
-        free = asyncio.Semaphore(self.concurrency)
+    def _working(self, waiting: Iterator[NamedTask], outcomes: dict[str, TaskOutcome]) -> Flow[None]:
+        """Try one task after the other, beside others who do so."""
+        with self._stopping_on_error():
+            for task in waiting:
+                outcomes[task.attempt_id(1)] = yield from self._trying(task)
 
-        async def attend(task: NamedTask) -> TaskOutcome:
-            async with free:
-                return await arun_flow(self.collection.trying(task))
+    def _trying(self, task: NamedTask) -> Flow[TaskOutcome]:
+        """Try a task until it succeeds or there are no retries left."""
+        attempts: list[Trajectory] = []
+        made, cost, problem = 0, Cost(), ""
+        for number in range(1, self.max_retries + 2):
+            stored = yield from flow_of(self.experience.get)(task.attempt_id(number))
+            if stored is None:
+                reflections = [text for each in attempts if (text := str(each.metadata.get("reflection") or ""))]
+                attempt = Attempt(task, number, self._request(task, reflections), self.max_steps, self._stopped)
+                try:
+                    stored = yield from self._attempting(attempt, reflections)
+                except UnfinishedError as error:
+                    problem = str(error)
+                    logger.warning("Attempt %d at the task %s is unfinished: %s", number, task, problem)
+                    break
+                finally:
+                    cost += _cost(attempt)
+                made += 1
+                yield from flow_of(self.experience.add)(stored)
+            attempts.append(stored)
+            if stored.success:
+                break
+        ids = tuple(each.id for each in attempts)
+        success = None if problem else bool(attempts[-1].success)
+        reasons = attempts[-1].reasons if attempts else ""
+        return TaskOutcome(task.text, task.id, success, ids, reasons, problem, made, cost)
 
-        with self.bar:
-            running = [asyncio.create_task(attend(task)) for task in self.tasks]
-            try:
-                return list(await asyncio.gather(*running))
-            finally:
-                self.collection.tally.stopped.set()
-                for each in running:
-                    each.cancel()
-                await asyncio.gather(*running, return_exceptions=True)
-                await arun_flow(self.collection.closing())
+    def _request(self, task: NamedTask, reflections: Sequence[str]) -> str:
+        """What an agent is given: the task, and in front of it what may help, marked as reference material."""
+        parts = []
+        if self.examples:
+            parts.append("\n\n".join(["Examples of tasks done in this environment:", *self.examples]))
+        if self.focus_points:
+            parts.append("\n- ".join(["Points that matter in this environment:", *self.focus_points]))
+        if reflections:
+            listed = [f"{number}. {reflection}" for number, reflection in enumerate(reflections, 1)]
+            parts.append("\n".join(["You have tried this task before and failed. What was learnt from it:", *listed]))
+        reference = [as_reference("\n\n".join(parts), source="earlier work")] if parts else []
+        return "\n\n".join([*reference, task.text])
+
+    def _attempting(self, attempt: Attempt, reflections: Sequence[str]) -> Flow[Trajectory]:
+        """Make an attempt, evaluate it, and reflect on it if it failed."""
+        attempt.check()
+        run = yield from self._in_world(attempt)
+        success, reward, reasons = yield from evaluating(self.evaluate, attempt.task, run)
+        trajectory = replace(run.trajectory, success=success, reasons=reasons)
+        reflection = "" if success else (yield from self._reflecting(attempt, trajectory, reflections))
+        about = {"attempt": attempt.number, "task_id": attempt.task.id, "reflection": reflection, "reward": reward}
+        return replace(trajectory, metadata={**trajectory.metadata, **about, "usage": asdict(_cost(attempt))})
+
+    def _in_world(self, attempt: Attempt) -> Flow[AttemptResult]:
+        """Run the agent, in a world of its own if there is a function that makes one, which is closed afterwards."""
+        if is_agent(self.agent):
+            return (yield from self._running(attempt, self.agent))
+        with no_fault_of_the_agent("No world could be made"):
+            world = yield FunctionStep(self.agent, attempt.task.given)
+        if not is_agent(world):
+            remedy = "It has to return a compiled graph or an environment with reset and step."
+            msg = f"The function passed as agent returned {type(world).__name__} for the task {attempt.task}. {remedy}"
+            raise ConfigurationError(msg)
+        try:
+            run = yield from self._running(attempt, world)
+        except Exception:
+            yield from _closing(world)
+            raise
+        yield from _closing(world)
+        return run
+
+    def _running(self, attempt: Attempt, world: Any) -> Flow[AttemptResult]:
+        if isinstance(world, Pregel):
+            return (yield from run_graph(attempt, world, self.config, self.context))
+        return (yield from run_in_environment(attempt, world, self.model))
+
+    def _reflecting(self, attempt: Attempt, trajectory: Trajectory, earlier: Sequence[str]) -> Flow[str]:
+        """Have a model reflect on a failed attempt; empty, and logged, if it gives no usable reply."""
+        document = {
+            "task": shortened(trajectory.task),
+            "ended": shortened(trajectory.reasons),
+            "focus_points": list(self.focus_points),
+            "earlier_reflections": list(earlier),
+            "record": excerpt(trajectory, max_characters=DEFAULT_MAX_CHARACTERS),
+        }
+        meter = attempt.meter(ATTEMPTS)
+        asked = document_prompt(DEFAULT_FAILURE_PROMPT, document)
+        config = inner_config("failure_reflection", {"trajectory": trajectory.id})
+        reply = yield from filled_in(self.reflector, FailureForm, asked, config, meter)
+        attempt.spent.add(meter)
+        if reply is None:
+            logger.warning("Attempt %s is kept without a reflection: %s", attempt.id, "; ".join(meter.problems))
+            return ""
+        return shortened(f"{reply.what_went_wrong}\n{reply.next_time}", LONGEST_REFLECTION)
 
 
-def _wait_for(running: Sequence[Future[TaskOutcome]]) -> None:
-    """Wait until all have ended, or one has raised; an interrupt is heard in between."""
-    while True:
-        ended, others = wait(running, timeout=HEARING, return_when=FIRST_EXCEPTION)
-        if not others or any(future.exception() for future in ended):
-            return
+def is_agent(candidate: object) -> bool:
+    """Whether it is an agent or a world by itself: a compiled graph, or an environment with reset and step."""
+    return isinstance(candidate, Pregel) or is_environment(candidate)
 
 
-def _progress_bar(tally: Tally, tasks: int) -> AbstractContextManager[Any]:
-    """Shows how far a collection is, on standard error. It reads the figures whenever it is drawn."""
-    from rich.console import Console, RenderableType  # noqa: PLC0415 - most collections run without a terminal
-    from rich.live import Live  # noqa: PLC0415 - as above
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415
-
-    figures = "{task.fields[tally].attempts} attempts, {task.fields[tally].successes} successes,"
-    bar = Progress(
-        TextColumn("collecting"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn(f"tasks, {figures} {{task.fields[tally].cost.model_calls}} model calls"),
-        TimeElapsedColumn(),
-    )
-    row = bar.add_task("", total=tasks, tally=tally)
-
-    def drawn() -> RenderableType:
-        bar.update(row, completed=tally.done)
-        return bar.get_renderable()
-
-    return Live(get_renderable=drawn, console=Console(file=sys.stderr), refresh_per_second=10)
+def _cost(attempt: Attempt) -> Cost:
+    return Cost(attempt.spent.model_calls, attempt.spent.input_tokens, attempt.spent.output_tokens)
 
 
-def _problem_with(experience: Any, agent: Any, evaluate: Any, focus_points: Any, examples: Any) -> str:
-    """What is wrong with the arguments of a collection; empty if nothing is."""
-    listed, shown = (isinstance(each, Sequence) and not isinstance(each, str) for each in (focus_points, examples))
-    problem = ""
-    if not isinstance(experience, ExperienceStore):
-        given = type(experience).__name__
-        problem = f"experience must be an ExperienceStore, got {given}. Wrap a BaseStore: ExperienceStore(store)."
-    elif isinstance(agent, StateGraph):
-        problem = "agent is a StateGraph that is not compiled. Pass agent.compile()."
-    elif not is_agent(agent) and not is_maker(agent):
-        ways = "a compiled graph, an environment with reset and step, or a function from a task to one of these"
-        problem = f"agent must be {ways}; got {type(agent).__name__}."
-    elif evaluate is None and isinstance(agent, Pregel):
-        problem = "evaluate is None, but a graph does not say whether it succeeded. Pass evaluate(task, result)."
-    elif evaluate is not None and not callable(evaluate):
-        problem = f"evaluate must be a function of a task and a result, got {evaluate!r:.80}."
-    elif evaluate is not None and not _takes_two(evaluate):
-        problem = f"evaluate is called with a task and a result, and {evaluate!r:.80} does not take two arguments."
-    elif not listed or not all(isinstance(point, str) for point in focus_points):
-        problem = f"focus_points must be a list of texts, got {focus_points!r:.120}. Pass () for none."
-    elif not shown or not all(isinstance(example, str | Trajectory) for example in examples):
-        problem = f"examples must be a list of texts or trajectories, got {examples!r:.120}. Pass () for none."
-    return problem
+def _closing(world: Any) -> Flow[None]:
+    """Close a world, if it has a `close` or `aclose`."""
+    close = getattr(world, "aclose", None) or getattr(world, "close", None)
+    if callable(close):
+        try:
+            yield FunctionStep(lambda _: close(), None)
+        except Exception as error:  # noqa: BLE001 - the attempt is over, and what came of it is kept
+            logger.warning("A world could not be closed: %s", described(error))
 
 
-def _takes_two(function: Any) -> bool:
-    try:
-        inspect.signature(function).bind(None, None)
-    except (TypeError, ValueError) as error:
-        return isinstance(error, ValueError)  # some built-in functions have no signature
-    return True
+def evaluating(evaluate: Evaluate | None, task: NamedTask, run: AttemptResult) -> Flow[tuple[bool, float | None, str]]:
+    """Judge an attempt, as a flow: whether it succeeded, its reward if it has one, and why.
+
+    Without a function of the user's the environment decides. If the function raises, or returns neither a bool nor a
+    number, the attempt is unfinished.
+    """
+    if run.problem:
+        return False, run.reward, run.problem
+    if evaluate is None:
+        ended = "is over" if run.result["done"] else "was given up by the agent"
+        reasons = f"The episode {'was cut off' if run.result['truncated'] else ended}; its reward is {run.reward}."
+        return run.success, run.reward, reasons
+    with no_fault_of_the_agent(f"evaluate raised for the task {task}"):
+        verdict = yield FunctionStep(lambda given: evaluate(given, run.result), task.given)
+    if isinstance(verdict, bool | np.bool_):
+        return bool(verdict), run.reward, f"evaluate says that it {'succeeded' if verdict else 'failed'}."
+    with suppress(OverflowError, TypeError):  # too large for a float, or complex
+        if isinstance(verdict, int | float | np.number) and math.isfinite(reward := float(verdict)):
+            return reward >= SUCCESS_REWARD, reward, f"Its reward is {reward:g}; {SUCCESS_REWARD:g} is a success."
+    msg = f"evaluate returned {verdict!r:.80} for the task {task}. Return True, False or a reward (1 is a success)."
+    raise UnfinishedError(msg)
+
+
+DEFAULT_FAILURE_PROMPT = """\
+An assistant has tried a task and failed. It will try the same task again from the beginning, and will read what you \
+write before it does.
+
+You get one JSON document: `task` is what was asked for, `ended` how the attempt ended, `record` what was said, which \
+tools were called and what they brought back, `earlier_reflections` what was written after attempts before this one, \
+`focus_points` what matters in this environment.
+
+Say what went wrong: name the step at which the attempt left the right course and the observation that shows it. Then \
+say what to do next time: concrete steps in the environment's own words, and what is still unknown and should be found \
+out first. Go by what the record shows, make nothing up, and do not repeat earlier reflections: where one of them was \
+followed and did not help, say so. A few sentences each."""
+
+LONGEST_REFLECTION = 2_000
+"""Characters of a reflection that are kept: about 500 tokens, in every later attempt's prompt."""
+
+
+class FailureForm(BaseModel):
+    """What a model is asked to fill in."""
+
+    what_went_wrong: Words = Field(description="Where the attempt went wrong, and which observation shows it")
+    next_time: Words = Field(description="What to do instead, in concrete steps")

@@ -1,41 +1,27 @@
-"""Environments that are reset and stepped, read tolerantly: those of ALFWorld, ScienceWorld, gymnasium and your own."""
+"""Environments that are reset and stepped: those of ALFWorld, ScienceWorld, gymnasium and your own."""
 
 import inspect
 import json
-import math
-import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, cast
+from dataclasses import dataclass
+from typing import Any
 
-import numpy as np
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolCall, ToolMessage
 
 from langchain_tooltree.cfgm.collect.attempt import (
     Attempt,
     AttemptResult,
     FailedError,
     UnfinishedError,
-    cost_of,
-    described,
     is_outage,
     is_unacceptable,
+    no_fault_of_the_agent,
 )
-from langchain_tooltree.cfgm.collect.report import Cost
-from langchain_tooltree.errors import ConfigurationError
-from langchain_tooltree.experience.records import EXTRAS, ChatMessage, own_messages
-from langchain_tooltree.experience.trajectory import SUCCESS_REWARD, to_chat, to_message
+from langchain_tooltree.errors import ConfigurationError, described
+from langchain_tooltree.experience.trajectory import SUCCESS_REWARD, Trajectory
 from langchain_tooltree.flows import Flow, FunctionStep
 from langchain_tooltree.models import call_tools, inner_config
-from langchain_tooltree.text import digest
-
-STEP_LENGTHS = (3, 4, 5)  # values that `step` returns: old gym's without or with an info, and gymnasium's
-OBSERVATION_NAMES = ("observation", "obs")
-
-
-class UnreadableStepError(ConfigurationError):
-    """An environment has returned something that cannot be read as a step; the message says what it should return."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,112 +34,60 @@ class StepReading:
     truncated: bool = False  # cut off, by a limit of the environment, before the end
 
 
-def resetting(world: Any, task: Any) -> Flow[str]:
-    """Begin an episode, as a flow; returns the first observation.
-
-    `reset(task)` returns an observation, or one and an info. A `reset` without an argument is called without, as is one
-    whose first argument can be left out and is not called `task`.
-    """
-    reset = world.reset
-    match (yield FunctionStep(reset if _takes_task(reset) else lambda _: reset(), task)):
-        case tuple((observation, Mapping())) | observation:
-            return as_text(observation)
-
-
-def stepping(world: Any, action: str) -> Flow[StepReading]:
-    """Take an action, as a flow; `read_step` says what `step(action)` may return."""
-    return read_step((yield FunctionStep(world.step, action)))
-
-
 def is_environment(candidate: object) -> bool:
     """Whether it is an environment: an object, not a class, that can be reset and stepped."""
     able = all(callable(getattr(candidate, name, None)) for name in ("reset", "step"))
     return able and not isinstance(candidate, type)
 
 
-def closing(world: object) -> Flow[None]:
-    """Close a world, as a flow, if it has a `close` or `aclose`."""
-    close = getattr(world, "aclose", None) or getattr(world, "close", None)
-    if callable(close):
-        yield FunctionStep(lambda _: close(), None)
+def resetting(world: Any, task: Any) -> Flow[str]:
+    """Begin an episode, as a flow; returns the first observation.
 
-
-def read_step(brought: Any) -> StepReading:
-    """Read what a `step` returned; an `UnreadableStepError` for tuples of other lengths, and several episodes at once.
-
-    Three, four (with an info) or five values (gymnasium), as a tuple or as a list of which the third is a bool; a
-    mapping or an object with `observation` or `obs`, and perhaps `reward` and `done`, or `terminated` and `truncated`;
-    or the observation alone. One-element lists, which environments for batches return, count as their element.
+    `reset(task)` returns an observation, or one and an info. It is called without the task where its first argument can
+    be left out and is not called `task`: gymnasium's is a seed.
     """
-    if isinstance(brought, list) and len(brought) in STEP_LENGTHS and isinstance(brought[2], bool | np.bool_):
-        brought = tuple(brought)  # from a server that speaks JSON; other lists are observations
-    if isinstance(brought, tuple):
-        if len(brought) not in STEP_LENGTHS:
+    first = next(iter(inspect.signature(world.reset).parameters.values()), None)
+    named = first is not None and first.kind not in (first.KEYWORD_ONLY, first.VAR_KEYWORD)
+    takes_task = first is not None and named and (first.default is first.empty or first.name == "task")
+    match (yield FunctionStep(world.reset if takes_task else lambda _: world.reset(), task)):
+        case tuple((observation, Mapping())) | observation:
+            return as_text(observation)
+
+
+def read_step(returned: Any) -> StepReading:
+    """Read what a `step` returned; a `ConfigurationError` for tuples of other lengths.
+
+    That is `(observation, reward, done)`, with an info if you like; gymnasium's five values; or the observation alone.
+    One-element lists, which environments for batches return, count as their element.
+    """
+    truncated = False
+    match returned:
+        case tuple((observation, reward, done)) | tuple((observation, reward, done, _)):
+            pass
+        case tuple((observation, reward, done, truncated, _)):
+            pass
+        case tuple():
             remedy = "Return (observation, reward, done), with an info if you like, or gymnasium's five values."
-            msg = f"step returned {len(brought)} values: {brought!r:.120}. {remedy}"
-            raise UnreadableStepError(msg)
-        return _observed(*(brought[:4] if len(brought) == max(STEP_LENGTHS) else brought[:3]))
-    is_mapping = isinstance(brought, Mapping)
-    names = (*OBSERVATION_NAMES, "reward", "done", "terminated", "truncated")
-    held = dict(brought) if is_mapping else {name: getattr(brought, name) for name in names if hasattr(brought, name)}
-    seen = next((name for name in OBSERVATION_NAMES if name in held), None)
-    if seen is None or not (is_mapping or held.keys() & {"done", "terminated"}):
-        return StepReading(as_text(brought))
-    truncated = _truth(held.get("truncated"))
-    terminated = held.get("terminated", _truth(held.get("done")) and not truncated)
-    return _observed(held[seen], held.get("reward"), terminated, truncated)
-
-
-def _observed(observation: Any, reward: Any, done: Any, truncated: Any = None) -> StepReading:
-    ended, cut_off = _truth(done), _truth(truncated)
-    return StepReading(as_text(observation), _reward(reward), done=ended or cut_off, truncated=cut_off and not ended)
+            msg = f"step returned {len(returned)} values: {returned!r:.120}. {remedy}"
+            raise ConfigurationError(msg)
+        case _:
+            return StepReading(as_text(returned))
+    ended, cut_off = bool(_single(done)), bool(_single(truncated))
+    given = None if _single(reward) is None else float(_single(reward))
+    return StepReading(as_text(observation), given, ended or cut_off, cut_off and not ended)
 
 
 def as_text(observation: Any) -> str:
     """An observation as text: data as JSON, and anything else as it prints itself."""
     observation = _single(observation)
-    if observation is None:
-        return ""
     if isinstance(observation, Mapping | list | tuple):
         return json.dumps(observation, ensure_ascii=False, default=str)
-    return str(observation)
-
-
-def _takes_task(function: Any) -> bool:
-    """Whether a `reset` takes the task; the first argument of gymnasium's is a seed, and can be left out."""
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except ValueError:  # some built-in functions have no signature
-        return True
-    first = next(iter(parameters), None)
-    if first is None or first.kind in (first.KEYWORD_ONLY, first.VAR_KEYWORD):
-        return False
-    return first.default is first.empty or first.name == "task"
+    return "" if observation is None else str(observation)
 
 
 def _single(value: Any) -> Any:
     """The element of a list of one; anything else as it is."""
-    if isinstance(value, np.ndarray):
-        value = value.tolist()
-    alone = isinstance(value, Sequence) and not isinstance(value, str | bytes) and len(value) == 1
-    return value[0] if alone else value
-
-
-def _reward(value: Any) -> float | None:
-    try:
-        reward = float(_single(value))
-    except (OverflowError, TypeError, ValueError):
-        return None
-    return None if math.isnan(reward) else reward
-
-
-def _truth(value: Any) -> bool:
-    alone = _single(value)
-    if isinstance(alone, Sequence):
-        remedy = "Return one bool; an environment for several episodes at once must be made with a batch of one."
-        msg = f"step says {value!r:.80} where it says whether the episode is over. {remedy}"
-        raise UnreadableStepError(msg)
-    return bool(alone)
+    return value[0] if isinstance(value, list | tuple) and len(value) == 1 else value
 
 
 DEFAULT_ACT_PROMPT = """\
@@ -161,10 +95,6 @@ You act in an environment to carry out the task that you are given. Each time, t
 observations so far tell you, then call the tool `act` with exactly one action in the environment's own words. You see \
 what came of it before you act again. What stands between reference_material tags is advice from earlier work: use it \
 where it fits. Stop calling the tool only when the task is done."""
-
-NUDGE = """\
-That was no action. Call the tool `act` with the next action, or write it on a line of its own: "Action: ...". If the \
-task is done, say so again."""
 
 MISCALLED = 'Nothing was done: call `act` with the action as a text, as in act(action="look around").'
 
@@ -183,23 +113,6 @@ ACT_TOOL: dict[str, Any] = {
     },
 }
 
-_ACTION = re.compile(r"^[ \t>*_#`-]*action[ \t*_`]*:[\s*_`]*(\S.*)$", re.IGNORECASE | re.MULTILINE)
-
-
-def said(message: BaseMessage) -> dict[str, Any]:
-    """A message in the OpenAI chat format, without what only LangChain knows, such as its id."""
-    return _plain(to_chat(message))
-
-
-def _plain(message: ChatMessage) -> dict[str, Any]:
-    return {key: value for key, value in message.items() if key != EXTRAS}
-
-
-def place(before: str, message: BaseMessage) -> str:
-    """A short name for a point in a dialogue: the same whenever the same was said and called, whatever the ids."""
-    return digest([before, said(message)])
-
-
 Review = Callable[[Sequence[BaseMessage], int], Flow[ToolMessage | None]]
 """Looks at a dialogue after each reply's actions, with the steps left; an observation to take the place of its own."""
 
@@ -207,139 +120,73 @@ Review = Callable[[Sequence[BaseMessage], int], Flow[ToolMessage | None]]
 def run_in_environment(
     attempt: Attempt, world: Any, model: BaseChatModel, review: Review | None = None
 ) -> Flow[AttemptResult]:
-    """Reset a world and let a model try a task in it, as a flow.
+    """Reset a world and let a model try a task in it, as a flow: until the world ends it, or it makes no more call.
 
     An attempt is unfinished if the model or the world cannot be reached, or what `step` returned cannot be read.
     """
-    episode = _Episode(attempt, world, model, review)
-    problem = ""
+    messages: list[BaseMessage] = []
+    rewards: list[float] = []
+    latest, steps, problem = StepReading(""), 0, ""
+    with no_fault_of_the_agent("The environment could not be reset"):
+        observation = yield from resetting(world, attempt.task.given)
+    messages.append(HumanMessage(f"{attempt.request}\n\n{observation}".strip()))
     try:
-        yield from episode.playing()
+        while not latest.done:
+            messages.append(reply := (yield from _reply(attempt, model, messages)))
+            if not reply.tool_calls:
+                break
+            for call in reply.tool_calls:
+                steps += 1
+                if steps > attempt.max_steps:
+                    msg = f"The limit of {attempt.max_steps} steps was reached."
+                    raise FailedError(msg)  # noqa: TRY301 - as the model and the world do
+                latest, message = yield from _act(world, call)
+                messages.append(message)
+                rewards += [] if latest.reward is None else [latest.reward]
+                if latest.done:
+                    break
+            if review is not None and (seen := (yield from review(messages, attempt.max_steps - steps))):
+                ids = [getattr(each, "tool_call_id", None) for each in messages]
+                messages[max(at for at, each in enumerate(ids) if each == seen.tool_call_id)] = seen
     except FailedError as error:
         problem = str(error)
-    reward = sum(episode.rewards) if episode.rewards else None
-    ended = {"reward": reward, "done": episode.done, "truncated": episode.truncated}
+    reward = sum(rewards) if rewards else None
     return AttemptResult(
-        # Without advice first: what tells it from the observation is among what only LangChain knows.
-        messages=tuple(map(_plain, own_messages(map(to_chat, episode.messages)))),
-        result={"messages": episode.messages, **ended},
-        problem=problem,
-        success=episode.done and not episode.truncated and (reward is None or reward >= SUCCESS_REWARD),
-        reward=reward,
+        Trajectory.from_messages(messages, id=attempt.id, task=attempt.task.text),
+        {"messages": messages, "reward": reward, "done": latest.done, "truncated": latest.truncated},
+        problem,
+        latest.done and not latest.truncated and (reward is None or reward >= SUCCESS_REWARD),
+        reward,
     )
 
 
-class _Episode:
-    """One dialogue of a model with a world, and how far it is."""
-
-    def __init__(self, attempt: Attempt, world: Any, model: BaseChatModel, review: Review | None) -> None:
-        self.messages: list[BaseMessage] = []
-        self.rewards: list[float] = []
-        self.done = False
-        self.truncated = False
-        self._attempt = attempt
-        self._world = world
-        self._model = model
-        self._review = review
-        self._place = digest(DEFAULT_ACT_PROMPT)
-        self._steps = 0
-
-    def playing(self) -> Flow[None]:
-        """Play until the world or the agent ends it; a `FailedError` if the agent fails."""
-        try:
-            observation = yield from resetting(self._world, self._attempt.task.given)
-        except Exception as error:
-            msg = f"The environment could not be reset: {described(error)}"
-            raise UnfinishedError(msg) from error
-        self._say(HumanMessage(f"{self._attempt.request}\n\n{observation}".strip()))
-        nudged = False
-        while not self.done:
-            self._check_steps()
-            reply = yield from self._reply()
-            self._say(reply)
-            for call in reply.tool_calls:
-                self._check_steps()
-                yield from self._act(call)
-                if self.done:
-                    return
-            left = self._attempt.max_steps - self._steps
-            if reply.tool_calls and self._review and (seen := (yield from self._review(self.messages, left))):
-                ids = [getattr(each, "tool_call_id", None) for each in self.messages]
-                self.messages[max(at for at, each in enumerate(ids) if each == seen.tool_call_id)] = seen
-            if not reply.tool_calls:
-                if nudged:
-                    return  # it has said twice that there is nothing left to do
-                self._steps += 1
-                self._say(HumanMessage(NUDGE))
-            nudged = not reply.tool_calls
-
-    def _check_steps(self) -> None:
-        if self._steps >= self._attempt.max_steps:
-            msg = f"The limit of {self._attempt.max_steps} steps was reached."
-            raise FailedError(msg)
-
-    def _reply(self) -> Flow[AIMessage]:
-        """What the model says next: as it was kept, or live and kept before anything is done about it."""
-        journal, key = self._attempt.journal, self._place
-        recorded = journal.recorded(key)
-        if recorded is not None and "reply" in recorded:
-            self._attempt.spend(Cost.read(recorded.get("usage")), before=True)
-            return _with_action(cast("AIMessage", to_message(recorded["reply"])), key)
-        self._attempt.check()
-        meter = self._attempt.meter(allowance=1)
-        config = inner_config("collect", {"trajectory": self._attempt.id, "step": self._steps})
-        prompt = [SystemMessage(DEFAULT_ACT_PROMPT), *self.messages]
-        try:
-            reply = yield from call_tools(self._model, [ACT_TOOL], prompt, meter, config)
-        except ConfigurationError:
-            raise
-        except Exception as error:
-            self._attempt.spend(cost_of(meter))
-            if self._steps and is_unacceptable(error):  # it has grown in the attempt, as into one too long
-                msg = f"The model did not take the conversation: {described(error)}"
-                raise FailedError(msg) from error
-            msg = f"The model could not be asked: {described(error)}"
-            raise UnfinishedError(msg) from error
-        cost = cost_of(meter)
-        self._attempt.spend(cost)
-        yield from journal.keeping(key, {"reply": to_chat(reply), "usage": asdict(cost)})
-        return _with_action(reply, key)
-
-    def _act(self, call: Mapping[str, Any]) -> Flow[None]:
-        """Carry out a call."""
-        self._steps += 1
-        action = _action_in(call)
-        try:
-            observed = StepReading(MISCALLED) if action is None else (yield from stepping(self._world, action))
-        except UnreadableStepError as error:
-            raise UnfinishedError(str(error)) from error
-        except Exception as error:
-            msg = f"The environment raised {described(error)} on the action {action!r:.120}."
-            raise (UnfinishedError if is_outage(error) else FailedError)(msg) from error
-        status = "error" if action is None else "success"
-        self._say(ToolMessage(observed.observation, tool_call_id=call["id"], name=call["name"], status=status))
-        self.done, self.truncated = observed.done, observed.truncated
-        if observed.reward is not None:
-            self.rewards.append(observed.reward)
-
-    def _say(self, message: BaseMessage) -> None:
-        self.messages.append(message)
-        self._place = place(self._place, message)
+def _reply(attempt: Attempt, model: BaseChatModel, messages: Sequence[BaseMessage]) -> Flow[AIMessage]:
+    """What the model says next."""
+    attempt.check()
+    meter = attempt.meter(1)
+    config = inner_config("collect", {"trajectory": attempt.id})
+    prompt = [SystemMessage(DEFAULT_ACT_PROMPT), *messages]
+    try:
+        with no_fault_of_the_agent("The model could not be asked"):
+            reply = yield from call_tools(model, [ACT_TOOL], prompt, meter, config)
+    except UnfinishedError as error:
+        if len(messages) > 1 and is_unacceptable(error.__cause__):  # it has grown in the attempt, as into one too long
+            raise FailedError(str(error)) from error
+        raise
+    finally:
+        attempt.spent.add(meter)
+    return reply.model_copy(update={"invalid_tool_calls": []})
 
 
-def _with_action(reply: AIMessage, key: str) -> AIMessage:
-    """A reply whose action is a tool call, also if it was written in words; calls without an id get one."""
-    calls: Sequence[Any] = reply.tool_calls
-    if not calls and (written := _ACTION.search(reply.text)):
-        calls = [{"name": ACT, "args": {"action": written.group(1).rstrip(" \t*_`")}, "id": None}]
-    numbered = [
-        {**call, "id": call["id"] or f"act-{key[:12]}-{n}", "type": "tool_call"} for n, call in enumerate(calls)
-    ]
-    return reply.model_copy(update={"tool_calls": numbered, "invalid_tool_calls": []})
-
-
-def _action_in(call: Mapping[str, Any]) -> str | None:
-    """The action that a call asks for, even if the model names its only argument otherwise."""
-    arguments: Mapping[str, Any] = call["args"]
-    given = arguments.get("action", next(iter(arguments.values())) if len(arguments) == 1 else None)
-    return given.strip() if call["name"] == ACT and isinstance(given, str) and given.strip() else None
+def _act(world: Any, call: ToolCall) -> Flow[tuple[StepReading, ToolMessage]]:
+    """Carry out a call."""
+    action = str(call["args"].get("action") or "").strip() if call["name"] == ACT else ""
+    try:
+        reading = StepReading(MISCALLED) if not action else read_step((yield FunctionStep(world.step, action)))
+    except ConfigurationError as error:
+        raise UnfinishedError(str(error)) from error
+    except Exception as error:
+        msg = f"The environment raised {described(error)} on the action {action!r:.120}."
+        raise (UnfinishedError if is_outage(error) else FailedError)(msg) from error
+    status = "success" if action else "error"
+    return reading, ToolMessage(reading.observation, tool_call_id=call["id"], name=call["name"], status=status)

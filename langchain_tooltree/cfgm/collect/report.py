@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable
-from dataclasses import astuple, dataclass, fields
+from dataclasses import astuple, dataclass
 from operator import add
 from typing import Any
 
@@ -27,7 +27,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class NamedTask:
-    """A task under the name by which its attempts are found again."""
+    """A task under the name by which its attempts are recognised in the store."""
 
     given: str | Task  # what the user passed
     text: str
@@ -47,23 +47,20 @@ def named(tasks: Iterable[str | Task]) -> list[NamedTask]:
     if isinstance(tasks, str | Task) or not isinstance(tasks, Iterable):
         msg = f"tasks must be a list of texts or Task records, got {type(tasks).__name__}. Put a single task in a list."
         raise ConfigurationError(msg)
-    found: dict[str, NamedTask] = {}
-    ids: set[str] = set()
+    kept: dict[str, NamedTask] = {}
     for given in tasks:
         text, key = (given.text, given.id) if isinstance(given, Task) else (given, "")
         if not isinstance(text, str) or not text.strip() or not isinstance(key, str):
             msg = f"A task must be a text that says something, or a Task with one and a str as id; got {given!r:.80}."
             raise ConfigurationError(msg)
         task = NamedTask(given, text, key)
-        if task.attempt_id(1) in found or (task.id and task.id in ids):
+        if kept.setdefault(task.attempt_id(1), task) is not task:
             msg = f"Two tasks are the same: {task}. Tell tasks with the same text apart: Task(text, id=...)."
             raise ConfigurationError(msg)
-        found[task.attempt_id(1)] = task
-        ids.add(task.id)
-    if not found:
+    if not kept:
         msg = "tasks is empty: there is nothing to collect experience from. Pass texts or Task records."
         raise ConfigurationError(msg)
-    return list(found.values())
+    return list(kept.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +70,6 @@ class Cost:
     model_calls: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
-
-    @classmethod
-    def read(cls, data: Any) -> "Cost":
-        """A cost that was stored, as far as it can be read: other versions may have counted other things."""
-        counted = data if isinstance(data, dict) else {}
-        names = (each.name for each in fields(cls))
-        return cls(**{name: counted[name] for name in names if isinstance(counted.get(name), int)})
 
     def __add__(self, other: "Cost") -> "Cost":
         return Cost(*map(add, astuple(self), astuple(other)))
@@ -95,35 +85,28 @@ class TaskOutcome:
     task: str
     id: str  # empty if it has none
     success: bool | None  # `None` while it can still be tried: something went wrong that is no fault of the agent
-    trajectories: tuple[str, ...] = ()  # ids of its attempts in the store, in order
-    reasons: str = ""  # why the last attempt counts as what it does
-    problem: str = ""  # why it is unfinished; the same collection, run again, goes on with it
-
-    @property
-    def attempts(self) -> int:
-        """How many attempts are stored."""
-        return len(self.trajectories)
+    trajectories: tuple[str, ...]  # ids of its attempts in the store, in order
+    reasons: str  # why the last attempt counts as what it does
+    problem: str  # why it is unfinished; the same collection, run again, goes on with it
+    made: int  # attempts that were made in this run; the others were stored before
+    cost: Cost  # of this run, with an attempt that it did not finish
 
 
 @dataclass(frozen=True, slots=True)
 class CollectionReport:
-    """What a collection came to."""
+    """What a collection came to, with one outcome for each task, in the order they were given."""
 
-    outcomes: tuple[TaskOutcome, ...]  # one for each task, in the order they were given
-    made: int  # attempts that were finished in this run; the others were stored before
-    cost: Cost  # of this run, with attempts that it did not finish
-    total: Cost  # of all stored attempts of these tasks, in this run and in those before
-    seconds: float  # that this run took
-
-    @property
-    def tasks(self) -> int:
-        """How many tasks there are."""
-        return len(self.outcomes)
+    outcomes: tuple[TaskOutcome, ...]
 
     @property
     def attempts(self) -> int:
         """How many attempts are stored, of this run and of those before."""
-        return sum(outcome.attempts for outcome in self.outcomes)
+        return sum(len(outcome.trajectories) for outcome in self.outcomes)
+
+    @property
+    def made(self) -> int:
+        """How many attempts were made in this run."""
+        return sum(outcome.made for outcome in self.outcomes)
 
     @property
     def successes(self) -> int:
@@ -135,13 +118,18 @@ class CollectionReport:
         """The tasks with which the same collection, run again, goes on."""
         return tuple(outcome for outcome in self.outcomes if outcome.success is None)
 
+    @property
+    def cost(self) -> Cost:
+        """What this run cost; what each stored attempt did stands in its metadata, under `usage`."""
+        return sum((outcome.cost for outcome in self.outcomes), Cost())
+
     def __str__(self) -> str:
-        failed = self.tasks - self.successes - len(self.unfinished)
+        tasks, unfinished = len(self.outcomes), self.unfinished
+        failed = tasks - self.successes - len(unfinished)
         lines = [
-            f"{self.tasks} tasks: {self.successes} succeeded, {failed} failed, {len(self.unfinished)} unfinished",
-            f"{self.attempts} attempts, {self.made} of them in this run",
-            f"this run: {self.cost}, {self.seconds:.1f} s",
-            f"in all:   {self.total}",
+            f"{tasks} tasks: {self.successes} succeeded, {failed} failed, {len(unfinished)} unfinished",
+            f"{self.attempts} attempts, {self.made} of them in this run: {self.cost}",
         ]
-        unfinished = (f"unfinished: {each.id or each.task:.60}: {each.problem:.160}" for each in self.unfinished)
-        return "\n".join([*lines, *unfinished])
+        return "\n".join(
+            [*lines, *(f"unfinished: {each.id or each.task:.60}: {each.problem:.160}" for each in unfinished)]
+        )

@@ -9,7 +9,7 @@ outcomes in the order of launch; then the same seed and the same outcomes give t
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 from langchain_tooltree.events import BestEvent, Event, StopEvent
 from langchain_tooltree.tooltree.search.config import KernelConfig
@@ -55,9 +55,7 @@ class TreeSearch:
         policy: UCTPolicy | None = None,
     ) -> None:
         if judge_calls == 0:
-            # A judge that costs nothing is asked about everything at once.
-            separate: Literal["batched", "single"] = "single" if config.pre_evaluation == "single" else "batched"
-            config = replace(config, pre_evaluation=separate, post_evaluation="always")
+            config = replace(config, post_evaluation="always")  # a judge that costs nothing is asked about everything
         self.config = config
         self.tree = Tree(seed=config.seed)
         self.max_model_calls = config.most_model_calls(tools)
@@ -266,7 +264,7 @@ class TreeSearch:
             self._observed(rollout)
         elif observation := self._cache.find(node):
             self._observe(node, observation, rollout, cached=True)
-            self._after_known_result(rollout)
+            self._observed(rollout)
         elif self._cache.join(rollout, node):
             if self._asks_at_once(node):
                 self._propose(rollout, run=True)
@@ -277,13 +275,6 @@ class TreeSearch:
         """Whether a call is run in the same operation as the next question, which brings its scores."""
         return self._fused and not self._frontier.is_deepest(node)
 
-    def _after_known_result(self, rollout: Rollout) -> None:
-        """Go on where a call need not run."""
-        if self._asks_at_once(rollout.node):
-            self._propose(rollout)
-        else:
-            self._observed(rollout)
-
     def _take_observation(self, rollout: Rollout, node: Node, outcome: OperationOutcome) -> None:
         """Take in what a call has brought back, also for rollouts that waited for the same call."""
         lost = Observation(outcome.error or "No result.", kind="exception")
@@ -291,7 +282,7 @@ class TreeSearch:
         self._observe(node, observation, rollout, cached=False)
         for other, same in self._cache.finish(node, observation):
             self._observe(same, observation, other, cached=True)
-            self._after_known_result(other)
+            self._observed(other)
 
     def _observe(self, node: Node, observation: Observation, rollout: Rollout, *, cached: bool) -> None:
         node.observation = observation
@@ -303,12 +294,14 @@ class TreeSearch:
         self._record("execute", rollout, node, call=node.label, status=observation.kind, cached=cached)
 
     def _observed(self, rollout: Rollout) -> None:
-        """Go on after the call of a rollout has run: judge what it brought back, or leave that for later."""
-        if not self._fused and self._policy.judges_at_once(self._frontier, rollout.node):
+        """Go on after the call of a rollout has run: ask on, judge what it brought back, or leave that for later."""
+        if self._asks_at_once(rollout.node):
+            self._propose(rollout)
+        elif not self._fused and self._policy.judges_at_once(self._frontier, rollout.node):
             self._evaluate(rollout)
-            return
-        self._has_news = True
-        self._end(rollout)
+        else:
+            self._has_news = True
+            self._end(rollout)
 
     def _evaluate(self, rollout: Rollout) -> None:
         rollout.node.evaluating = True

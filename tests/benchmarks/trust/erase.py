@@ -21,7 +21,7 @@ from tests.internals.experience import Branch
 
 PARTS = (
     *("request", "arguments", "result", "answer", "instructions", "reasons", "metadata", "tool", "branch", "summary"),
-    *("label", "earlier", "attempt", "pending", "tip", "focus", "journal", "record_half", "entry_half"),
+    *("label", "earlier", "attempt", "pending", "tip", "focus", "record_half", "entry_half"),
     *("of_user", "id", "source"),
 )
 """What holds a text of its own."""
@@ -81,7 +81,7 @@ def forgotten(opened: Any, way: str, folder: Path, others: int) -> tuple[int, li
         (everybody if way == "user" else mine).forget(**what, graphs=[graph, folder / "graph"])
         graph.save(folder / "graph")
         expected = {*PARTS} if way == "user" else {*PARTS} - {"of_user"}
-        if way == "tool":  # halves and journals of which nobody knows the tool, and tips of no run
+        if way == "tool":  # halves of which nobody knows the tool, and tips of no run
             expected -= {"entry_half"}
         left = [part for part in _parts_in(found, folder) if part in expected]
         assert len(bob.graph) == others + 1
@@ -112,8 +112,6 @@ def _filled(experience: Experience, folder: Path) -> tuple[SITGraph, list[str]]:
     store, place = experience.store.place
     store.delete((*place, "tasks"), "first half")
     store.delete((*place, "trajectories"), "second half")
-    journal = {"record": json.dumps({"said": text_of("journal"), "called": text_of("tool")})}
-    store.put((*place, "attempts"), "waits/1", journal, index=False)
     pointer = ScriptedChatModel(replies=[{"focus_points": [text_of("focus")]}])
     CFGMMemory(pointer, experience.store).focus_points("A shop.", [secret])
     graph = SITGraph.from_trajectories([secret, _plain("another")])
@@ -145,8 +143,9 @@ def _plain(name: str) -> Trajectory:
 
 
 def _teller() -> BaseChatModel:
-    tip = {"reasoning": "The records show it.", "when": "it rains", "tip": text_of("tip")}
-    return ScriptedChatModel(replies=[{"tips": [tip], "bears_out": []}] * 9)
+    shown = [{"tool": text_of("tool"), "quote": text_of("result")}, {"tool": "look", "quote": "result"}]
+    tip = {"reasoning": "The records show it.", "when": "it rains", "tip": text_of("tip"), "bears_out": shown}
+    return ScriptedChatModel(replies=[{"tips": [tip], "followed": []}] * 9)
 
 
 def _parts_in(opened: Opened, folder: Path) -> list[str]:

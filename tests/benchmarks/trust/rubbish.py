@@ -11,9 +11,11 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.tools import tool
+from langgraph.store.memory import InMemoryStore
 from pydantic import Field
 
-from langchain_tooltree import AnomalyDetector, ModelVerdict, ToolLibrary, ToolTreeNode, Trajectory
+from langchain_tooltree import AnomalyDetector, CFGMMemory, ModelVerdict, ToolLibrary, ToolTreeNode, Trajectory
+from langchain_tooltree.errors import ReplyError
 from tests.internals import cfgm, hall, sitgraph, tooltree
 
 LARGEST = 1_000_000
@@ -127,7 +129,8 @@ GOOD = (
     {"fulfilled": False, "missing": ["send it"], "done": True, "last_result": 0.4},
     {"rules": ["a"], "writes": [{"write": 1, "facts": "a", "allowed": True, "confirmed": "no"}], "missing": [],
      "verdict": "failure", "reasons": "b"},
-    {"tips": [{"tip": "Look first", "when": "always", "reasoning": "seen"}], "bears_out": [1]},
+    {"tips": [{"tip": "Look", "when": "lost", "reasoning": "a", "bears_out": [{"tool": "look", "quote": "x"}]}],
+     "followed": [1]},
     {"focus_points": ["Look for a key.", "Compare prices."]},
     {"key_information": {"objective": "a", "initial_environment": "b", "progress": "c"},
      "questions": [{"question": "why?", "answer": "so"}], "next_step": "look(query='x')"},
@@ -381,6 +384,13 @@ def _judged(stage: str, model: BaseChatModel) -> Any:
     return getattr(judge, stage)(request, hall.Meter(2))
 
 
+def _focus_points(model: BaseChatModel) -> Any:
+    try:
+        return (yield from hall.flow_of(CFGMMemory(model, InMemoryStore()).focus_points)("a house"))
+    except ReplyError:
+        return []
+
+
 def _anomaly() -> Any:
     return hall.run_flow(hall.flow_of(AnomalyDetector().check)(QUESTION))
 
@@ -397,13 +407,9 @@ MODEL_READERS: dict[str, Reader] = {
     "reflection": partial(
         _asked, lambda model: hall.flow_of(cfgm.Reflector(model).reflect)(QUESTION, _anomaly(), meter=hall.Meter(2))
     ),
-    "reflection on a failure": partial(
-        _asked,
-        lambda model: cfgm.reflecting_on_failure(model, _run(), earlier=(), focus_points=(), meter=hall.Meter(2)),
-    ),
     "tips of a comparison": partial(_asked, lambda model: cfgm.tips_module.tips_by_comparison(model, _run(), [_run()])),
     "tips of a success": partial(_asked, lambda model: cfgm.tips_module.tips_from_success(model, _run(), [])),
-    "focus points": partial(_asked, lambda model: cfgm.asked_focus_points(model, {"description": "a house"})),
+    "focus points": partial(_asked, _focus_points),
     "summary": partial(
         _asked, lambda model: sitgraph.written_summary(model, _run().chat(), hall.Meter(1))
     ),
@@ -436,7 +442,6 @@ def _recorded(reply: AIMessage) -> Any:
 MESSAGE_READERS: dict[str, Reader] = {
     "conversation": _conversed,
     "record": _recorded,
-    "action in an environment": lambda reply: cfgm.with_action(hall.received(reply), "0123456789abcdef"),
 }
 """What reads messages that others have asked for."""
 

@@ -314,10 +314,10 @@ def _told(attack: Attack) -> str:
 
 
 def _run(text: str) -> Trajectory:
-    """A run that went well, with the text in a result and in the answer."""
+    """A run that went well, with the text in its request, in a result and in the answer."""
     call = {"id": "1", "type": "function", "function": {"name": "read_mail", "arguments": "{}"}}
     chat = [
-        {"role": "user", "content": REQUEST},
+        {"role": "user", "content": f"{REQUEST} {text}".strip()},
         {"role": "assistant", "content": "", "tool_calls": [call]},
         {"role": "tool", "tool_call_id": "1", "content": f"Lunch. {text}"},
         {"role": "assistant", "content": f"It says: {text}"},

@@ -232,3 +232,28 @@ def test_that_there_is_nothing_under_a_name_of_the_user_s_is_weak_evidence():
 def test_a_name_that_the_agent_made_up_is_no_such_case():
     assert AnomalyDetector().check(looked_up("M. Lee")).confidence > 0.5
     assert AnomalyDetector().check(looked_up("mia li", answer="Error: the database is locked")).confidence > 0.5
+
+
+def reads(*outcomes, tool="find_orders", parallel=False):
+    """Reads by name, one after the other or in one message, with what they brought back."""
+    made = [{"name": tool, "args": {"buyer": f"buyer {n}"}, "id": f"{n}"} for n in range(len(outcomes))]
+    seen = [ToolMessage(outcome, tool_call_id=f"{n}", name=tool) for n, outcome in enumerate(outcomes)]
+    replies = [AIMessage("", tool_calls=made)] if parallel else [AIMessage("", tool_calls=[each]) for each in made]
+    later = seen if parallel else [each for pair in zip(replies, seen, strict=True) for each in pair]
+    return [HumanMessage("Whose is it?"), *(replies + seen if parallel else later)]
+
+
+@pytest.mark.parametrize("parallel", [False, True])
+@pytest.mark.parametrize("nothing", ["[]", "{}", "", "null", '{"orders": [], "count": 0, "ok": true}', "No results."])
+def test_a_second_empty_result_for_something_named_is_trouble_and_the_first_is_none(nothing, parallel):
+    assert CHECK(reads(nothing)) is None
+    assert CHECK(reads('[{"id": 7}]', nothing, parallel=parallel)) is None
+    again = CHECK(reads(nothing, '[{"id": 7}]', "[]", parallel=parallel))
+    assert (again.kind, again.confidence, again.recoverable, again.call_id) == ("empty", 0.5, True, "2")
+
+
+def test_what_holds_something_or_names_nothing_or_is_a_write_is_not_empty():
+    assert CHECK(reads("[]", '{"orders": [], "total": 3}')) is None
+    assert CHECK(reads("", "", tool="save_order")) is None
+    unnamed = [{"name": "find_orders", "args": {"page": 7}, "id": "1"}] * 2
+    assert CHECK([AIMessage("", tool_calls=unnamed), *[ToolMessage("[]", tool_call_id="1")] * 2]) is None

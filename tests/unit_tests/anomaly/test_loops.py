@@ -70,7 +70,7 @@ def test_a_cycle_with_a_poller_waits_for_something():
 
 
 def test_different_calls_with_one_outcome_stagnate():
-    searches = [("search", {"query": f"word {number}"}, "No results found.") for number in range(5)]
+    searches = [("search", {"query": f"word {number}"}, "The page is blank.") for number in range(5)]
     assert kind(*searches[:4]) is None
     assert kind(*searches) == "stagnation"
 

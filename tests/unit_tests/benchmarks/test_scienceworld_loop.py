@@ -1,14 +1,13 @@
 """The simulated models of the loop benchmark, and its figures. No Java is run."""
 
-import json
 from dataclasses import replace
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+from langchain_core.messages import AIMessage, SystemMessage
 
 from langchain_tooltree import Anomaly, Reflector
 from langchain_tooltree.testing import ScriptedChatModel
-from tests.benchmarks.scienceworld_loop import FIXED_QUESTIONS, POSSIBLE, Played, by_type, loop_figures
+from tests.benchmarks.scienceworld_loop import POSSIBLE, Played, by_type, loop_figures
 from tests.benchmarks.scienceworld_players import (
     Assumptions,
     Player,
@@ -122,28 +121,13 @@ def test_the_kind_of_an_action_is_its_verb_and_the_first_thing(action, kind):
 ANOMALY = Anomaly("phrase", "No.", 0.9, recoverable=True, tool="act")
 
 
-@pytest.mark.parametrize(
-    ("settings", "rate"),
-    [
-        ({}, "right"),
-        ({"key_information": False}, "right_without_key_information"),
-        ({"questions": FIXED_QUESTIONS}, "right_fixed_questions"),
-    ],
-)
-def test_the_reflecting_model_is_right_at_the_rate_of_what_it_was_given(settings, rate):
-    never = Assumptions(right=0, right_without_key_information=0, right_fixed_questions=0)
-    for assumptions, word in ((replace(never, **{rate: 1}), WAY.gold[1]), (never, "look around")):
-        model = ReflectingModel(WAY, assumptions, lambda: taken(WAY.gold[0], "dance"))
-        reflector = Reflector(ScriptedChatModel(replies=[model.reply]), **settings)
-        reflection = reflector.reflect(dialogue("Boil water.", taken(WAY.gold[0], "dance")), ANOMALY)
-        assert f'"{word}"' in reflection.next_step
-        assert bool(reflection.progress) == settings.get("key_information", True)
-
-
-def test_the_reflecting_model_fills_in_what_the_form_asks_for():
-    model = ReflectingModel(WAY, Assumptions(), list)
-    filled = model.reply([SystemMessage("Reflect."), HumanMessage(json.dumps({"task": "Boil water."}))])
-    assert set(filled) == {"questions", "next_step"}
+@pytest.mark.parametrize(("right", "word"), [(1, WAY.gold[1]), (0, "look around")])
+def test_the_reflecting_model_is_right_at_its_rate(right, word):
+    model = ReflectingModel(WAY, Assumptions(right=right), lambda: taken(WAY.gold[0], "dance"))
+    reflector = Reflector(ScriptedChatModel(replies=[model.reply]))
+    reflection = reflector.reflect(dialogue("Boil water.", taken(WAY.gold[0], "dance")), ANOMALY)
+    assert f'"{word}"' in reflection.next_step
+    assert reflection.progress
 
 
 def test_figures_are_means_of_each_arm():

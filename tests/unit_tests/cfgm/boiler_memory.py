@@ -27,7 +27,9 @@ def past_run(task):
 
 def memory_of(*tasks, store=None, tips=()):
     """Memory of runs that went well, and of tips for the task of the first one."""
-    written = {"tips": [{"reasoning": tip.reasoning, "tip": tip.text} for tip in tips]}
+    seen = [{"tool": "turn_valve", "quote": "red"}]
+    forms = [{"reasoning": tip.reasoning, "tip": tip.text, "when": tip.when, "bears_out": seen} for tip in tips]
+    written = {"tips": forms, "followed": []}
     memory = CFGMMemory(ScriptedChatModel(replies=[written] if tips else []), store or InMemoryStore())
     for task in tasks:
         memory.experience.add(past_run(task))

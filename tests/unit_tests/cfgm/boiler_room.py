@@ -50,7 +50,13 @@ REPLY: dict[str, Any] = {
 }
 NEXT_STEP = REPLY["next_step"]
 
-TIP = Tip("The red valve lets water in.", "Only then the pressure rose.", "success", "Fill the boiler.")
+TIP = Tip(
+    "The red valve lets water in.",
+    "Only then the pressure rose.",
+    "success",
+    "Fill the boiler.",
+    when="the pressure is too low",
+)
 
 
 def call(name: str, number: int = 1, **arguments: Any) -> AIMessage:

@@ -30,18 +30,23 @@ def attempt(
     return Trajectory(**{**vars(run), "metadata": kept})
 
 
+def tip_reply(tip: str, when: str = "the pot is full", *, quote: str = "go", **others: Any) -> dict[str, Any]:
+    """A tip as a model writes it; `quote` has to stand in a call of `act`."""
+    return {"reasoning": "r", "bears_out": [{"tool": "act", "quote": quote}], "when": when, "tip": tip, **others}
+
+
 class Teacher(ScriptedChatModel):
     """Answers questions for tips: one tip by comparison and one from a success, each with the task in it.
 
     Args:
         silent_on: Tasks on which it says nothing that can be used.
         dies_at: The number of the call, from 1, that ends the process; none if 0.
-        bears_out: The numbers of known tips that it says hold as well.
+        followed: The numbers of known tips that it says were followed as well.
     """
 
     silent_on: Sequence[str] = ()
     dies_at: int = 0
-    bears_out: Sequence[int] = ()
+    followed: Sequence[int] = ()
     _documents: list[tuple[str, dict[str, Any]]] = PrivateAttr(default_factory=list)
 
     @property
@@ -63,6 +68,8 @@ class Teacher(ScriptedChatModel):
         task = document["task"]
         if task in self.silent_on:
             return "I would rather not."
-        tip = f"When asked to {task}, act only after {'looking around' if kind == 'comparison' else 'asking twice'}."
-        reply: dict[str, Any] = {"tips": [{"tip": tip, "reasoning": f"It went well with {task}."}]}
-        return reply | ({"bears_out": list(self.bears_out)} if kind == "success" else {})
+        tip = f"Only act after {'looking around' if kind == 'comparison' else 'asking twice'}."
+        calls = (each["call"] for each in document["succeeded"]["record"] if "call" in each)
+        action = next(calls)["arguments"]["action"]
+        form = tip_reply(tip, f"asked to {task}", quote=action, reasoning=f"It went well with {task}.")
+        return {"tips": [form], **({"followed": list(self.followed)} if kind == "success" else {})}

@@ -208,8 +208,8 @@ def test_the_reflector_knows_the_tools_and_the_tips(path):
 
     document = json.loads(model.calls[0][1].text)
     assert [tool["name"] for tool in document["tools"]] == ["turn_valve", "read_gauge"]
-    assert document["tips"] == [{"text": TIP.text, "reasoning": TIP.reasoning}]
-    assert events[0]["tips"] == [TIP.text]
+    assert document["tips"] == [{"text": TIP.advice, "reasoning": TIP.reasoning}]
+    assert events[0]["tips"] == [TIP.advice]
     assert TIP.text in systems(asked)[0]
 
 
@@ -544,11 +544,11 @@ def test_each_part_can_be_switched_off(path, off):
 
 def test_a_reflector_may_have_settings_of_its_own(path):
     model = reflector()
-    agent, _ = helped(MISTAKE, ANSWER, model=Reflector(model, questions=["Which valve was it?"]))
+    agent, _ = helped(MISTAKE, ANSWER, model=Reflector(model, max_characters=8_000))
 
     either(path, agent)(ASKED)
 
-    assert "Which valve was it?" in model.calls[0][1].text
+    assert len(model.calls) == 1
 
 
 @pytest.mark.parametrize(

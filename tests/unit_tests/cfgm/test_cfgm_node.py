@@ -313,9 +313,9 @@ def test_the_tools_are_described_to_the_model(path):
 def test_a_reflector_may_have_settings_of_its_own(path):
     model = reflector()
 
-    either(path, CFGMReflectionNode(Reflector(model, questions=["Which valve was it?"]), patience=0))(in_trouble())
+    either(path, CFGMReflectionNode(Reflector(model, max_characters=8_000), patience=0))(in_trouble())
 
-    assert "Which valve was it?" in model.calls[0][1].text
+    assert len(model.calls) == 1
 
 
 @pytest.mark.parametrize(

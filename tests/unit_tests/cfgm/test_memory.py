@@ -1,9 +1,11 @@
 """CFGMMemory: what it takes, what it recalls, and that tenants do not meet."""
 
+from dataclasses import replace
+
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.store.memory import InMemoryStore
-from teacher import Teacher, attempt
+from teacher import Teacher, attempt, tip_reply
 
 from langchain_tooltree import (
     CFGMMemory,
@@ -104,13 +106,14 @@ def test_no_tenant_recalls_from_another():
     memory = CFGMMemory(Teacher(), store)
     for user in ("ada", "bob"):
         config = {"configurable": {"user": user}}
-        store.add(attempt("Boil water.", ("ask", f"The secret of {user}.")), config=config)
+        run = attempt("Boil water.", ("ask", "No."))
+        store.add(replace(run, task=f"Boil water for {user}."), config=config)
         memory.extract_tips(config=config)
     for user, other in (("ada", "bob"), ("bob", "ada")):
         recollection = memory.recall("Boil water.", config={"configurable": {"user": user}})
         text = recall_text(recollection, max_characters=4_000)
-        assert f"secret of {user}" in text
-        assert f"secret of {other}" not in text
+        assert f"Boil water for {user}" in text
+        assert f"Boil water for {other}" not in text
     with pytest.raises(ConfigurationError, match="user"):
         memory.recall("Boil water.")
 
@@ -157,7 +160,8 @@ def test_a_task_to_recall_for_must_be_a_text(task):
 
 
 def test_the_tips_of_all_tasks_with_one_text_are_recalled():
-    replies = [{"tips": [{"tip": f"Use {thing}.", "reasoning": "r"}]} for thing in ("switches", "matches", "coins")]
+    quotes = {"switches": "switch", "matches": "light", "coins": "go"}
+    replies = [{"tips": [tip_reply(f"Use {each}.", each, quote=quotes[each])], "followed": []} for each in quotes]
     memory = CFGMMemory(ScriptedChatModel(replies=replies), InMemoryStore(), max_concurrency=1)
     memory.experience.add(attempt("Boil water.", ("light", "It burns."), task_id="gas"))
     memory.experience.add(attempt("Boil water.", ("switch", "It hums."), ("wait", "Hot."), task_id="electric"))
@@ -166,3 +170,14 @@ def test_the_tips_of_all_tasks_with_one_text_are_recalled():
     first, second = memory.recall("Boil water.").runs
     assert (first.trajectory.task, second.trajectory.task) == ("Boil water.", "Boil wine.")
     assert {tip.text for tip in first.tips} == {"Use switches.", "Use matches."}
+
+
+def test_a_tip_is_told_while_the_success_that_it_was_taken_of_counts():
+    memory = filled(InMemoryStore(), attempt("Boil water.", ("wait", "Hot."), id="source"))
+    memory.extract_tips()
+    memory.experience.add(attempt("Boil water.", ("wait", "Hot."), ("stop", "Done."), id="other"))
+    assert memory.recall("Boil water.").tips
+    memory.experience.label("source", success=False)
+    assert memory.recall("Boil water.").tips == ()
+    memory.experience.label("source", success=True)
+    assert memory.recall("Boil water.").tips

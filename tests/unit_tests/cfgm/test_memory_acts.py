@@ -36,8 +36,9 @@ def does(*actions):
     return [AIMessage("", tool_calls=[{"name": "act", "args": {"action": each}, "id": each}]) for each in actions]
 
 
-def memory_for(*actions, make=CFGMMemory, known=(), reflections=9, **settings):
-    policy, reflector = ScriptedChatModel(replies=does(*actions)), ScriptedChatModel(replies=[REPLY] * reflections)
+def memory_for(*actions, make=CFGMMemory, known=(), **settings):
+    replies = [REPLY["key_information"], REPLY] if make == CFGMMemory.paper else [REPLY]
+    policy, reflector = ScriptedChatModel(replies=does(*actions)), ScriptedChatModel(replies=replies * 9)
     models = {"policy": policy, "reflection": reflector}
     store = ExperienceStore(InMemoryStore())
     for each in known:
@@ -101,7 +102,7 @@ def test_the_paper_reflects_on_each_anomaly_at_once():
 
     memory.act(Cellar(), "light the cellar")
 
-    assert len(reflector.calls) == 3
+    assert len(reflector.calls) == 3 * 2  # key information, then questions and the next step
     assert len(advised(policy)) == 3
 
 
@@ -141,7 +142,7 @@ def test_each_role_has_its_own_model_and_the_others_the_common_one():
 
 def test_a_collection_acts_by_one_model_and_reflects_by_another():
     failure = {"what_went_wrong": "It stayed dark.", "next_time": "Strike a match."}
-    policy = ScriptedChatModel(replies=[*does("jump"), "Done.", "Done.", *does("light")])
+    policy = ScriptedChatModel(replies=[*does("jump"), "Done.", *does("light")])
     reflector = ScriptedChatModel(replies=[failure])
     memory = CFGMMemory(None, InMemoryStore(), models={"policy": policy, "reflection": reflector, "focus": reflector})
 
@@ -161,7 +162,7 @@ def test_examples_are_shown_with_each_attempt():
     first = policy.calls[0][-1].text
     assert first.index("Examples of tasks done") < first.index("Action: wait") < first.index("Run: light the attic")
     assert first.index("strike match") < first.index("light the cellar")
-    with pytest.raises(ConfigurationError, match="examples must be a list of texts or trajectories"):
+    with pytest.raises(ConfigurationError, match="examples must be lists"):
         memory.collect(Cellar(), ["light it"], None, examples="one")
 
 

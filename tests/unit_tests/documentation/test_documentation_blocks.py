@@ -63,7 +63,7 @@ def test_each_command_of_a_page_can_be_given(monkeypatch, subtests):
 
 def test_each_benchmark_of_a_page_exists():
     named = {name for page in pages.PAGES.values() for name in re.findall(r"-m (tests\.benchmarks[\w.]*)", page)}
-    assert len(named) > 10
+    assert len(named) >= 10
     assert [name for name in named if not find_spec(name)] == []
 
 

@@ -73,7 +73,8 @@ def teller(texts):
         told = json.loads(messages[-1].text)
         known = next(text for text in texts if text in told["task"])
         tip = {"reasoning": f"{known} shows it", "when": f"{known} comes", "tip": f"{known} first, look"}
-        return {"tips": [tip], "bears_out": []}
+        tool = next(each["call"]["tool"] for each in told["succeeded"]["record"] if "call" in each)
+        return {"tips": [tip | {"bears_out": [{"tool": tool, "quote": "in"}]}], "followed": []}
 
     return ScriptedChatModel(replies=[reply] * 99)
 

@@ -698,7 +698,17 @@ def test_a_model_that_is_down_is_asked_again_and_not_for_ever():
 
 
 def test_tips_are_taken_with_a_model_and_credit_is_kept_with_the_run():
-    taught = {"tips": [{"tip": "Look at the desk first.", "reasoning": "The key was there."}]}
+    taught = {
+        "tips": [
+            {
+                "tip": "Look at the desk first.",
+                "reasoning": "The key was there.",
+                "when": "a key is wanted",
+                "bears_out": [{"tool": "look", "quote": "desk"}],
+            }
+        ],
+        "followed": [],
+    }
     model = ScriptedChatModel(replies=[taught])
     experience = Experience(InMemoryStore(), namespace=ALL, verdict=lambda _: True, model=model)
     agent, _ = finder(experience)
@@ -920,7 +930,10 @@ def test_who_reflects_on_trouble_knows_the_instructions_of_the_agent():
             return DOUBT
         return AIMessage("", tool_calls=[{"name": "find", "args": {"order": str(len(messages))}, "id": "1"}])
 
-    reflecting = ScriptedChatModel(replies=[{"questions": [], "next_step": "Ask for the number."}] * 2)
+    key = {"objective": "The order.", "initial_environment": "", "progress": "None."}
+    reflecting = ScriptedChatModel(
+        replies=[{"key_information": key, "questions": [], "next_step": "Ask for the number."}] * 2
+    )
     experience = Experience(InMemoryStore(), namespace=ALL, verdict=lambda _: False, model=reflecting)
     model = ScriptedChatModel(replies=[reply] * 6)
     told = {"effects": {"find": "read"}, "system_prompt": "Be kind, always.", "experience": experience}

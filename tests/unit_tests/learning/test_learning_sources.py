@@ -64,8 +64,11 @@ def test_a_rollback_takes_back_what_a_source_gave_and_stays(namespace):
 
 @pytest.mark.parametrize("take_back", [lambda all_: all_.label("bad", False), lambda all_: all_.rollback(source="eve")])
 def test_a_tip_is_told_only_while_a_run_that_it_was_taken_of_is_a_success(take_back):
-    tip = {"tips": [{"tip": "Wipe the account first.", "reasoning": "It went well."}]}
-    experience = Experience(InMemoryStore(), model=ScriptedChatModel(replies=[tip, {"tips": []}]), namespace=("all",))
+    form = {"tip": "Wipe the account first.", "reasoning": "It went well.", "when": "an order is refunded"}
+    tip = {"tips": [form | {"bears_out": [{"tool": "wipe", "quote": "ok"}]}], "followed": []}
+    experience = Experience(
+        InMemoryStore(), model=ScriptedChatModel(replies=[tip, {"tips": [], "followed": []}]), namespace=("all",)
+    )
     experience.learn(run_of("bad", "wipe", source="eve"))
     experience.memory.extract_tips()
     experience.learn(run_of("good", "look", "pay", source="ann"))
@@ -92,7 +95,17 @@ class Listened(InMemoryStore):
 
 def test_a_doubt_searches_once_among_the_records_of_its_own_user_and_a_sure_turn_does_not():
     store = Listened()
-    taught = {"tips": [{"tip": "Look at the desk first.", "reasoning": "The key was there."}]}
+    taught = {
+        "tips": [
+            {
+                "tip": "Look at the desk first.",
+                "reasoning": "The key was there.",
+                "when": "a key is wanted",
+                "bears_out": [{"tool": "look", "quote": "ok"}],
+            }
+        ],
+        "followed": [],
+    }
     model = ScriptedChatModel(replies=[taught])
     ada = Experience(store, verdict=lambda _: True, model=model).within(user_id="ada")
     for number in range(20):

@@ -97,7 +97,7 @@ def test_a_search_reads_and_leaves_the_write_to_the_agent(run, tools, looked, co
     result = run(OfflineChatModel(policy=LetterPolicy()), tools, effects=READS, config=config)
     assert labels(result) == PLAN
     assert {"desk", "drawer"} <= set(looked)
-    assert result.pending.call.tool == "send"
+    assert result.waiting[0].call.tool == "send"
     *_, seen, waiting = result.messages
     assert (seen.content, [call["name"] for call in waiting.tool_calls]) == ("the letter", ["send"])
     assert waiting.response_metadata["tooltree"]["search"] == result.search_id

@@ -34,14 +34,14 @@ async def test_a_write_waits_for_whoever_asked(find, shop):
     result = await find("Order tea if there is none.", shop.tools(), model=model, effects=READS)
     assert shop.made == ["stock(tea)"]
     assert result.answer is None
-    assert result.pending.call.label == 'order(item="tea")'
+    assert result.waiting[0].call.label == 'order(item="tea")'
     assert [step.call.tool for step in result.waiting] == ["order"]
     assert result.messages[-1].tool_calls[0]["name"] == "order"
 
 
 async def test_an_undeclared_tool_never_runs(find, shop):
     result = await find("Count the tea.", shop.tools(), model=scripted(calls(("stock", "tea"))))
-    assert (shop.made, result.pending.call.tool) == ([], "stock")
+    assert (shop.made, result.waiting[0].call.tool) == ([], "stock")
 
 
 async def test_a_doubt_is_settled_and_told_by_events_in_order(find, shop):

@@ -39,7 +39,7 @@ def test_reads_come_with_their_results_and_the_first_write_waits():
     assert waiting.usage_metadata == USAGE
     told = waiting.response_metadata["tooltree"]
     assert (told["search"], told["model_calls"], told["stop_reason"]) == ("s", 2, "solved")
-    assert result.pending.call_id == waiting.tool_calls[0]["id"]
+    assert result.waiting[0].call_id == waiting.tool_calls[0]["id"]
 
 
 def test_what_ran_in_a_fork_waits_unanswered_and_what_follows_is_the_plan():

@@ -148,8 +148,3 @@ def contents(experience: ExperienceStore) -> dict[Any, Any]:
         for item in store.search(namespace, limit=1_000)
         if item.namespace == namespace and namespace[-1] != "head"
     }
-
-
-def journal_of(experience: ExperienceStore) -> list[str]:
-    """Keys of what is kept of attempts under way."""
-    return [key for namespace, key in contents(experience) if namespace[-1] == "attempts"]

