@@ -7,13 +7,14 @@ import copy
 import inspect
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, is_dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 from langchain_core.tools import BaseTool, StructuredTool
 from langchain_core.utils.pydantic import get_fields
-from pydantic import AliasChoices, AliasPath
+from pydantic import AliasChoices, AliasPath, TypeAdapter
+from pydantic.fields import FieldInfo
 
 from langchain_tooltree.errors import ConfigurationError, described, did_you_mean
 from langchain_tooltree.experience.excerpts import READING_VERBS, call_digest, words_of_name
@@ -140,12 +141,11 @@ class CallEffects:
         told: dict[str, Any] = {}
         for call in calls:
             name, arguments = call["name"], call["args"]
-            if name not in self.by_arguments:
-                told[name] = self.of(name, arguments)
-            elif self.of(name, arguments) == "read":
-                told.setdefault(name, []).append(call_digest(name, arguments))
+            effect = self.of(name, arguments)
+            if name in self.by_arguments:
+                told.setdefault(name, []).extend([call_digest(name, arguments)] if effect == "read" else [])
             else:
-                told.setdefault(name, [])
+                told[name] = effect
         return told
 
     def check_arguments(self) -> None:
@@ -162,19 +162,13 @@ class CallEffects:
 
     def doubt(self, tool_names: Iterable[str]) -> None:
         """Warn once of tools that are declared reads, whatever the arguments, while their names say that they act."""
-        acting = {name: verb for name in tool_names if name in self.reads and (verb := verb_of_write(name))}
-        new = sorted(acting.keys() - self._told)
-        self._told.update(new)
-        if new:
-            logger.warning(
+        acting = ((name, verb_of_write(name)) for name in sorted(tool_names) if name in self.reads)
+        if told := ", ".join(f"{name} ({verb})" for name, verb in acting if verb):
+            self.tell_once(
                 "Declared reads run while searching, whether or not their results are kept, and these sound as if they "
                 "act: %s. Declare writes 'write', and tools that do both by a function of the arguments.",
-                ", ".join(f"{name} ({acting[name]})" for name in new),
+                told,
             )
-
-    def described(self, name: str) -> str:
-        """What is declared of a tool in words that are the same in every process."""
-        return " ".join(_described(each.effect) for each in self._by_name.get(name, ()))
 
     def tell_once(self, message: str, *given: Any) -> None:
         """Warn of something once for each declaration."""
@@ -228,14 +222,6 @@ def is_same_tool(tool: BaseTool, declared: Any) -> bool:
     return type(tool) is type(declared) is StructuredTool and functions == [declared.func, declared.coroutine]
 
 
-def names_in(reads: Iterable[ToolKey] | None) -> frozenset[str]:
-    """Names of the reads that ask a person first, given as they are in effects."""
-    if isinstance(reads, str | Mapping) or not isinstance(reads, Iterable | None):
-        msg = f"approve_reads must be a list of tools or their names, got {reads!r}."
-        raise ConfigurationError(msg)
-    return frozenset(_name_of(each, "Each of approve_reads") for each in reads or ())
-
-
 def _name_of(key: Any, what: str) -> str:
     name = key if isinstance(key, str) else key.name if isinstance(key, BaseTool) else getattr(key, "__name__", None)
     if not isinstance(name, str):
@@ -267,7 +253,7 @@ def _reads(declared: _Declared, arguments: Mapping[str, Any] | None) -> bool:
     try:
         if _hides_something(declared.tool, arguments or {}):
             return False
-        answer = effect(copy.deepcopy(dict(arguments or {})))  # it may change what it gets
+        answer = effect(_received(declared.tool, copy.deepcopy(dict(arguments or {}))))  # it may change what it gets
         return isinstance(answer, str) and answer == "read"
     except RAISED as error:  # what cannot be told is a write
         logger.debug("The effect of a call is not known: %s", described(error))
@@ -288,6 +274,34 @@ def _hides_something(tool: Any, arguments: Mapping[str, Any]) -> bool:
     return any(len(arguments.keys() & {name, *aliases_of(field)}) > 1 for name, field in fields)
 
 
+def _received(tool: Any, arguments: dict[str, Any]) -> dict[str, Any]:
+    """The arguments that a tool gets: what a call leaves out has the default of the tool's schema."""
+    if not isinstance(tool, BaseTool):
+        return arguments
+    if isinstance(tool.args_schema, dict):
+        return cast("dict[str, Any]", _filled(tool.args_schema, arguments))
+    for name, about in get_fields(tool.get_input_schema()).items():
+        given = arguments.keys() & {name, *aliases_of(about)}
+        if isinstance(about, FieldInfo):
+            for key in given:
+                if isinstance(arguments[key], dict | list):  # models within it have defaults of their own
+                    known: TypeAdapter[Any] = TypeAdapter(cast("Any", about.annotation))
+                    arguments[key] = known.dump_python(known.validate_python(arguments[key]), mode="json")
+            if not given and not about.is_required():
+                arguments[name] = about.get_default(call_default_factory=True)
+        elif not given and not about.required:
+            arguments[name] = about.get_default()
+    return arguments
+
+
+def _filled(schema: Any, value: Any) -> Any:
+    known = schema.get("properties") if isinstance(schema, dict) else None
+    if not isinstance(known, dict) or not isinstance(value, dict):
+        return value
+    defaults = {name: each["default"] for name, each in known.items() if isinstance(each, dict) and "default" in each}
+    return defaults | {name: _filled(known.get(name), each) for name, each in value.items()}
+
+
 def _argument_names(tool: Any) -> set[str]:
     """What calls of a tool may name, aliases included; empty where the tool does not say, or takes anything."""
     if not isinstance(tool, BaseTool):
@@ -306,16 +320,6 @@ def aliases_of(field: Any) -> set[str]:
     choices = validation.choices if isinstance(validation, AliasChoices) else [validation]
     paths = [choice.path[0] if isinstance(choice, AliasPath) else choice for choice in choices]
     return {alias for alias in (field.alias, *paths) if isinstance(alias, str)}
-
-
-def _described(effect: Declaration) -> str:
-    if not callable(effect):
-        return str(effect)
-    kind = type(effect)
-    if is_dataclass(effect):
-        return repr(effect)
-    named = effect if hasattr(effect, "__qualname__") else kind
-    return f"{named.__module__}.{named.__qualname__}"
 
 
 _WRITES = frozenset(
