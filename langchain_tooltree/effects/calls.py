@@ -18,7 +18,7 @@ from pydantic.fields import FieldInfo
 
 from langchain_tooltree.errors import ConfigurationError, described, did_you_mean
 from langchain_tooltree.experience.excerpts import READING_VERBS, call_digest, words_of_name
-from langchain_tooltree.flows import RAISED
+from langchain_tooltree.flows import RAISED, Flow, FunctionStep
 from langchain_tooltree.text import words_of
 
 logger = logging.getLogger(__name__)
@@ -73,17 +73,14 @@ class CallEffects:
     _told: set[str] = field(default_factory=set, compare=False, repr=False)  # what was warned of already
 
     @classmethod
-    def declared_as(cls, effects: "Effects | CallEffects | None", *, such_as: str = "search") -> "CallEffects":
+    def declared_as(cls, effects: "Effects | CallEffects | None") -> "CallEffects":
         """Effects as a user has declared them; what they cannot be is refused."""
         if isinstance(effects, CallEffects):
             return effects
-        if effects is None:
-            return cls()
-        pairs = list(effects.items()) if isinstance(effects, Mapping) else _pairs(effects)
-        if pairs is None:
-            msg = (
-                f"effects must be a mapping such as {{{such_as!r}: 'read'}}, got {effects!r}; or a list of such pairs."
-            )
+        given = effects.items() if isinstance(effects, Mapping) else () if effects is None else effects
+        pairs = list(given) if isinstance(given, Iterable) else [given]
+        if not all(isinstance(each, tuple | list) and len(each) == 2 for each in pairs):  # noqa: PLR2004
+            msg = f"effects must be a mapping such as {{'search': 'read'}}, got {effects!r}; or a list of such pairs."
             raise ConfigurationError(msg)
         return cls(tuple(_declared(key, effect) for key, effect in pairs))
 
@@ -148,6 +145,12 @@ class CallEffects:
                 told[name] = effect
         return told
 
+    def judged(self, calls: Sequence[Mapping[str, Any]]) -> Flow[dict[str, Any]]:
+        """The same, off the event loop where functions are asked: each text of SQL is judged this once."""
+        if any(call["name"] in self.by_arguments for call in calls):
+            return cast("dict[str, Any]", (yield FunctionStep(self.of_calls, calls)))
+        return self.of_calls(calls)
+
     def check_arguments(self) -> None:
         """Refuse a ready-made function that looks at an argument which its tool does not have: no call were a read."""
         for name, effect, tool in self.entries:
@@ -160,22 +163,19 @@ class CallEffects:
                 )
                 raise ConfigurationError(msg)
 
-    def doubt(self, tool_names: Iterable[str]) -> None:
+    def doubt(self) -> None:
         """Warn once of tools that are declared reads, whatever the arguments, while their names say that they act."""
-        acting = ((name, verb_of_write(name)) for name in sorted(tool_names) if name in self.reads)
-        if told := ", ".join(f"{name} ({verb})" for name, verb in acting if verb):
-            self.tell_once(
+        acting = [f"{name} ({verb})" for name in sorted(self.reads) if (verb := verb_of_write(name))]
+        if acting:
+            self._tell_once(
                 "Declared reads run while searching, whether or not their results are kept, and these sound as if they "
-                "act: %s. Declare writes 'write', and tools that do both by a function of the arguments.",
-                told,
+                f"act: {', '.join(acting)}. Declare writes 'write', and what does both by a function of the arguments."
             )
 
-    def tell_once(self, message: str, *given: Any) -> None:
-        """Warn of something once for each declaration."""
-        told = message % given
-        if told not in self._told:
-            self._told.add(told)
-            logger.warning(message, *given)
+    def _tell_once(self, message: str) -> None:
+        if message not in self._told:
+            self._told.add(message)
+            logger.warning("%s", message)
 
     @cached_property
     def _by_name(self) -> dict[str, list[_Declared]]:
@@ -188,10 +188,9 @@ class CallEffects:
         found: dict[str, BaseTool] = {}
         shared = {tool.name for tool in tools if found.setdefault(tool.name, tool) is not tool}
         for name in sorted(shared & (self.reads | self.by_arguments)):
-            self.tell_once(
-                "Several tools are named %s, so nobody knows which one a call reaches, and its calls count as writes. "
-                "Give each a name of its own.",
-                name,
+            self._tell_once(
+                f"Several tools are named {name}, so nobody knows which one a call reaches, and its calls count as "
+                "writes. Give each a name of its own."
             )
         return shared
 
@@ -203,10 +202,9 @@ class CallEffects:
         if not said:
             return "read" if isinstance(tool, ReadTool) else None
         if any(each.effect != "write" for each in said):
-            self.tell_once(
-                "The tool %s is not the one that was declared a read under this name, so its calls count as writes. "
-                "Declare this one: effects=[(tool, 'read')].",
-                tool.name,
+            self._tell_once(
+                f"The tool {tool.name} is not the one that was declared a read under this name, so its calls count as "
+                "writes. Declare this one: effects=[(tool, 'read')]."
             )
         return "write"
 
@@ -222,23 +220,11 @@ def is_same_tool(tool: BaseTool, declared: Any) -> bool:
     return type(tool) is type(declared) is StructuredTool and functions == [declared.func, declared.coroutine]
 
 
-def _name_of(key: Any, what: str) -> str:
+def _declared(key: Any, effect: Any) -> _Declared:
     name = key if isinstance(key, str) else key.name if isinstance(key, BaseTool) else getattr(key, "__name__", None)
     if not isinstance(name, str):
-        msg = f"{what} must be a tool or the name of one, got {type(key).__name__} {key!r}."
+        msg = f"A key of effects must be a tool or the name of one, got {type(key).__name__} {key!r}."
         raise ConfigurationError(msg)
-    return name
-
-
-def _pairs(effects: Any) -> list[tuple[Any, Any]] | None:
-    if isinstance(effects, str) or not isinstance(effects, Iterable):
-        return None
-    pairs = list(effects)
-    return pairs if all(isinstance(each, tuple | list) and len(each) == 2 for each in pairs) else None  # noqa: PLR2004
-
-
-def _declared(key: Any, effect: Any) -> _Declared:
-    name = _name_of(key, "A key of effects")
     is_async = inspect.iscoroutinefunction(effect) or inspect.iscoroutinefunction(getattr(effect, "__call__", None))  # noqa: B004
     if is_async or not (effect in ("read", "write") or callable(effect)):
         msg = f"effects[{name!r}] must be 'read' or 'write', got {effect!r}; or a plain function of the arguments."

@@ -34,13 +34,7 @@ _INSIDE = frozenset(words_of("arpa corp home internal intranet lan local localdo
 
 
 def only_asks(arguments: Mapping[str, Any], method: str, hosts: Collection[str]) -> bool:
-    """Whether a call is a GET or HEAD of a public server, or of one of `hosts`, and hands nothing over.
-
-    Args:
-        arguments: Of the call.
-        method: The one that names the method.
-        hosts: In lower case.
-    """
+    """Whether a call is a GET or HEAD of a public server, or of one of `hosts`, and hands nothing over."""
     verb = arguments.get(method)
     others = {name: value for name, value in arguments.items() if name != method}
     is_safe = isinstance(verb, str) and verb.upper() in ("GET", "HEAD")
@@ -52,7 +46,8 @@ def _asks(names: tuple[str, ...], value: str, hosts: Collection[str]) -> bool:
     said = f"{names[-1]}={value}"
     if _OVERRIDE.search(said) or _OVERRIDE.search(unquote(said)) or (words & _HANDS_OVER and not words & _ONLY_SAYS):
         return False
-    if not all(_is_web(value[found.start() :], hosts) for found in _SCHEME.finditer(value)):
+    asked = [_WEB.match(value, found.start()) for found in _SCHEME.finditer(value)]
+    if not all(web and _is_public(web[1], hosts) for web in asked):
         return False
     if not words & _ADDRESS or _SCHEME.match(value):
         return True
@@ -60,11 +55,6 @@ def _asks(names: tuple[str, ...], value: str, hosts: Collection[str]) -> bool:
     if words & _HOST or "." in first or first.lower() == "localhost":  # of a tool that adds the scheme
         return _is_public(first, hosts)
     return not re.search(r"[:@\\\s]", first) and not value.startswith("//")
-
-
-def _is_web(address: str, hosts: Collection[str]) -> bool:
-    found = _WEB.match(address)
-    return found is not None and _is_public(found[1], hosts)
 
 
 def _is_public(host: str, hosts: Collection[str]) -> bool:

@@ -70,13 +70,12 @@ def sql_reads(
     effects = {"sql_db_query": sql_reads("query", dialect="sqlite"), "sql_db_schema": "read"}
     ```
 
-    Have the tool connect with a role that may only read in the first place: a database knows better than a parser what
-    a statement does, and this function does not see what lies within it, such as views, triggers, and functions of
-    your own that bear the name of a built-in one.
+    Have the tool connect with a role that may only read in the first place: a database knows best what a statement
+    does, and this function does not see what lies within it, such as views and functions of your own.
 
     A call is a read if its SQL consists of nothing but queries, of expressions and functions that are listed for the
     database and change nothing, lock nothing, and reach no file, network or session. All else is a write: what is not
-    listed, cannot be parsed, is longer than 10,000 characters, or means different things to different databases.
+    listed, cannot be parsed, has more than 10,000 characters, or means different things to different databases.
 
     `argument` holds the SQL; `dialect` is the database: `"sqlite"`, `"postgres"`, `"mysql"` or `"duckdb"`. `functions`
     are some of your own that only compute. Raises `ConfigurationError` for any other database, and `MissingExtraError`
@@ -105,15 +104,15 @@ class _HttpReads(ByArgument):
 def http_reads(argument: str = "method", *, hosts: Iterable[str] = ()) -> Callable[[Mapping[str, Any]], str]:
     """Let a search run the GET and HEAD requests of an HTTP tool to public servers, by http and https.
 
-    A request is a write if it names no method, asks the server to take it for one of another method, in a header or a
-    parameter, hands over a body or a file, or asks a server that nobody outside could: a name without a dot or under
-    `.internal` and the like, and whatever is given by an address instead of a name. That keeps a model that was talked
-    into it from the credentials that clouds give out at 169.254.169.254, and from what listens on this machine or in
-    its network and trusts whoever is there. Name those of your own that it may ask in `hosts`: `hosts=["orders"]`.
+    A request is a write if it names no method, asks the server to take it for one of another method, hands over a body
+    or a file, or asks a server that nobody outside could: a name without a dot or under `.internal` and the like, and
+    whatever is given by an address instead of a name. That keeps a model that was talked into it from the credentials
+    that clouds give out at 169.254.169.254, and from what listens on this machine or in its network and trusts whoever
+    is there. Those of your own that it may ask you name in `hosts`: `hosts=["orders"]`.
 
-    What it cannot know: that a server acts on a GET, that a public name points inside, or a server sends the request
-    on there, and what the tool does beyond its arguments. An address can carry data away, too: do not declare a tool a
-    read that asks anybody's server, if it matters what a search tells there.
+    What it cannot know: that a server acts on a GET, that a public name points inside, or its server redirects there,
+    and what the tool does beyond its arguments. And an address can carry data away: where that matters, declare nothing
+    for a tool that asks anybody's server.
     """
     if isinstance(hosts, str):
         msg = f"hosts must be a list of names, got {hosts!r}. Pass hosts=[{hosts!r}]."

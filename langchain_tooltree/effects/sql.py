@@ -101,15 +101,10 @@ _verdicts: dict[str, bool] = {}
 
 
 def only_reads(sql: str, dialect: str, functions: Collection[str] = ()) -> bool:
-    """Whether all statements of a text only read; each text is judged once.
+    """Whether all statements of a text only read, in one of `DIALECTS`, with other functions in lower case.
 
-    The answer depends on nothing but what is given: LangChain asks about a call again when a run resumes, maybe in
-    another process, and runs it without its decision if the answer differs.
-
-    Args:
-        sql: The text. One that is longer than `LONGEST_SQL`, or cannot be parsed, may write.
-        dialect: One of `DIALECTS`.
-        functions: Others that only compute, in lower case.
+    The answer depends on nothing else, such as how much was asked before: LangChain asks about a call again when a run
+    resumes, maybe in another process, and runs it without its decision if the answer differs.
     """
     if len(sql) > LONGEST_SQL:
         return False

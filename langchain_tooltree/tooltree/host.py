@@ -139,7 +139,7 @@ class Planner:
             own = [tool for tool in tools if isinstance(tool, BaseTool)]
             effects = self.effects.among(own)
             effects.check_arguments()
-            effects.doubt(effects.reads)
+            effects.doubt()
             may_read = effects.reads | effects.by_arguments
             trials = (t.name for t in own if t.name in may_read and not t.return_direct and not returns_command(t))
             names = (*(tool.name for tool in own), *(_name_of(tool) for tool in tools if isinstance(tool, Mapping)))

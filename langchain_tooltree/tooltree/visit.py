@@ -114,6 +114,7 @@ class _Visit:
         self._is_undone = False
 
     def run(self) -> Flow[Outcome]:
+        yield from self._host.offering.effects.judged([*self._branches.tried.values()])
         if (yield from self._is_latest_pruned()) and (waiting := self._untried(self._mark.queue)):
             self._hide_latest()  # pruned after it ran: the next candidate takes its place without a question
             return (yield from self._explore(waiting))
@@ -123,6 +124,8 @@ class _Visit:
             messages = [*messages, HumanMessage(OPEN_PROMPT.format(missing=cut(missing, LONGEST_NOTE)))]
         while True:
             reply, report = yield from self._host.own_step(messages)
+            named = [report.call.model_dump()] if report and report.call else []
+            yield from self._host.offering.effects.judged([*reply.tool_calls, *named])
             if self._mark.is_searching:
                 self._mark = replace(self._mark, used=self._mark.used + 1)
             if reply.tool_calls or reply.invalid_tool_calls:
@@ -273,6 +276,7 @@ class _Visit:
         reply = yield from self._host.offer([*path, HumanMessage("\n\n".join(filter(None, (note, advice))))])
         self._add_usage(reply)
         self._mark = replace(self._mark, asked=self._mark.asked + 1, used=self._mark.used + 1 + calls)
+        yield from self._host.offering.effects.judged(reply.tool_calls[:MOST_CANDIDATES])
         offered = [
             Candidate(call["name"], call["args"], hidden, message=message_to_dict(with_only_call(reply, call)))
             for call in reply.tool_calls[:MOST_CANDIDATES]
