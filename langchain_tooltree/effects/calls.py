@@ -121,12 +121,9 @@ class CallEffects:
         """
         given = [tool for tool in tools if isinstance(tool, BaseTool)]
         shared = self._shared_names(given)
-        entries = []
-        for name, tool in {tool.name: tool for tool in given}.items():
-            effect = "write" if name in shared else self._effect_of(tool)
-            if effect is not None:
-                entries.append(_Declared(name, effect, tool))
-        return replace(self, entries=tuple(entries))
+        named = {tool.name: ("write" if tool.name in shared else self._effect_of(tool), tool) for tool in given}
+        known = (_Declared(name, effect, tool) for name, (effect, tool) in named.items() if effect is not None)
+        return replace(self, entries=tuple(known))
 
     def told_apart(self, tools: Iterable[Any]) -> "CallEffects":
         """The same, with the calls of tools that share a name as writes, for who gets to see only one of them."""

@@ -75,9 +75,9 @@ def sql_reads(
 
     A call is a read if its SQL consists of nothing but queries, of expressions and functions that are listed for the
     database and change nothing, lock nothing, and reach no file, network or session. All else is a write: what is not
-    listed, cannot be parsed, has more than 10,000 characters, or means different things to different databases.
+    listed, cannot be parsed, has more than 10,000 characters or 1,500 words, or is not clear in each of its settings.
 
-    `argument` holds the SQL; `dialect` is the database: `"sqlite"`, `"postgres"`, `"mysql"` or `"duckdb"`. `functions`
+    `argument` holds the SQL; `dialect` is the database: `"sqlite"`, `"postgres"`, `"mysql"` or `"duckdb"`; `functions`
     are some of your own that only compute. Raises `ConfigurationError` for any other database, and `MissingExtraError`
     without `langchain-tooltree[sql]`.
     """

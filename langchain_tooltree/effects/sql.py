@@ -9,7 +9,7 @@ only read is what keeps those out.
 import re
 import tomllib
 from collections.abc import Collection
-from functools import cache, partial
+from functools import cache
 from importlib.resources import files
 from typing import Any
 
@@ -20,7 +20,7 @@ from langchain_tooltree.flows import in_thread
 from langchain_tooltree.text import digest, forget_oldest
 
 LONGEST_SQL = 10_000
-"""Characters of a text that is parsed: many times what models write, and a tenth of a second."""
+"""Characters of a text that is parsed, which may have 1,500 words and signs: a tenth of a second at most."""
 
 MOST_VERDICTS = 10_000
 
@@ -30,7 +30,6 @@ _ROOTS = (exp.Select, exp.SetOperation, exp.Subquery, exp.Values, exp.Table)
 
 _UNPARSED = frozenset({"COMMAND", "DESCRIBE", "SET", "SHOW"})
 """Tokens of statements that the parser does not take apart, of which it would tell in a log, with their text."""
-
 
 _LISTS: dict[str, dict[str, str]] = tomllib.loads(files(__package__).joinpath("dialects.toml").read_text("utf-8"))
 
@@ -68,7 +67,7 @@ class _Database:
             tokens = self.dialect.tokenize(sql)
             if not _may_query(tokens):
                 return False
-            queries = [each for each in self.parser(dialect=self.dialect).parse(tokens, sql) if each is not None]
+            queries = [*filter(None, self.parser(dialect=self.dialect).parse(tokens, sql))]
             known = (self._knows(node, functions) for each in queries for node in each.walk())
             return bool(queries) and all(isinstance(each, _ROOTS) for each in queries) and all(known)
         except Exception:  # noqa: BLE001 - what cannot be parsed, or is nested too deeply
@@ -110,7 +109,7 @@ def only_reads(sql: str, dialect: str, functions: Collection[str] = ()) -> bool:
         return False
     key = digest([sql, dialect, *functions])
     if key not in _verdicts:
-        judging = partial(_Database(dialect).only_reads, sql, functions)
-        _verdicts[key] = in_thread(judging, "tooltree-sql").result()  # so that the same texts are nested too deeply
+        judged = in_thread(lambda: _Database(dialect).only_reads(sql, functions), "tooltree-sql")
+        _verdicts[key] = judged.result()  # on a thread of its own, so that the same texts are nested too deeply
         forget_oldest(_verdicts, MOST_VERDICTS)
     return _verdicts[key]

@@ -1,7 +1,5 @@
 """Statements that change something, lock it, or reach beyond the database: none may be taken for a read."""
 
-
-
 _HIDDEN = {
     "{CR}": "\r",
     "{NUL}": "\0",
