@@ -1,4 +1,4 @@
-"""Statements that change something, lock it, or reach beyond the database: none may be taken for a read."""
+"""Statements and requests that change something, lock it, or reach where they should not: none is a read."""
 
 _HIDDEN = {
     "{CR}": "\r",
@@ -303,3 +303,77 @@ ATTACKS = {
     for dialect, text in {"sqlite": SQLITE, "postgres": POSTGRES, "mysql": MYSQL, "duckdb": DUCKDB}.items()
 }
 """By database. `{CSV}` is a file that is there."""
+
+ADDRESSES = [
+    "file:///etc/passwd",
+    "ftp://x.org",
+    "gopher://x.org",
+    "http://169.254.169.254/latest",
+    "http://2852039166/",
+    "http://0xA9FEA9FE/",
+    "http://0251.0376.0251.0376/",
+    "http://169.254.43518/",
+    "http://[fd00:ec2::254]/",
+    "http://[::ffff:169.254.169.254]/",
+    "http://metadata.google.internal/",
+    "http://METADATA.google.internal./",
+    "http://metadata/",
+    "http://localhost:8080",
+    "http://127.0.0.1",
+    "http://127.1",
+    "http://10.0.0.5/",
+    "http://x.org@169.254.169.254/",
+    "http://169.254.169.254#@x.org/",
+    "http://x.org\\@169.254.169.254/",
+    "http:\\\\169.254.169.254\\",
+    "//169.254.169.254/",
+    "http:169.254.169.254",
+    "http:/169.254.169.254",
+    "https://x.org/1?_method=delete",
+    "https://x.org/1?%5Fmethod=delete",
+    "https://x.org/1?method=delete",
+    "https://x.org/1?a=b&_method=PUT",
+    "https://x.org/1 HTTP/1.1\r\n\r\nDELETE /1",
+    "https://x.org/%0d%0aDELETE",
+    "http://\u0661\u0666\u0669.254.169.254/",
+    "http://\uff11\uff16\uff19.254.169.254",
+    "http://169%2e254.169.254/",
+    "http://168.63.129.16/",
+    "http://8.8.8.8/",
+    "javascript:alert(1)",
+    "localhost/admin",
+    "169.254.169.254/latest",
+    "http://a.localhost/",
+    "http://x.org:80@10.0.0.1/",
+    "http://printer.local/",
+    "http://x.org:99999999/",
+    " http://x.org@10.0.0.1",
+    "https://x.org?u=http://169.254.169.254/",
+]
+"""Of files, of other protocols, of this machine and its network, of clouds' credentials, and of other methods."""
+
+REQUESTS = [
+    {"url": "https://x.org", "headers": {"X-HTTP-Method-Override": "DELETE"}},
+    {"url": "https://x.org", "headers": {"x_http_method_override": "DELETE"}},
+    {"url": "https://x.org", "headers": {"X-Method": "DELETE"}},
+    {"url": "https://x.org", "headers": {"X-Method-Override": "DELETE"}},
+    {"url": "https://x.org", "headers": "X-HTTP-Method: DELETE"},
+    {"url": "https://x.org", "params": {"_method": "DELETE"}},
+    {"url": "https://x.org", "params": {"method": "DELETE"}},
+    {"url": "https://x.org", "params": [["method", "DELETE"]]},
+    {"url": "https://x.org", "params": "method=delete"},
+    {"url": "https://x.org", "params": '{"method": "delete"}'},
+    {"url": "https://x.org", "body": "x"},
+    {"url": "https://x.org", "data": {"a": 1}},
+    {"url": "https://x.org", "json": [1]},
+    {"url": "https://x.org", "files": ["/etc/passwd"]},
+    {"url": "https://x.org", "requestBody": "x"},
+    {"url": "https://x.org", "options": {"body": "x"}},
+    {"url": "https://x.org", "save_to": "/x"},
+    {"url": "https://x.org", "headers": {"A": "b\r\nX: y"}},
+    {"host": "orders", "path": "/"},
+    {"host": "10.0.0.1"},
+    {"url": "https://x.org", "proxy": "http://10.0.0.1"},
+    {"url": "https://x.org", "params": {"url": "http://169.254.169.254/"}},
+]
+"""That hand something over, or mean another method."""
