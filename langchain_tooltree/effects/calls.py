@@ -7,17 +7,18 @@ import copy
 import inspect
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, is_dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 from langchain_core.tools import BaseTool, StructuredTool
 from langchain_core.utils.pydantic import get_fields
-from pydantic import AliasChoices, AliasPath
+from pydantic import AliasChoices, AliasPath, TypeAdapter
+from pydantic.fields import FieldInfo
 
 from langchain_tooltree.effects.names import call_digest, verb_of_write
 from langchain_tooltree.errors import ConfigurationError, described, did_you_mean
-from langchain_tooltree.flows import RAISED
+from langchain_tooltree.flows import RAISED, Flow, FunctionStep
 
 logger = logging.getLogger(__name__)
 
@@ -71,17 +72,14 @@ class CallEffects:
     _told: set[str] = field(default_factory=set, compare=False, repr=False)  # what was warned of already
 
     @classmethod
-    def declared_as(cls, effects: "Effects | CallEffects | None", *, such_as: str = "search") -> "CallEffects":
+    def declared_as(cls, effects: "Effects | CallEffects | None") -> "CallEffects":
         """Effects as a user has declared them; what they cannot be is refused."""
         if isinstance(effects, CallEffects):
             return effects
-        if effects is None:
-            return cls()
-        pairs = list(effects.items()) if isinstance(effects, Mapping) else _pairs(effects)
-        if pairs is None:
-            msg = (
-                f"effects must be a mapping such as {{{such_as!r}: 'read'}}, got {effects!r}; or a list of such pairs."
-            )
+        given = effects.items() if isinstance(effects, Mapping) else () if effects is None else effects
+        pairs = list(given) if isinstance(given, Iterable) else [given]
+        if not all(isinstance(each, tuple | list) and len(each) == 2 for each in pairs):  # noqa: PLR2004
+            msg = f"effects must be a mapping such as {{'search': 'read'}}, got {effects!r}; or a list of such pairs."
             raise ConfigurationError(msg)
         return cls(tuple(_declared(key, effect) for key, effect in pairs))
 
@@ -122,12 +120,9 @@ class CallEffects:
         """
         given = [tool for tool in tools if isinstance(tool, BaseTool)]
         shared = self._shared_names(given)
-        entries = []
-        for name, tool in {tool.name: tool for tool in given}.items():
-            effect = "write" if name in shared else self._effect_of(tool)
-            if effect is not None:
-                entries.append(_Declared(name, effect, tool))
-        return replace(self, entries=tuple(entries))
+        named = {tool.name: ("write" if tool.name in shared else self._effect_of(tool), tool) for tool in given}
+        known = (_Declared(name, effect, tool) for name, (effect, tool) in named.items() if effect is not None)
+        return replace(self, entries=tuple(known))
 
     def told_apart(self, tools: Iterable[Any]) -> "CallEffects":
         """The same, with the calls of tools that share a name as writes, for who gets to see only one of them."""
@@ -139,13 +134,18 @@ class CallEffects:
         told: dict[str, Any] = {}
         for call in calls:
             name, arguments = call["name"], call["args"]
-            if name not in self.by_arguments:
-                told[name] = self.of(name, arguments)
-            elif self.of(name, arguments) == "read":
-                told.setdefault(name, []).append(call_digest(name, arguments))
+            effect = self.of(name, arguments)
+            if name in self.by_arguments:
+                told.setdefault(name, []).extend([call_digest(name, arguments)] if effect == "read" else [])
             else:
-                told.setdefault(name, [])
+                told[name] = effect
         return told
+
+    def judged(self, calls: Sequence[Mapping[str, Any]]) -> Flow[dict[str, Any]]:
+        """The same, off the event loop where functions are asked: each text of SQL is judged this once."""
+        if any(call["name"] in self.by_arguments for call in calls):
+            return cast("dict[str, Any]", (yield FunctionStep(self.of_calls, calls)))
+        return self.of_calls(calls)
 
     def check_arguments(self) -> None:
         """Refuse a ready-made function that looks at an argument which its tool does not have: no call were a read."""
@@ -159,28 +159,19 @@ class CallEffects:
                 )
                 raise ConfigurationError(msg)
 
-    def doubt(self, tool_names: Iterable[str]) -> None:
+    def doubt(self) -> None:
         """Warn once of tools that are declared reads, whatever the arguments, while their names say that they act."""
-        acting = {name: verb for name in tool_names if name in self.reads and (verb := verb_of_write(name))}
-        new = sorted(acting.keys() - self._told)
-        self._told.update(new)
-        if new:
-            logger.warning(
+        acting = [f"{name} ({verb})" for name in sorted(self.reads) if (verb := verb_of_write(name))]
+        if acting:
+            self._tell_once(
                 "Declared reads run while searching, whether or not their results are kept, and these sound as if they "
-                "act: %s. Declare writes 'write', and tools that do both by a function of the arguments.",
-                ", ".join(f"{name} ({acting[name]})" for name in new),
+                f"act: {', '.join(acting)}. Declare writes 'write', and what does both by a function of the arguments."
             )
 
-    def described(self, name: str) -> str:
-        """What is declared of a tool in words that are the same in every process."""
-        return " ".join(_described(each.effect) for each in self._by_name.get(name, ()))
-
-    def tell_once(self, message: str, *given: Any) -> None:
-        """Warn of something once for each declaration."""
-        told = message % given
-        if told not in self._told:
-            self._told.add(told)
-            logger.warning(message, *given)
+    def _tell_once(self, message: str) -> None:
+        if message not in self._told:
+            self._told.add(message)
+            logger.warning("%s", message)
 
     @cached_property
     def _by_name(self) -> dict[str, list[_Declared]]:
@@ -193,10 +184,9 @@ class CallEffects:
         found: dict[str, BaseTool] = {}
         shared = {tool.name for tool in tools if found.setdefault(tool.name, tool) is not tool}
         for name in sorted(shared & (self.reads | self.by_arguments)):
-            self.tell_once(
-                "Several tools are named %s, so nobody knows which one a call reaches, and its calls count as writes. "
-                "Give each a name of its own.",
-                name,
+            self._tell_once(
+                f"Several tools are named {name}, so nobody knows which one a call reaches, and its calls count as "
+                "writes. Give each a name of its own."
             )
         return shared
 
@@ -208,10 +198,9 @@ class CallEffects:
         if not said:
             return "read" if isinstance(tool, ReadTool) else None
         if any(each.effect != "write" for each in said):
-            self.tell_once(
-                "The tool %s is not the one that was declared a read under this name, so its calls count as writes. "
-                "Declare this one: effects=[(tool, 'read')].",
-                tool.name,
+            self._tell_once(
+                f"The tool {tool.name} is not the one that was declared a read under this name, so its calls count as "
+                "writes. Declare this one: effects=[(tool, 'read')]."
             )
         return "write"
 
@@ -227,31 +216,11 @@ def is_same_tool(tool: BaseTool, declared: Any) -> bool:
     return type(tool) is type(declared) is StructuredTool and functions == [declared.func, declared.coroutine]
 
 
-def names_in(reads: Iterable[ToolKey] | None) -> frozenset[str]:
-    """Names of the reads that ask a person first, given as they are in effects."""
-    if isinstance(reads, str | Mapping) or not isinstance(reads, Iterable | None):
-        msg = f"approve_reads must be a list of tools or their names, got {reads!r}."
-        raise ConfigurationError(msg)
-    return frozenset(_name_of(each, "Each of approve_reads") for each in reads or ())
-
-
-def _name_of(key: Any, what: str) -> str:
+def _declared(key: Any, effect: Any) -> _Declared:
     name = key if isinstance(key, str) else key.name if isinstance(key, BaseTool) else getattr(key, "__name__", None)
     if not isinstance(name, str):
-        msg = f"{what} must be a tool or the name of one, got {type(key).__name__} {key!r}."
+        msg = f"A key of effects must be a tool or the name of one, got {type(key).__name__} {key!r}."
         raise ConfigurationError(msg)
-    return name
-
-
-def _pairs(effects: Any) -> list[tuple[Any, Any]] | None:
-    if isinstance(effects, str) or not isinstance(effects, Iterable):
-        return None
-    pairs = list(effects)
-    return pairs if all(isinstance(each, tuple | list) and len(each) == 2 for each in pairs) else None  # noqa: PLR2004
-
-
-def _declared(key: Any, effect: Any) -> _Declared:
-    name = _name_of(key, "A key of effects")
     is_async = inspect.iscoroutinefunction(effect) or inspect.iscoroutinefunction(getattr(effect, "__call__", None))  # noqa: B004
     if is_async or not (effect in ("read", "write") or callable(effect)):
         msg = f"effects[{name!r}] must be 'read' or 'write', got {effect!r}; or a plain function of the arguments."
@@ -266,7 +235,7 @@ def _reads(declared: _Declared, arguments: Mapping[str, Any] | None) -> bool:
     try:
         if _hides_something(declared.tool, arguments or {}):
             return False
-        answer = effect(copy.deepcopy(dict(arguments or {})))  # it may change what it gets
+        answer = effect(_received(declared.tool, copy.deepcopy(dict(arguments or {}))))  # it may change what it gets
         return isinstance(answer, str) and answer == "read"
     except RAISED as error:  # what cannot be told is a write
         logger.debug("The effect of a call is not known: %s", described(error))
@@ -287,6 +256,34 @@ def _hides_something(tool: Any, arguments: Mapping[str, Any]) -> bool:
     return any(len(arguments.keys() & {name, *aliases_of(field)}) > 1 for name, field in fields)
 
 
+def _received(tool: Any, arguments: dict[str, Any]) -> dict[str, Any]:
+    """The arguments that a tool gets: what a call leaves out has the default of the tool's schema."""
+    if not isinstance(tool, BaseTool):
+        return arguments
+    if isinstance(tool.args_schema, dict):
+        return cast("dict[str, Any]", _filled(tool.args_schema, arguments))
+    for name, about in get_fields(tool.get_input_schema()).items():
+        given = arguments.keys() & {name, *aliases_of(about)}
+        if isinstance(about, FieldInfo):
+            for key in given:
+                if isinstance(arguments[key], dict | list):  # models within it have defaults of their own
+                    known: TypeAdapter[Any] = TypeAdapter(cast("Any", about.annotation))
+                    arguments[key] = known.dump_python(known.validate_python(arguments[key]), mode="json")
+            if not given and not about.is_required():
+                arguments[name] = about.get_default(call_default_factory=True)
+        elif not given and not about.required:
+            arguments[name] = about.get_default()
+    return arguments
+
+
+def _filled(schema: Any, value: Any) -> Any:
+    known = schema.get("properties") if isinstance(schema, dict) else None
+    if not isinstance(known, dict) or not isinstance(value, dict):
+        return value
+    defaults = {name: each["default"] for name, each in known.items() if isinstance(each, dict) and "default" in each}
+    return defaults | {name: _filled(known.get(name), each) for name, each in value.items()}
+
+
 def _argument_names(tool: Any) -> set[str]:
     """What calls of a tool may name, aliases included; empty where the tool does not say, or takes anything."""
     if not isinstance(tool, BaseTool):
@@ -305,13 +302,3 @@ def aliases_of(field: Any) -> set[str]:
     choices = validation.choices if isinstance(validation, AliasChoices) else [validation]
     paths = [choice.path[0] if isinstance(choice, AliasPath) else choice for choice in choices]
     return {alias for alias in (field.alias, *paths) if isinstance(alias, str)}
-
-
-def _described(effect: Declaration) -> str:
-    if not callable(effect):
-        return str(effect)
-    kind = type(effect)
-    if is_dataclass(effect):
-        return repr(effect)
-    named = effect if hasattr(effect, "__qualname__") else kind
-    return f"{named.__module__}.{named.__qualname__}"

@@ -1,15 +1,14 @@
 """Effects that need not be written: as a server hints them, and by the arguments of SQL and HTTP tools."""
 
 import inspect
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
-from urllib.parse import unquote
 
 from langchain_core.tools import BaseTool, StructuredTool
 
 from langchain_tooltree.effects.calls import ByArgument, DeclaredEffect, HintedEffect
+from langchain_tooltree.effects.http import only_asks
 from langchain_tooltree.errors import ConfigurationError, import_extra
 
 
@@ -71,48 +70,51 @@ def sql_reads(
     effects = {"sql_db_query": sql_reads("query", dialect="sqlite"), "sql_db_schema": "read"}
     ```
 
-    A call is a read if its SQL is one query: no statement that changes something or locks what it reads, no function
-    that may act, and nothing that databases understand differently. What cannot be parsed is a write. What lies within
-    the database is not seen, such as views and triggers: let the tool connect with a role that may do no more than it
-    has to.
+    Have the tool connect with a role that may only read in the first place: a database knows best what a statement
+    does, and this function does not see what lies within it, such as views and functions of your own.
 
-    `argument` holds the SQL; `dialect` is the database's, as sqlglot names it: `"sqlite"`, `"postgres"`, `"mysql"`,
-    `"tsql"`, `"snowflake"`, ... `functions` are some of your own that only compute: any that is not known may act.
-    Raises `ConfigurationError` if there is no such dialect, and `MissingExtraError` without `langchain-tooltree[sql]`.
+    A call is a read if its SQL consists of nothing but queries, of expressions and functions that are listed for the
+    database and change nothing, lock nothing, and reach no file, network or session. All else is a write: what is not
+    listed, cannot be parsed, has more than 10,000 characters or 1,500 words, or is not clear in each of its settings.
+
+    `argument` holds the SQL; `dialect` is the database: `"sqlite"`, `"postgres"`, `"mysql"` or `"duckdb"`; `functions`
+    are some of your own that only compute. Raises `ConfigurationError` for any other database, and `MissingExtraError`
+    without `langchain-tooltree[sql]`.
     """
     import_extra("sqlglot", "sql", "sql_reads")
-    from langchain_tooltree.effects.sql import check_dialect  # noqa: PLC0415 - as above
+    from langchain_tooltree.effects.sql import DIALECTS  # noqa: PLC0415 - as above
 
-    try:
-        check_dialect(dialect := dialect.lower())
-    except (ValueError, AttributeError) as error:
-        msg = f"dialect must be one that sqlglot knows, such as 'sqlite' or 'postgres', got {dialect!r}."
-        raise ConfigurationError(msg) from error
-    return _SqlReads(argument, dialect, tuple(sorted({name.lower() for name in functions})))
-
-
-_READING_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
-"""The methods that RFC 9110 (9.2.1) calls safe, without TRACE, which nobody needs."""
-
-_OVERRIDES = re.compile(
-    r"x[-_]http[-_]method|method[-_]override|(?<![a-z0-9])_method(?![a-z0-9])|\\[rn]", re.IGNORECASE
-)
-"""Headers and parameters by which servers are asked to take a request for one of another method, and the end of a line,
-behind which a request may hold another one; in arguments as Python writes them."""
+    if not isinstance(dialect, str) or dialect.lower() not in DIALECTS:
+        msg = (
+            f"dialect must be one of {', '.join(DIALECTS)}, got {dialect!r}. For any other database, declare the tool "
+            "a read if it connects with a role that may only read."
+        )
+        raise ConfigurationError(msg)
+    return _SqlReads(argument, dialect.lower(), tuple(sorted({name.lower() for name in functions})))
 
 
 @dataclass(frozen=True)
 class _HttpReads(ByArgument):
+    hosts: tuple[str, ...]
+
     def __call__(self, arguments: Mapping[str, Any]) -> DeclaredEffect:
-        method = arguments.get(self.argument)
-        safe = isinstance(method, str) and method.upper() in _READING_METHODS
-        return "read" if safe and not _OVERRIDES.search(unquote(repr(arguments))) else "write"
+        return "read" if only_asks(arguments, self.argument, self.hosts) else "write"
 
 
-def http_reads(argument: str = "method") -> Callable[[Mapping[str, Any]], str]:
-    """Let a search run the requests of an HTTP tool whose method, that argument, only reads: GET, HEAD and OPTIONS.
+def http_reads(argument: str = "method", *, hosts: Iterable[str] = ()) -> Callable[[Mapping[str, Any]], str]:
+    """Let a search run the GET and HEAD requests of an HTTP tool to public servers, by http and https.
 
-    A request that names no method is a write, and so is one that asks the server to take it for one of another method.
-    Servers may act on a GET all the same, and an address can carry data away: see `approve_reads`.
+    A request is a write if it names no method, asks the server to take it for one of another method, hands over a body
+    or a file, or asks a server that nobody outside could: a name without a dot or under `.internal` and the like, and
+    whatever is given by an address instead of a name. That keeps a model that was talked into it from the credentials
+    that clouds give out at 169.254.169.254, and from what listens on this machine or in its network and trusts whoever
+    is there. Those of your own that it may ask you name in `hosts`: `hosts=["orders"]`.
+
+    What it cannot know: that a server acts on a GET, that a public name points inside, or its server redirects there,
+    and what the tool does beyond its arguments. And an address can carry data away: where that matters, declare nothing
+    for a tool that asks anybody's server.
     """
-    return _HttpReads(argument)
+    if isinstance(hosts, str):
+        msg = f"hosts must be a list of names, got {hosts!r}. Pass hosts=[{hosts!r}]."
+        raise ConfigurationError(msg)
+    return _HttpReads(argument, tuple(sorted({host.lower().strip("[].") for host in hosts})))

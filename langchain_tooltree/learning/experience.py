@@ -347,7 +347,7 @@ class Experience:
             about[RECALLED] = remembered.get("recalled") or {"runs": [], "tips": []}
         declared = CallEffects.declared_as(effects)
         said = Conversation.of(messages)
-        told = (declared.among(tools) if tools else declared).of_calls(said.calls)
+        told = yield from (declared.among(tools) if tools else declared).judged(said.calls)
         if not declared.may_read:  # else all other calls count as writes, as they do while searching
             told = {tool: effect for tool, effect in told.items() if effect == "read"}  # those of the package itself
         if told:

@@ -18,6 +18,7 @@ from langchain_tooltree._langgraph import can_be_answered
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.effects.calls import CallEffects, Effects
 from langchain_tooltree.errors import ConfigurationError
+from langchain_tooltree.flows import arun_flow
 from langchain_tooltree.review.shown import describe
 
 DECISIONS: tuple[DecisionType, ...] = ("approve", "edit", "reject")
@@ -93,6 +94,15 @@ class PlanReviewMiddleware(HumanInTheLoopMiddleware[AgentState[Any], Any, Any]):
             raise ConfigurationError(msg)
         return True
 
+    async def aafter_model(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any] | None:
+        """The async twin of `after_model`."""
+        await self.judge_ahead(Conversation.of(state))
+        return self.after_model(state, runtime)
+
+    async def judge_ahead(self, conversation: Conversation) -> None:
+        """Judge what will be asked about in a moment, since to parse SQL would hold the event loop."""
+        await arun_flow(self._effects.judged([*conversation.open_calls.values()]))
+
     @staticmethod
     def _describe(tool_call: ToolCall, state: AgentState[Any], runtime: Runtime[Any]) -> str:  # noqa: ARG004
         return describe(tool_call, Conversation.of(state))
@@ -144,6 +154,7 @@ class PlanReviewNode(Runnable[Any, dict[str, list[BaseMessage]]]):
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> dict[str, list[BaseMessage]]:  # noqa: A002 - the name in Runnable
         """The async twin of `invoke`."""
+        await self._middleware.judge_ahead(Conversation.of(input, self._messages_key))
         return self.invoke(input, config)
 
 

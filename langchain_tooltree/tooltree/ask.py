@@ -19,7 +19,7 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from langchain_tooltree.conversation import is_observation
 from langchain_tooltree.errors import described
-from langchain_tooltree.flows import Flow
+from langchain_tooltree.flows import Flow, FunctionStep
 from langchain_tooltree.models import (
     ATTEMPTS,
     UNTRUSTED,
@@ -228,7 +228,7 @@ class Proposer:
                     break  # it would be refused again
             else:
                 proposal.error = None
-                self._take(reply, tools, proposal)
+                yield FunctionStep(partial(self._take, reply, tools), proposal)  # which may parse what was proposed
                 return None
         return failure
 

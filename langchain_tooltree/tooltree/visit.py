@@ -97,6 +97,7 @@ class Visit:
 
     def run(self) -> Flow[Outcome]:
         """Make the visit: what to return, to remove and to note."""
+        yield from self._host.offering.effects.judged([*self._branches.tried.values()])
         explored = self._explored()
         if (yield from self._is_pruned(explored)) and (waiting := self._untried(self._mark.queue)):
             self._hide_latest()  # pruned after it ran: the next candidate takes its place without a question
@@ -107,6 +108,8 @@ class Visit:
             messages = [*messages, HumanMessage(OPEN_PROMPT.format(missing=cut(missing, LONGEST_NOTE)))]
         while True:
             reply, report = yield from self._own_step(messages)
+            named = [report.call.model_dump()] if report and report.call else []
+            yield from self._host.offering.effects.judged([*reply.tool_calls, *named])
             if reply.tool_calls or reply.invalid_tool_calls:
                 return self._with_usage((yield from self._step(reply)), reply)
             note = yield from self._stop(reply, report)
@@ -296,6 +299,7 @@ class Visit:
         reply = yield from self._host.offer([*path, HumanMessage(note)])
         self._add_usage(reply)
         self._mark = replace(self._mark, asked=self._mark.asked + 1, used=self._mark.used + 1 + calls)
+        yield from self._host.offering.effects.judged(reply.tool_calls[:MOST_CANDIDATES])
         offered = [
             Candidate(call["name"], call["args"], hidden, message=message_to_dict(with_only_call(reply, call)))
             for call in reply.tool_calls[:MOST_CANDIDATES]

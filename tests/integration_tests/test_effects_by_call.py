@@ -1,15 +1,19 @@
 """Tools that read and write, on a real database and in real agents: only what reads runs while searching."""
 
+import asyncio
 import sqlite3
+import time
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import MessagesState, StateGraph
+from langgraph.runtime import Runtime
 
-from langchain_tooltree import create_tooltree_agent, search
+from langchain_tooltree import PlanReviewMiddleware, PlanReviewNode, create_tooltree_agent, search
 from langchain_tooltree.testing import ScriptedChatModel
-from tests.internals.hall import sql_reads
+from tests.internals.hall import LONGEST_SQL, CallEffects, sql_reads
 
 ROWS = 799
 PAID = 149
@@ -93,3 +97,46 @@ def test_a_person_is_asked_about_the_calls_that_write_and_about_no_others(sql_to
     asked = state["__interrupt__"][0].value["action_requests"]
     assert [each["args"]["query"] for each in asked] == [SWEEP, HIDDEN]
     assert rows_in(invoices) == ROWS
+
+
+FLOOD = [f"SELECT {at}, {'customer, ' * 740}1 {'x' * 2_500}" for at in range(100)]
+HELD = 0.1
+
+
+async def longest_hold(work):
+    """How long some work holds the event loop at most, in seconds of the loop's own processor time, and its result."""
+    longest, task = 0.0, asyncio.create_task(work)
+    while not task.done():
+        before = time.thread_time()
+        await asyncio.sleep(0.001)
+        longest = max(longest, time.thread_time() - before)
+    return longest, await task
+
+
+def lookups(queries):
+    return {"messages": [HumanMessage("How many are paid?"), calling(*queries)]}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["middleware", "node"])
+async def test_a_flood_of_long_queries_does_not_hold_the_event_loop(kind):
+    assert LONGEST_SQL - 100 < min(map(len, FLOOD)) <= max(map(len, FLOOD)) <= LONGEST_SQL
+    # A function that nobody has named makes other verdicts than those that are known already.
+    effects = {"sql_db_query": sql_reads(dialect="sqlite", functions=[f"for_the_{kind}"])}
+    if kind == "middleware":
+        asking = PlanReviewMiddleware(effects).aafter_model(lookups(FLOOD), Runtime())
+    else:
+        graph = (
+            StateGraph(MessagesState).add_node("review", PlanReviewNode(effects)).set_entry_point("review").compile()
+        )
+        asking = graph.ainvoke(lookups(FLOOD))
+    longest, _ = await longest_hold(asking)
+    assert longest < HELD
+
+
+async def test_queries_beyond_the_bound_are_writes_and_cost_nothing():
+    effects = CallEffects.declared_as({"sql_db_query": sql_reads(dialect="sqlite")})
+    calls = calling(*(f"{query} -- {'x' * LONGEST_SQL}" for query in FLOOD)).tool_calls
+    before = time.thread_time()
+    assert effects.of_calls(calls) == {"sql_db_query": []}
+    assert time.thread_time() - before < HELD

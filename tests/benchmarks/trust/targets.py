@@ -11,8 +11,8 @@ TARGETS: dict[str, tuple[str, Test]] = {
         lambda found: found["tried"] >= 20_000 and not found["crashed"] and found["slowest_ms"] < 50,
     ),
     "writes": (
-        "none of at least 60 attacks makes a write run that nobody approved",
-        lambda found: found["attacks"] >= 60 and not found["unapproved"],
+        "none of at least 400 attacks makes a write run that nobody approved",
+        lambda found: found["attacks"] >= 400 and not found["unapproved"],
     ),
     "tenants": (
         "none of at least 50 attacks reads or writes what is another tenant's",

@@ -152,27 +152,6 @@ def test_a_record_says_which_calls_of_a_tool_were_reads():
     assert [is_read(call["name"], told, call["args"]) for call in calls] == [True, False]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "effect"),
-    [
-        ({"method": "GET", "url": "https://x.org?payment_method=card"}, "read"),
-        ({"method": "head"}, "read"),
-        ({"method": "POST"}, "write"),
-        ({"method": "GET "}, "write"),
-        ({"method": None}, "write"),
-        ({"method": ["GET"]}, "write"),
-        ({}, "write"),
-        ({"method": "GET", "headers": {"X-HTTP-Method-Override": "DELETE"}}, "write"),
-        ({"method": "GET", "headers": {"X_HTTP_METHOD_OVERRIDE": "DELETE"}}, "write"),
-        ({"method": "GET", "url": "https://x.org/1?_method=delete"}, "write"),
-        ({"method": "GET", "url": "https://x.org/1?%5Fmethod=delete"}, "write"),
-        ({"method": "GET", "url": "https://x.org/1 HTTP/1.1\r\n\r\nDELETE /1"}, "write"),
-    ],
-)
-def test_requests_that_only_read_are_known_by_their_method(arguments, effect):
-    assert http_reads("method")(arguments) == effect
-
-
 def test_no_name_makes_a_write_of_a_users_own_a_read_for_those_who_judge_a_run():
     assert not is_read("summarize_state")
     assert not is_read("summarize_state", {"get_mail": "read"})
@@ -204,3 +183,69 @@ def test_an_argument_that_a_servers_tool_does_not_name_makes_a_write():
     effects = CallEffects.declared_as({"sql": sql_reads(dialect="sqlite")}).among([tool])
     assert effects.of("sql", {"query": "SELECT 1"}) == "read"
     assert effects.of("sql", {"query": "SELECT 1", "sql": "DELETE FROM t"}) == "write"
+
+
+class Options(BaseModel):
+    mode: str = "write"
+
+
+class ByMode(BaseModel):
+    path: str
+    mode: str = Field(default_factory=lambda: "write")
+    options: Options | None = None
+    steps: list[Options] = []
+
+
+def by_mode(arguments):
+    nested = [*arguments.get("steps", []), arguments.get("options") or {"mode": "read"}]
+    return "write" if "write" in [arguments.get("mode"), *(each.get("mode") for each in nested)] else "read"
+
+
+MODE_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "path": {"type": "string"},
+        "mode": {"type": "string", "default": "write"},
+        "options": {"type": "object", "properties": {"mode": {"type": "string", "default": "write"}}},
+    },
+}
+
+
+@pytest.mark.parametrize("schema", [ByMode, MODE_SCHEMA])
+def test_what_a_call_leaves_out_is_judged_by_the_default_of_the_tools_schema(schema):
+    tool = StructuredTool(name="open", description="Open.", func=lambda **given: given, args_schema=schema)
+    effects = CallEffects.declared_as({"open": by_mode}).among([tool])
+    assert effects.of("open", {"path": "x", "mode": "read"}) == "read"
+    assert effects.of("open", {"path": "x"}) == effects.of("open", {"path": "x", "mode": "write"}) == "write"
+    assert effects.of("open", {"path": "x", "mode": "read", "options": {}}) == "write"
+    assert effects.of("open", {"path": "x", "mode": "read", "options": {"mode": "read"}}) == "read"
+
+
+def test_models_in_a_list_have_their_defaults_too():
+    tool = StructuredTool(name="open", description="Open.", func=lambda **given: given, args_schema=ByMode)
+    effects = CallEffects.declared_as({"open": by_mode}).among([tool])
+    assert effects.of("open", {"path": "x", "mode": "read", "steps": [{"mode": "read"}]}) == "read"
+    assert effects.of("open", {"path": "x", "mode": "read", "steps": [{"mode": "read"}, {}]}) == "write"
+    assert effects.of("open", {"path": "x", "mode": "read", "steps": ["rubbish"]}) == "write"
+
+
+def test_a_default_given_under_another_name_is_not_filled_in():
+    tool = StructuredTool.from_function(lambda query: query, name="sql", description="Query.", args_schema=ByDefault)
+    effects = CallEffects.declared_as({"sql": lambda given: "write" if "query" in given else "read"}).among([tool])
+    assert effects.of("sql", {"q": "SELECT 1"}) == "read"
+    assert effects.of("sql", {}) == "write"
+
+
+class ByDefault(BaseModel):
+    query: str = Field(default="DELETE FROM t", alias="q")
+
+
+def test_a_method_left_out_is_the_schemas():
+    def request(url: str, method: str = "DELETE") -> str:
+        """Ask a server."""
+        return url
+
+    tool = StructuredTool.from_function(request)
+    effects = CallEffects.declared_as({"request": http_reads()}).among([tool])
+    assert effects.of("request", {"url": "https://x.org", "method": "GET"}) == "read"
+    assert effects.of("request", {"url": "https://x.org"}) == "write"

@@ -1,158 +1,194 @@
+# ruff: noqa: S608 - the tests' own texts
+
+import hashlib
+import logging
+import re
+import sqlite3
 import sys
 import time
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from langchain_tooltree import ConfigurationError
 from langchain_tooltree.errors import MissingExtraError
 from tests.internals.hall import LONGEST_SQL, only_reads, sql_reads
+from tests.unit_tests.effects.attacks import ATTACKS
+from tests.unit_tests.effects.ordinary import ORDINARY, SHOP
 
-READS = {
-    "sqlite": [
-        "SELECT * FROM t",
-        "select count(*) from t where a = 'delete; drop table x' -- the top\n limit 5;",
-        "WITH a AS (SELECT 1) SELECT * FROM a",
-        "SELECT strftime('%Y', d), julianday(d), printf('%d', 1), ifnull(a, 0) FROM t GROUP BY 1 HAVING count(*) > 2",
-        'SELECT "update", [delete], last_update FROM t',
-        "SELECT replace(a, 'x', 'y') FROM (SELECT a FROM t UNION ALL VALUES (1))",
-        "SELECT name FROM sqlite_master WHERE type = 'table'",
-        "(SELECT 1)",
-        "PRAGMA table_info('t');",
-        "PRAGMA main.user_version",
-        "SELECT * FROM pragma_table_info('t')",
-        "EXPLAIN QUERY PLAN SELECT 1",
-    ],
-    "postgres": [
-        "SELECT data->>'a', data#>>'{a,b}', x::int FROM t WHERE y ILIKE '%a%'",
-        "SELECT to_char(now(), 'YYYY'), age(a, b), row_number() OVER (PARTITION BY b ORDER BY c) FROM t",
-        "EXPLAIN (ANALYZE, FORMAT JSON) SELECT * FROM t",
-        "EXPLAIN ANALYZE WITH x AS (SELECT 1) SELECT * FROM x",
-        "SHOW server_version",
-    ],
-    "mysql": ["SHOW CREATE TABLE t", "SHOW TABLES LIKE 'a%';", "DESCRIBE `t`", "DESC t", "SELECT 1 # all\n"],
-    "tsql": [
-        "SELECT TOP 5 [a b] FROM dbo.t WITH (NOLOCK)",
-        "SELECT a FROM t ORDER BY a OFFSET 5 ROWS FETCH NEXT 5 ROWS ONLY",
-    ],
-    "bigquery": ["SELECT * FROM `p.d.t` LIMIT 10"],
-}
-
-WRITES = {
-    "sqlite": [
-        "DELETE FROM t",
-        "SELECT 1; DELETE FROM t",
-        "SELECT 1; SELECT 2",
-        "PRAGMA user_version = 5",
-        "PRAGMA user_version(5)",
-        "PRAGMA journal_mode(WAL)",
-        "PRAGMA wal_checkpoint",
-        "PRAGMA writable_schema=1",
-        "SELECT load_extension('x')",
-        "SELECT * FROM (SELECT CASE WHEN 1 THEN load_extension('x') END)",
-        "SELECT writefile('x', 'y')",
-        "REPLACE INTO t VALUES (1)",
-        "ATTACH 'x' AS y",
-        "VACUUM",
-        "COMMIT",
-        "SELECT 1 /* /* */ ; DELETE FROM t; -- */",
-        "SELECT 1 -- \r'\n; DELETE FROM t; -- '",
-        "SELECT 1\x00; DELETE FROM t",
-        "SELECT 1 --\xa01",
-        "S\u0435LECT 1",
-        "SELECT * FROM pragma_optimize",
-        'SELECT 1 FROM main."PRAGMA_optimize" WHERE arg = 2',
-        "selec 1",
-        "  ;",
-        "",
-        "SELECT " + "(" * 3000 + "1" + ")" * 3000,
-    ],
-    "postgres": [
-        "WITH x AS (DELETE FROM t RETURNING *) SELECT * FROM x",
-        "WITH x AS (INSERT INTO t VALUES (1) RETURNING *) SELECT * FROM x",
-        "SELECT * INTO t2 FROM t",
-        "SELECT * FROM t FOR UPDATE",
-        "SELECT * FROM t FOR SHARE",
-        "SELECT nextval('s')",
-        "SELECT setval('s', 5)",
-        "SELECT set_config('a', 'b', false)",
-        "SELECT pg_terminate_backend(1)",
-        "SELECT lo_export(1, '/x')",
-        "SELECT query_to_xml('delete from t', true, true, '')",
-        "SELECT * FROM dblink('x', 'delete from t') AS t(a int)",
-        "SELECT * FROM purge_all()",
-        "SELECT app.lower('x')",
-        'SELECT app."lower"(1)',
-        "SELECT * FROM app.lower('x')",
-        "SELECT * FROM app.json_each('x')",
-        "SELECT * FROM t CROSS JOIN LATERAL app.unnest(t.a)",
-        "SELECT 1 OPERATOR(app.+) 2",
-        "SELECT 1 WHERE EXISTS (SELECT pg_sleep(1))",
-        "EXPLAIN ANALYZE DELETE FROM t WHERE a IN (SELECT 1)",
-        "EXPLAIN (ANALYZE) UPDATE t SET a = 1",
-        "EXPLAIN ANALYZE CREATE TABLE x AS SELECT 1",
-        "EXPLAIN ANALYZE EXECUTE p",
-        "COPY (SELECT 1) TO PROGRAM 'x'",
-        "PREPARE p AS DELETE FROM t",
-        "SELECT E'\\'/*' ; DELETE FROM t; --*/''",
-        "SELECT $a$x$a$; DELETE FROM t",
-    ],
-    "mysql": [
-        "SELECT 1 INTO OUTFILE '/x'",
-        "SELECT 1 INTO @a",
-        "SELECT @a := 1",
-        "SELECT sleep(50)",
-        "SELECT * FROM t LOCK IN SHARE MODE",
-        "SELECT 1 /*! ; DELETE FROM t */",
-        "SELECT 1 /*!50000 INTO OUTFILE '/x' */",
-        "SELECT 1 --1 INTO OUTFILE '/x'",
-        "CALL p()",
-        "SET @a = 1",
-        "DESCRIBE DELETE FROM t",
-        "SHOW TABLES; DROP TABLE t",
-    ],
-    "tsql": [
-        "SELECT 1 DELETE FROM t",
-        "SELECT * FROM t DELETE",
-        "SELECT 1 SHUTDOWN",
-        "SELECT 1 COMMIT",
-        "SELECT * FROM t WITH (UPDLOCK)",
-        "SELECT * INTO #x FROM t",
-        "SELECT * FROM OPENQUERY(s, 'DELETE FROM t')",
-        "SELECT NEXT VALUE FOR s",
-        "EXEC sp_who",
-    ],
-    "oracle": ["EXPLAIN PLAN FOR SELECT 1", "SELECT s.NEXTVAL FROM dual"],
-    "snowflake": ["SELECT SYSTEM$CANCEL_QUERY('x')", "SELECT s.nextval"],
-}
+TAILS = (
+    "; DELETE FROM orders",
+    "; DROP TABLE orders --",
+    " INTO OUTFILE '/x'",
+    " FOR UPDATE",
+    "\n;\nUPDATE orders SET a=1",
+)
 
 
 def each_of(queries):
     return [(dialect, query) for dialect, texts in queries.items() for query in texts]
 
 
-def test_queries_are_reads(subtests):
-    for dialect, query in each_of(READS):
-        with subtests.test(f"{dialect}: {query}"):
+@pytest.fixture
+def near(tmp_path, monkeypatch):
+    """A folder with a file that a query may name."""
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "near.csv"
+    path.write_text("a,b\n1,2\n")
+    return path
+
+
+@pytest.mark.parametrize("dialect", ORDINARY)
+def test_at_least_sixty_ordinary_queries_of_each_database_are_reads(dialect, subtests):
+    assert len(ORDINARY[dialect]) >= 60
+    for query in ORDINARY[dialect]:
+        with subtests.test(query):
             assert only_reads(query, dialect)
 
 
-def test_what_may_change_something_is_a_write(subtests):
-    for dialect, query in each_of(WRITES):
-        with subtests.test(f"{dialect}: {query[:80]}"):
+@pytest.mark.parametrize("dialect", ATTACKS)
+def test_what_may_change_something_or_reaches_beyond_the_database_is_a_write(dialect, subtests, caplog):
+    caplog.set_level(logging.DEBUG, "sqlglot")
+    for query in ATTACKS[dialect]:
+        with subtests.test(query):
             assert not only_reads(query, dialect)
+    assert not caplog.messages, "what a model writes is no matter for a parser's log"
 
 
-def test_a_query_that_hides_a_write_in_its_middle_is_a_write(subtests):
-    for dialect, query in [(dialect, query) for dialect, query in each_of(READS) if "SELECT" in query]:
-        for tail in (
-            "; DELETE FROM t",
-            "; DROP TABLE t --",
-            " INTO OUTFILE '/x'",
-            " FOR UPDATE",
-            "\n;\nUPDATE t SET a=1",
-        ):
+def test_a_query_that_hides_a_write_at_its_end_is_a_write(subtests):
+    for dialect, query in each_of(ORDINARY):
+        for tail in TAILS if " # " not in query else ():  # behind a comment it is none
             with subtests.test(f"{dialect}: {query}{tail}"):
                 assert not only_reads(f"{query.rstrip(';')}{tail}", dialect)
+
+
+def accepted(dialect, near):
+    """Everything of that database that is taken for a read: queries, attacks, and attacks put into queries."""
+    attacks = [attack.replace("{CSV}", str(near)) for attack in ATTACKS[dialect]]
+    within = [form.format(attack) for attack in attacks for form in ("SELECT ({})", "WITH w AS ({}) SELECT * FROM w")]
+    behind = [f"{query}; {attack}" for query, attack in zip(ORDINARY[dialect], attacks, strict=False)]
+    return [text for text in (*ORDINARY[dialect], *attacks, *within, *behind) if only_reads(text, dialect)]
+
+
+def test_sqlite_is_the_same_after_all_that_is_taken_for_a_read(near):
+    database = sqlite3.connect(":memory:", isolation_level=None)
+    database.executescript(SHOP.format(json="TEXT") + "CREATE INDEX i ON orders (total); ANALYZE;")
+    state = lambda: [*database.iterdump(), database.total_changes, *database.execute("PRAGMA user_version")]  # noqa: E731
+    before = state()
+    asked = accepted("sqlite", near)
+    for query in asked:
+        try:
+            database.executescript(query)
+        except sqlite3.Error:
+            database.rollback()
+    assert len(asked) >= len(ORDINARY["sqlite"])
+    assert state() == before
+
+
+def test_duckdb_is_the_same_after_all_that_is_taken_for_a_read_and_opens_no_file(near):
+    duckdb = pytest.importorskip("duckdb")
+    database = duckdb.connect()
+    database.execute(SHOP.format(json="JSON"))
+    tables = [name for (name,) in database.execute("SELECT table_name FROM duckdb_tables()").fetchall()]
+
+    def state():
+        rows = [database.execute(f'SELECT * FROM "{table}" ORDER BY ALL').fetchall() for table in tables]
+        settings = database.execute("SELECT name, value FROM duckdb_settings() WHERE name != 'profiling'").fetchall()
+        return rows, settings, database.execute("SELECT database_name FROM duckdb_databases()").fetchall()
+
+    database.execute("SET enable_external_access = false")  # a file that is opened is an error from here on
+    before, opened = state(), []
+    for query in accepted("duckdb", near):
+        try:
+            database.execute(query)
+        except duckdb.Error as error:
+            opened += [query] if isinstance(error, duckdb.PermissionException) else []
+    assert not opened
+    assert state() == before
+
+
+@pytest.mark.slow
+def test_postgres_is_the_same_after_all_that_is_taken_for_a_read(near, tmp_path):
+    pgserver, psycopg = pytest.importorskip("pgserver"), pytest.importorskip("psycopg")
+    server = pgserver.get_server(tmp_path / "pg")
+    try:
+        with psycopg.connect(server.get_uri(), autocommit=True) as database:
+            database.execute(SHOP.format(json="JSONB") + "CREATE SEQUENCE s; CREATE TYPE mood AS ENUM ('x');")
+            tables = ("customers", "orders", "items", '"Order Details"', "pg_class", "pg_largeobject_metadata")
+
+            def state():
+                rows = [database.execute(f"SELECT x::text FROM {each} AS x ORDER BY 1").fetchall() for each in tables]
+                rows.append(database.execute("SELECT last_value, is_called FROM s").fetchall())
+                locks = database.execute("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'").fetchall()
+                return hashlib.sha256(repr((rows, locks)).encode()).hexdigest()
+
+            before, asked = state(), accepted("postgres", near)
+            assert len(asked) >= len(ORDINARY["postgres"])
+            for query in asked:
+                try:
+                    database.execute(query)
+                except psycopg.Error:
+                    database.rollback()
+            assert state() == before
+    finally:
+        server.cleanup()
+
+
+@settings(max_examples=300, deadline=None)
+@given(data=st.data())
+def test_no_mixture_of_queries_and_attacks_changes_sqlite(data):
+    words = st.sampled_from([word for text in (*ORDINARY["sqlite"], *ATTACKS["sqlite"]) for word in text.split()])
+    text = " ".join(["SELECT", *data.draw(st.lists(words, max_size=12))])
+    if only_reads(text, "sqlite"):
+        database = sqlite3.connect(":memory:", isolation_level=None)
+        database.executescript(SHOP.format(json="TEXT"))
+        before = database.total_changes, [*database.iterdump()]
+        try:
+            database.executescript(text)
+        except sqlite3.Error:
+            database.rollback()
+        assert (database.total_changes, [*database.iterdump()]) == before
+
+
+@pytest.mark.parametrize("dialect", ORDINARY)
+def test_a_text_that_is_too_long_is_a_write_and_costs_nothing(dialect):
+    query = f"SELECT 1 {'-' * 2} {'x' * LONGEST_SQL}"
+    assert only_reads(query[:LONGEST_SQL], dialect)
+    before = time.thread_time()
+    assert not any(only_reads(f"{query}{at}", dialect) for at in range(1000))
+    assert time.thread_time() - before < 0.1
+
+
+@given(names=st.integers(1, 3_000), name=st.sampled_from(["a", "customer", "lower(a)", "'it''s'", "a + 1"]))
+@settings(max_examples=40, deadline=None)
+def test_what_has_more_words_and_signs_than_the_bound_is_a_write_and_is_not_parsed(names, name):
+    query = f"SELECT {', '.join([name] * names)}"
+    words = len(re.findall(r"\w+|[^\w\s]", query))
+    assert only_reads(query, "sqlite") == (words <= 1_500 and len(query) <= LONGEST_SQL)
+
+
+@settings(max_examples=100, deadline=None)
+@given(text=st.text(max_size=300), dialect=st.sampled_from([*ORDINARY]))
+def test_no_text_is_an_error(text, dialect):
+    assert only_reads(text, dialect) in (True, False)
+    assert only_reads(f"SELECT {text}", dialect) in (True, False)
+
+
+@pytest.mark.parametrize("part", ["(", "NOT ", "CASE WHEN ", "(SELECT ", "abs(", "[", "ANY ", "{'a': "])
+def test_a_text_that_is_nested_too_deeply_is_a_write_wherever_it_is_asked_about(part):
+    def deep(levels):
+        return sql_reads(dialect="duckdb")({"query": f"SELECT {part * 900}"}) if levels == 0 else deep(levels - 1)
+
+    assert {deep(0), deep(500)} == {"write"}
+
+
+def test_a_text_is_judged_once():
+    query = f"SELECT {', '.join(f'a{at}' for at in range(500))} FROM orders"
+    assert only_reads(query, "sqlite")
+    before = time.thread_time()
+    assert all(only_reads(query, "sqlite") for _ in range(1000))
+    assert time.thread_time() - before < 0.5
 
 
 def test_functions_of_ones_own_may_be_named():
@@ -166,9 +202,10 @@ def test_the_argument_is_looked_at_and_has_to_be_a_text():
     assert {reads(each) for each in ({}, {"query": "SELECT 1"}, {"sql": None}, {"sql": ["SELECT 1"]})} == {"write"}
 
 
-def test_an_unknown_dialect_is_refused():
-    with pytest.raises(ConfigurationError, match=r"dialect must be one that sqlglot knows, .* got 'klingon'"):
-        sql_reads(dialect="klingon")
+@pytest.mark.parametrize("dialect", ["klingon", "spark", "tsql", "oracle", "", None])
+def test_a_database_whose_reads_are_not_listed_is_refused(dialect):
+    with pytest.raises(ConfigurationError, match=f"one of sqlite, postgres, mysql, duckdb, got {dialect!r}"):
+        sql_reads(dialect=dialect)
 
 
 def test_without_the_extra_the_remedy_is_named(monkeypatch):
@@ -184,8 +221,25 @@ def test_what_it_is_set_to_is_told_alike_in_every_process():
 
 @pytest.mark.slow
 def test_no_text_takes_long(subtests):
-    for part in ("NOT ", "- ", "1+", "CASE WHEN ", "(SELECT ", "f(", "[", "a.", "{", "CAST("):
-        with subtests.test(part):
-            before = time.process_time()
-            only_reads(("SELECT " + part * LONGEST_SQL)[:LONGEST_SQL], "sqlite")
-            assert time.process_time() - before < 1
+    parts = (
+        "NOT ",
+        "- ",
+        "1+",
+        "a,",
+        "a->'b',",
+        "a[1],",
+        "CASE WHEN ",
+        "(SELECT ",
+        "f(",
+        "[",
+        "a.",
+        "{",
+        "CAST(",
+        "/*a",
+    )
+    for part in parts:
+        for dialect in ORDINARY:
+            with subtests.test(f"{dialect}: {part}"):
+                before = time.process_time()
+                only_reads(("SELECT " + part * LONGEST_SQL)[:LONGEST_SQL], dialect)
+                assert time.process_time() - before < 1
