@@ -1,11 +1,10 @@
 """Past runs as one request sees them: what a graph and a memory say where there is doubt, and nowhere else."""
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from itertools import groupby
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
@@ -13,9 +12,9 @@ from langchain_core.messages import BaseMessage, SystemMessage
 
 from langchain_tooltree.anomaly.detector import standard_detector
 from langchain_tooltree.cfgm.memory import DEFAULT_K, CFGMMemory, recall_for
-from langchain_tooltree.cfgm.recall import Recollection
+from langchain_tooltree.cfgm.recall import Recollection, chain_of
 from langchain_tooltree.cfgm.reflection import Reflector, correction_text
-from langchain_tooltree.cfgm.tips import Tip
+from langchain_tooltree.cfgm.tips import Tip, tips_for
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.effects.calls import CallEffects, Effects
 from langchain_tooltree.errors import ConfigurationError
@@ -23,8 +22,8 @@ from langchain_tooltree.experience.guide import Advice, Remembered, begun_with
 from langchain_tooltree.experience.hints import LEAST_SHARE, NextTools, counted_line
 from langchain_tooltree.experience.notes import recall_metadata
 from langchain_tooltree.experience.recorder import RunRecorder
-from langchain_tooltree.experience.records import RECALLED, ChatMessage, Record, aim_of
-from langchain_tooltree.experience.reference import SUMMARIZE_STATE, as_reference
+from langchain_tooltree.experience.records import RECALLED, ChatMessage, aim_of
+from langchain_tooltree.experience.reference import as_reference
 from langchain_tooltree.experience.run_identity import is_collecting, run_id, tools_in
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.experience.verdict import AnyVerdict
@@ -32,7 +31,7 @@ from langchain_tooltree.flows import Flow, current_runtime, current_writer, flow
 from langchain_tooltree.models import Meter
 from langchain_tooltree.sitgraph.node import learn_run
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
-from langchain_tooltree.text import cut, telling_words
+from langchain_tooltree.text import cut
 
 logger = logging.getLogger(__name__)
 
@@ -48,9 +47,6 @@ MOST_TOOLS = 2
 RARE, USUAL = 0.05, 0.6
 """A write with at most the one share, where another tool has at least the other, is unusual. So stood 24 to 47 % of the
 real runs that failed, and 7 to 16 % of those that went well; see `tests.benchmarks.check_writes`."""
-
-APPLIES = 0.5
-"""Share of the telling words of a tip's situation that are met from which on the tip is told."""
 
 LATEST = 4
 """Messages at the end of a path that say what the situation is, beside the request and what is missing."""
@@ -104,10 +100,10 @@ class PastRuns:
         tools = [tool for tool in likely if tool in trials][:MOST_TOOLS]
         recollection = yield from self._recalled()
         situation = " ".join([missing, self._aim, *(str(each.text) for each in path[-LATEST:])])
-        self._tips = tips_for(recollection.tips, situation, names)
+        self._tips = [tip for tip in tips_for(recollection.tips, situation) if set(tip.tools) <= set(names)]
         similar = [each.trajectory for each in recollection.runs[:1]]
         lines = [counted_line((tool, following.runs[tool], following.of[tool]) for tool in tools)]
-        lines += [f"A similar run that went well: {chain_of(run)}." for run in similar]
+        lines += [f"A similar run that went well: {cut(chain_of(run), LONGEST_CHAIN)}." for run in similar]
         text, tips = within(MOST_ADVICE, [*filter(None, lines)], self._tips)
         noted = recall_metadata([run.id for run in similar], ((tip.id, tip.trajectories) for tip in tips))
         return Advice(text, tools, noted[RECALLED] if similar or tips else {})
@@ -152,23 +148,6 @@ class PastRuns:
         offered = tools_in(list(tools)).values()
         reflection = yield from reflect(said, anomaly, tips=self._tips, tools=offered, task=self._first, meter=meter)
         return "" if reflection is None else as_reference(correction_text(anomaly, reflection), source="review")
-
-
-def tips_for(tips: Iterable[Tip], situation: str, names: Collection[str]) -> list[Tip]:
-    """The tips that apply: their situation is met, and the tools that they name are there."""
-    words = telling_words(situation)
-
-    def applies(tip: Tip) -> bool:
-        when = telling_words(tip.when) if tip.when else frozenset()
-        return set(tip.tools) <= set(names) and len(when & words) >= APPLIES * len(when)
-
-    return [tip for tip in tips if tip.text and applies(tip)]
-
-
-def chain_of(run: Record) -> str:
-    """A run as the chain of its tools, in which one called several times in a row stands once."""
-    tools = (step.tool for step in run.steps if not step.branch and step.tool != SUMMARIZE_STATE)
-    return cut(" > ".join(tool for tool, _ in groupby(tools)), LONGEST_CHAIN)
 
 
 def within(room: int, lines: Sequence[str], tips: Sequence[Tip]) -> tuple[str, list[Tip]]:

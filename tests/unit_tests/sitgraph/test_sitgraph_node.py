@@ -29,7 +29,6 @@ from langchain_tooltree import (
     ConfigurationError,
     SITGraph,
     SITGraphNode,
-    Trajectory,
     create_summarize_state_tool,
     with_suggestions,
 )
@@ -106,18 +105,6 @@ class Record:
 
 class Model(BaseModel):
     messages: list
-
-
-def test_a_write_of_a_single_run_is_not_told():
-    model = ScriptedChatModel(replies=["Hm."])
-    called = ("find_reader", "find_reader", "renew_loan", "reserve_book")
-    dialogues = [dialogue(ASKED["messages"][0][1], calling(name)) for name in called]
-    sit_graph = SITGraph.from_trajectories(
-        Trajectory.from_messages(each, id=f"{place}", success=True) for place, each in enumerate(dialogues)
-    )
-    after(model, TOOLS, sit_graph).compile().invoke(ASKED)
-
-    assert ("find_reader" in model.calls[0][0].text, "renew_loan" in model.calls[0][0].text) == (True, False)
 
 
 @pytest.mark.parametrize("state", [{"messages": KNOWN}, Record(KNOWN), Model(messages=KNOWN), KNOWN], ids=type)

@@ -286,7 +286,7 @@ async def test_a_store_that_fails_stops_the_collection_and_nothing_is_lost(gathe
         worlds.append(Corridor())
         return worlds[-1]
 
-    model, experience = Walker(), ExperienceStore(FullStore(3))
+    model, experience = Walker(), ExperienceStore(FullStore(2))
     with pytest.raises(OSError, match="disk full"):
         await gather(model, experience, make, ["leave"], None)
     assert all(world.closed for world in worlds)
