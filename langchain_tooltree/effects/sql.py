@@ -108,8 +108,10 @@ def only_reads(sql: str, dialect: str, functions: Collection[str] = ()) -> bool:
     if len(sql) > LONGEST_SQL:
         return False
     key = digest([sql, dialect, *functions])
-    if key not in _verdicts:
+    if (verdict := _verdicts.get(key)) is None:
         judged = in_thread(lambda: _Database(dialect).only_reads(sql, functions), "tooltree-sql")
-        _verdicts[key] = judged.result()  # on a thread of its own, so that the same texts are nested too deeply
+        verdict = _verdicts[key] = (
+            judged.result()
+        )  # on a thread of its own, so that depth does not depend on the caller
         forget_oldest(_verdicts, MOST_VERDICTS)
-    return _verdicts[key]
+    return verdict
