@@ -21,7 +21,6 @@ from langchain_tooltree.text import digest, forget_oldest
 
 LONGEST_SQL = 10_000
 """Characters of a text that is parsed, which may have 1,500 words and signs: a tenth of a second at most."""
-
 MOST_VERDICTS = 10_000
 
 _BEGINNINGS = frozenset({"SELECT", "WITH", "VALUES", "TABLE", "FROM", "(", ";"})
@@ -108,8 +107,9 @@ def only_reads(sql: str, dialect: str, functions: Collection[str] = ()) -> bool:
     if len(sql) > LONGEST_SQL:
         return False
     key = digest([sql, dialect, *functions])
-    if key not in _verdicts:
-        judged = in_thread(lambda: _Database(dialect).only_reads(sql, functions), "tooltree-sql")
-        _verdicts[key] = judged.result()  # on a thread of its own, so that the same texts are nested too deeply
+    if (verdict := _verdicts.get(key)) is None:
+        # On a thread of its own, how deep a text may be nested does not depend on who asks.
+        verdict = in_thread(lambda: _Database(dialect).only_reads(sql, functions), "tooltree-sql").result()
+        _verdicts[key] = verdict
         forget_oldest(_verdicts, MOST_VERDICTS)
-    return _verdicts[key]
+    return verdict

@@ -96,12 +96,8 @@ class PlanReviewMiddleware(HumanInTheLoopMiddleware[AgentState[Any], Any, Any]):
 
     async def aafter_model(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any] | None:
         """The async twin of `after_model`."""
-        await self.judge_ahead(Conversation.of(state))
+        await _judge_ahead(self._effects, Conversation.of(state))
         return self.after_model(state, runtime)
-
-    async def judge_ahead(self, conversation: Conversation) -> None:
-        """Judge what will be asked about in a moment, since to parse SQL would hold the event loop."""
-        await arun_flow(self._effects.judged([*conversation.open_calls.values()]))
 
     @staticmethod
     def _describe(tool_call: ToolCall, state: AgentState[Any], runtime: Runtime[Any]) -> str:  # noqa: ARG004
@@ -135,7 +131,8 @@ class PlanReviewNode(Runnable[Any, dict[str, list[BaseMessage]]]):
         messages_key: str = "messages",
     ) -> None:
         self.name = "PlanReviewNode"
-        self._middleware = PlanReviewMiddleware(effects, allowed_decisions=allowed_decisions)
+        self._effects = CallEffects.declared_as(effects)
+        self._middleware = PlanReviewMiddleware(self._effects, allowed_decisions=allowed_decisions)
         self._messages_key = messages_key
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> dict[str, list[BaseMessage]]:  # noqa: A002, ARG002 - the names in Runnable
@@ -154,8 +151,13 @@ class PlanReviewNode(Runnable[Any, dict[str, list[BaseMessage]]]):
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> dict[str, list[BaseMessage]]:  # noqa: A002 - the name in Runnable
         """The async twin of `invoke`."""
-        await self._middleware.judge_ahead(Conversation.of(input, self._messages_key))
+        await _judge_ahead(self._effects, Conversation.of(input, self._messages_key))
         return self.invoke(input, config)
+
+
+async def _judge_ahead(effects: CallEffects, conversation: Conversation) -> None:
+    """Judge what will be asked about in a moment, since to parse SQL would hold the event loop."""
+    await arun_flow(effects.judged([*conversation.open_calls.values()]))
 
 
 def _edited(message: BaseMessage, edits: Mapping[str, Mapping[str, Any]]) -> BaseMessage:
