@@ -298,7 +298,7 @@ class PlannerHost(ABC):
         """Tell the stream, callback handlers and listeners."""
         writer = current_writer()
         sinks = [*self.sinks, *([to_stream(writer)] if writer else [])]
-        yield from emit_all(events, sinks, handled=has_handlers())
+        yield from emit_all(events, sinks, handled=writer is not None and has_handlers())
 
     # --- a separate judge ---
 
