@@ -100,28 +100,38 @@ class TaskVectors:
         self._rows: dict[str, int] = {}
         self._tasks: dict[str, str] = {}
         self._matrix: Vector = np.zeros((0, 0), np.float32)
+        self._whole_at: int | None = None
         self._lock = threading.Lock()
 
-    def missing(self, entries: Mapping[str, RunEntry]) -> dict[str, str]:
-        """The tasks without a vector, by the ids of their runs; vectors of runs that are gone are dropped."""
+    def missing(self, changes: int, entries: Mapping[str, RunEntry]) -> dict[str, str]:
+        """The tasks without a vector, by the ids of their runs; vectors of runs that are gone are dropped.
+
+        After as many `changes` as when all had one, none is missing.
+        """
         with self._lock:
+            if changes == self._whole_at:
+                return {}
             if self._rows.keys() - entries.keys():
                 kept = [run for run in self._rows if run in entries]
                 self._matrix = self._matrix[[self._rows[run] for run in kept]]
                 self._rows = {run: row for row, run in enumerate(kept)}
                 self._tasks = {run: self._tasks[run] for run in kept}
-            return {run: entry.task for run, entry in list(entries.items()) if self._tasks.get(run) != entry.task}
+            missing = {run: entry.task for run, entry in list(entries.items()) if self._tasks.get(run) != entry.task}
+            self._whole_at = None if missing else changes
+            return missing
 
-    def add(self, tasks: Mapping[str, str], vectors: Mapping[str, Sequence[float] | Vector]) -> None:
+    def add(self, tasks: dict[str, str], vectors: Mapping[str, Sequence[float] | Vector]) -> None:
         """Keep the vectors of tasks, each by its text, for the runs that have them."""
         with self._lock:
-            for run, task in tasks.items():
-                vector = _unit(vectors[task])
-                row = self._rows.setdefault(run, len(self._rows))
-                if row >= len(self._matrix):
-                    more = np.zeros((max(FEWEST_ROWS, row), len(vector)), np.float32)
-                    self._matrix = np.concatenate([self._matrix, more]) if row else more
-                self._matrix[row], self._tasks[run] = vector, task
+            if not tasks:
+                return
+            rows = [self._rows.setdefault(run, len(self._rows)) for run in tasks]
+            self._tasks |= tasks
+            given = _unit(np.array([vectors[task] for task in tasks.values()], dtype=np.float32))
+            if len(self._rows) > len(self._matrix):
+                more = np.zeros((max(FEWEST_ROWS, len(self._matrix), len(tasks)), given.shape[1]), np.float32)
+                self._matrix = np.concatenate([self._matrix, more]) if len(self._matrix) else more
+            self._matrix[rows] = given
 
     def of(self, runs: Sequence[str]) -> dict[str, Vector]:
         """The vectors of the tasks of some runs, as far as there are any."""
@@ -134,7 +144,8 @@ class TaskVectors:
         """The `k` runs whose tasks have the highest cosine similarity, best first, and of equal ones by their ids."""
         with self._lock:
             runs = list(self._rows)
-            similarities = self._matrix[: len(runs)] @ _unit(query) if runs else np.zeros(0, np.float32)
+            wanted = _unit(np.array([query], dtype=np.float32))[0]
+            similarities = self._matrix[: len(runs)] @ wanted if runs else np.zeros(0, np.float32)
         fits = (run in entries and outcome in (None, entries[run].outcome) for run in runs)
         places = np.flatnonzero(np.fromiter(fits, bool, len(runs)))
         if len(places) > k:  # all that are as near as the last one stay, so that ids decide between them
@@ -144,7 +155,8 @@ class TaskVectors:
         return [run for _, run in ranked[:k]]
 
 
-def _unit(vector: Sequence[float] | Vector) -> Vector:
-    array = np.asarray(vector, dtype=np.float32)
-    length = float(np.linalg.norm(array))
-    return array / length if length else array
+def _unit(vectors: Vector) -> Vector:
+    """Vectors of unit length, or zero."""
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    unit: Vector = (vectors / np.where(lengths > 0, lengths, 1)).astype(np.float32)
+    return unit

@@ -425,7 +425,7 @@ class ExperienceStore:
         ids = yield from self._indexed(namespace, task, k, success=success)
         if ids is None:
             catalogue = yield from self.current(config)
-            yield from self._embedding(catalogue, catalogue.tasks.missing(catalogue.entries))
+            yield from self._embedding(catalogue, catalogue.tasks.missing(catalogue.changes, catalogue.entries))
             [query] = yield from embedded(self._embeddings, [task])
             outcome = None if success is None else _OUTCOMES[success]
             ids = catalogue.tasks.nearest(query, k, catalogue.entries, outcome)
@@ -439,7 +439,7 @@ class ExperienceStore:
         tasks = [catalogue.entries[run].task for run in runs if run in catalogue.entries]
         if not tasks or (yield from self._indexed(self._namespace(None), tasks[0], 1, success=None)) is not None:
             return {}
-        missing = catalogue.tasks.missing(catalogue.entries)
+        missing = catalogue.tasks.missing(catalogue.changes, catalogue.entries)
         yield from self._embedding(catalogue, {run: missing[run] for run in runs if run in missing})
         return catalogue.tasks.of(runs)
 
@@ -460,7 +460,7 @@ class ExperienceStore:
         embeddings = self._memory.embeddings = self._memory.embeddings or resolve_embeddings(None)
         return embeddings
 
-    def _embedding(self, catalogue: Catalogue, tasks: Mapping[str, str]) -> Flow[None]:
+    def _embedding(self, catalogue: Catalogue, tasks: dict[str, str]) -> Flow[None]:
         """Make the vectors of some tasks, given by the ids of their runs."""
         if texts := list(dict.fromkeys(tasks.values())):
             made = yield from embedded(self._embeddings, texts)

@@ -205,8 +205,7 @@ class Segments:
         self, key: str, parts: Mapping[str, Any], embedders: Sequence[str], vote: Vote | None = None
     ) -> Flow[None]:
         segment = {"format": FORMAT, "embedders": embedders, "parts": parts, "vote": vote}
-        text = yield FunctionStep(json.dumps, segment)
-        yield self._call("put", key, {"segment": text}, index=False)  # as one ASCII text, as records are
+        yield self._call("put", key, (yield FunctionStep(_written, segment)), index=False)
 
     def _items(self) -> Flow[list[SearchItem]]:
         store, namespace = self._store.place
@@ -217,14 +216,32 @@ class Segments:
         return StoreCall(store, method, ((*namespace, SEGMENTS), *arguments), options)
 
 
+def _written(segment: Mapping[str, Any]) -> dict[str, str]:
+    """A segment as an item's value: one ASCII text, as records are, and the vectors, over which no parser need go."""
+    vectors: list[str] = []
+    parts: dict[str, Any] = {}
+    for run, part in segment["parts"].items():
+        contribution = part["contribution"]
+        vectors += [contribution["states"] if contribution else "", part["task"] or ""]
+        parts[run] = {**part, "contribution": contribution and {**contribution, "states": ""}, "task": None}
+    return {"segment": json.dumps({**segment, "parts": parts}), "vectors": " ".join(vectors)}
+
+
 def _read(item: Item) -> dict[str, Any] | None:
     """What a segment holds; `None` if it is damaged, or of another format."""
     try:
-        segment = json.loads(item.value["segment"])
-        return segment if segment["format"] == FORMAT and isinstance(segment["parts"], dict) else None
-    except (KeyError, TypeError, ValueError):
+        segment: dict[str, Any] = json.loads(item.value["segment"])
+        if segment["format"] != FORMAT:
+            return None
+        vectors = iter(item.value["vectors"].split(" "))
+        for part, states, task in zip(segment["parts"].values(), vectors, vectors, strict=False):
+            part["task"] = task or None
+            if part["contribution"]:
+                part["contribution"]["states"] = states
+    except (AttributeError, KeyError, TypeError, ValueError):
         logger.info("The segment %r cannot be read; what it held is made again.", item.key)
         return None
+    return segment
 
 
 def _counts(entries: Mapping[str, RunEntry], run: str, data: Any) -> bool:

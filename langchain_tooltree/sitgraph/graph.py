@@ -114,7 +114,7 @@ class Contribution:
 
     def to_dict(self) -> dict[str, Any]:
         """The contribution as plain data, to be kept; vectors are base64."""
-        data = {each.name: getattr(self, each.name) for each in fields(self)}
+        data = {name: getattr(self, name) for name in _FIELDS}
         summaries = [(place, text, _text_of(vector)) for place, text, vector in self.summaries]
         return {**data, "states": _text_of(self.states), "summaries": summaries, "format": FORMAT}
 
@@ -131,11 +131,14 @@ class Contribution:
                 "Make it again: SITGraph.contribution(trajectory)."
             )
             raise GraphFileError(msg)
-        given = {each.name: data[each.name] for each in fields(cls)}
+        given = {name: data[name] for name in _FIELDS}
         given["transitions"] = [*map(tuple, data["transitions"])]
         given["states"] = _codes_of(data["states"], len(VIEWS))
         given["summaries"] = [(place, text, _codes_of(code)[0]) for place, text, code in data["summaries"]]
         return cls(**given)
+
+
+_FIELDS = tuple(each.name for each in fields(Contribution))
 
 
 def _text_of(codes: Codes) -> str:
