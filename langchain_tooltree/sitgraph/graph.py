@@ -156,9 +156,7 @@ class Graph:
         self.summaries = States(1)
         self._numbers: dict[str, int] = {}
         self._edges: dict[str, dict[str, Edge]] = defaultdict(lambda: defaultdict(Edge))
-        self._voices: dict[str, Counter[int]] = defaultdict(
-            Counter
-        )  # of those who went on after a tool
+        self._voices: dict[str, Counter[int]] = defaultdict(Counter)  # of those who went on after a tool
         self._ids: dict[int, str] = {}  # of runs, by their hashes
         self._order: list[int] = []  # these hashes, ascending
         self._given = Counter[str]()  # how many runs there are of each giver
