@@ -159,6 +159,7 @@ class Graph:
         self.summaries = States(1)
         self._numbers: dict[str, int] = {}
         self._edges: dict[str, dict[str, Edge]] = defaultdict(lambda: defaultdict(Edge))
+        self._voices: dict[str, Counter[int]] = defaultdict(Counter)  # of those who went on after a tool
         self._ids: dict[int, str] = {}  # of runs, by their hashes
         self._order: list[int] = []  # these hashes, ascending
         self._given = Counter[str]()  # how many runs there are of each giver
@@ -216,6 +217,10 @@ class Graph:
     def _count(self, given: Contribution, sign: int) -> None:
         self._sample = None
         _add(self._given, given.came_from, sign)
+        for source in {source for source, _ in given.transitions}:
+            _add(self._voices[source], given.voice, sign)
+            if not self._voices[source]:
+                del self._voices[source]
         for (source, target), times in Counter(given.transitions).items():
             edges = self._edges[source]
             edge = edges[target]
@@ -289,6 +294,10 @@ class Graph:
     def outgoing(self, source: str) -> Outgoing:
         """The edges that leave a tool; none for an unknown one."""
         return self._edges.get(source, {})
+
+    def voices_after(self, source: str) -> int:
+        """How many distinct voices went on after a tool, with whatever tool."""
+        return len(self._voices.get(source, ()))
 
     def edges(self) -> Iterator[tuple[str, Outgoing]]:
         """The tools that others followed, in alphabetical order, with the edges that leave them."""

@@ -148,8 +148,7 @@ class Recommender:
 
     def _of(self, source: str, tools: Iterable[str]) -> dict[str, int]:
         """How many voices went on after `source`, with any tool, for the tools that ever followed it; else 0."""
-        edges = self.graph.outgoing(source)
-        voices = len(set().union(*(edge.voices for edge in edges.values())))
+        edges, voices = self.graph.outgoing(source), self.graph.voices_after(source)
         return {tool: voices if tool in edges else 0 for tool in tools}
 
     def next_tools(

@@ -137,6 +137,8 @@ def test_edges_are_the_exact_sums_of_the_runs_that_are_there_whatever_came_and_w
     found = {(source, target): edge for source, edges in graph.edges() for target, edge in edges.items()}
 
     assert set(found) == {pair for run in rest for pair in run.transitions}
+    for source in "abc":
+        assert graph.voices_after(source) == len({run.voice for run in rest if source in dict(run.transitions)})
     for pair, edge in found.items():
         here = [run for run in rest if pair in run.transitions]
         exact = sum(run.transitions.count(pair) for run in here) + 2 * sum(Fraction(1, run.turns) for run in here)
