@@ -289,7 +289,7 @@ def told_of_a_tip():
     experience.memory.extract_tips()
     nothing = run_flow(experience.begun(Conversation([HumanMessage("Where is the red key?", id="m")])))
     [tip] = experience.memory.recall("Where is the red key?").tips
-    told = {"runs": [], "tips": [tip.id], "taken_of": {tip.id: list(tip.trajectories)}}
+    told = {"runs": [], "tips": [tip.id], "sources": {tip.id: list(tip.trajectories)}}
     said = [HumanMessage("Where is the red key?", id="m"), AIMessage("Here.", id="a")]
     later = [*said, HumanMessage("Thanks.", id="m2"), AIMessage("Bye.", id="a2")]
 

@@ -7,7 +7,7 @@ from little_runs import called, routine, run_of, saved, says, summed_up, user
 
 from langchain_tooltree import SITGraph
 from langchain_tooltree.errors import GraphFileError
-from langchain_tooltree.flows import run_flow
+from tests.internals.hall import run_flow
 from tests.internals.sitgraph import Contribution
 
 RUNS = [
