@@ -38,7 +38,7 @@ class Guide(Protocol):
         """What to do at the end of a path where something is missing, with tools that may be tried, of all `names`."""
 
     def is_unusual(self, path: Sequence[BaseMessage], tool: str, *, names: Collection[str]) -> Flow[bool]:
-        """Whether good runs hardly ever went on with a tool from the end of a path, and mostly with another."""
+        """Whether good runs hardly ever went on with a tool from the end of a path, and mostly did something else."""
 
     def remedy(self, said: Conversation, tools: Sequence[Any], meter: Meter) -> Flow[str]:
         """Where something is off at the end of a dialogue, ask a model what went wrong, and what to do next.

@@ -286,7 +286,7 @@ class PlannerHost(ABC):
         return text, once.model_calls
 
     def is_unusual(self, path: Sequence[BaseMessage], tools: Iterable[str]) -> Flow[bool]:
-        """Whether runs that went well hardly ever called one of some tools at the end of a path, but another one."""
+        """Whether runs that went well hardly ever went on with one of some tools, and mostly did something else."""
         guide = yield from self.past_runs()
         unusual = False
         for tool in tools:

@@ -115,3 +115,9 @@ def test_a_write_is_unusual_where_three_good_runs_did_something_else_and_hardly_
     assert not unusual(usual(2), "book_flight")
     assert not unusual(usual(3), "search_flights")
     assert not unusual([*usual(3), *(run_of(n, "book_flight") for n in (7, 8, 9))], "book_flight")
+
+
+def test_a_write_is_unusual_where_good_runs_answered_their_user_first():
+    call = {"name": "search_flights", "args": {}, "id": "1"}
+    searched = [*PATH, AIMessage("", tool_calls=[call]), ToolMessage("fine", tool_call_id="1", name="search_flights")]
+    assert unusual([run_of(n, "search_flights") for n in range(4)], "book_flight", searched)
