@@ -97,7 +97,9 @@ class Visit:
 
     def run(self) -> Flow[Outcome]:
         """Make the visit: what to return, to remove and to note."""
-        yield from self._host.offering.effects.judged([*self._branches.tried.values()])
+        effects = self._host.offering.effects
+        if effects.by_arguments:  # functions, which are asked off the event loop
+            yield from effects.judged([*self._branches.tried.values()])
         explored = self._explored()
         if (yield from self._is_pruned(explored)) and (waiting := self._untried(self._mark.queue)):
             self._hide_latest()  # pruned after it ran: the next candidate takes its place without a question
@@ -108,8 +110,9 @@ class Visit:
             messages = [*messages, HumanMessage(OPEN_PROMPT.format(missing=cut(missing, LONGEST_NOTE)))]
         while True:
             reply, report = yield from self._own_step(messages)
-            named = [report.call.model_dump()] if report and report.call else []
-            yield from self._host.offering.effects.judged([*reply.tool_calls, *named])
+            if effects.by_arguments:
+                named = [report.call.model_dump()] if report and report.call else []
+                yield from effects.judged([*reply.tool_calls, *named])
             if reply.tool_calls or reply.invalid_tool_calls:
                 return self._with_usage((yield from self._step(reply)), reply)
             note = yield from self._stop(reply, report)
