@@ -165,7 +165,7 @@ class DeepSearch:
                 if time.monotonic() >= self._deadline:
                     search.stop("max_seconds")
                 for operation in search.ask():
-                    yield from self._begin(self._perform(operation))
+                    self._running.append((yield begun(self._perform(operation), "tooltree")))
                 yield from emit(search.take_events())
                 if not self._running or (outcome := (yield from self._next())) is None:
                     break
@@ -181,9 +181,6 @@ class DeepSearch:
             logger.warning("Planning failed, the plain model takes the turn: %s", result.fallback)
         yield from emit([*events, *search.take_events()])
         return result
-
-    def _begin(self, flow: Flow[Any]) -> Flow[None]:
-        self._running.append((yield begun(flow, "tooltree")))
 
     def _next(self) -> Flow[Any]:
         """What comes of what has run for longest; where it does not come in time, `None`, and the search stops."""
@@ -202,7 +199,8 @@ class DeepSearch:
         search, spent = self._search, self._search.spent
         meter = Meter(min(ATTEMPTS, search.max_model_calls - ANSWER_CALLS))
         goal, reads = self._conversation.goal, self._effects.reads
-        yield from self._begin(plan_tools(self._host.model, self._library, reads, goal, meter))
+        plan = plan_tools(self._host.model, self._library, reads, goal, meter)
+        self._running.append((yield begun(plan, "tooltree")))
         self._tools = (yield from self._next()) or self._tools
         self._meter.add(meter)
         spent.model_calls, spent.tokens = meter.model_calls, meter.input_tokens + meter.output_tokens

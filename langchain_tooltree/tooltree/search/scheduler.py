@@ -77,13 +77,8 @@ class Scheduler:
     """Operations that wait to be launched, and those launched and not yet consumed, each with its rollout.
 
     Model calls are never overshot: what a launch has reserved and not used comes back when its outcome is consumed.
-
-    Args:
-        max_model_calls: Model calls of all operations at the most.
-        calls_of: The most model calls that an operation of each kind may need; to score, those for one question. For
-            `execute` it is what is held back so that the call can also be judged.
-        single: Whether each candidate is scored by a question of its own.
-        reserved: Model calls that are kept back for later.
+    `calls_of` has the most that an operation of each kind may need: to score, for one question, of which there is one
+    for each candidate if `single`; to execute, what is held back so that the call can also be judged.
     """
 
     def __init__(
