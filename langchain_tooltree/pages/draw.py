@@ -5,16 +5,16 @@ They are drawn of a search as plain data (`SearchResult.to_dict()`), so that one
 
 import json
 from collections.abc import Mapping
-from typing import Any
-
-from rich.markup import escape
-from rich.tree import Tree
+from typing import TYPE_CHECKING, Any
 
 from langchain_tooltree.experience.records import readable
 from langchain_tooltree.svg import visible_lines
 from langchain_tooltree.text import mermaid_text, one_line
 
 REASONS = {"pre_evaluation": "pruned before", "top_k": "pruned before: not in top k", "post_evaluation": "pruned after"}
+if TYPE_CHECKING:
+    from rich.tree import Tree
+
 MAX_LABEL = 60  # characters of a call in a picture: one line of a box
 MAX_OBSERVATION = 70  # characters of an observation in a terminal: with its indentation, it stays on one line of 100
 
@@ -38,8 +38,11 @@ def to_mermaid(search: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def to_rich(search: Mapping[str, Any]) -> Tree:
+def to_rich(search: Mapping[str, Any]) -> "Tree":
     """A search as a tree that `rich.print` shows, the nodes of the best path marked."""
+    from rich.markup import escape  # noqa: PLC0415 - only who looks at a search in a terminal needs it
+    from rich.tree import Tree  # noqa: PLC0415 - as above
+
     branches = {0: Tree("[bold]request[/bold]", guide_style="dim")}
     for node in search["nodes"][1:]:
         is_best = node["id"] in search["best"]
