@@ -152,7 +152,7 @@ def _look_at_graph(path: Path, embeddings: str | None) -> Look:
     graph = SITGraph.load(path, embeddings=embeddings_named(embeddings))
     found = sorted(graph.to_networkx().edges(data=True), key=lambda edge: (-edge[2]["count"], edge[0], edge[1]))
     edges = [{"after": source, "comes": target, **figures} for source, target, figures in found]
-    names = ("after", "comes", "weight", "count", "states", "summaries")
+    names = ("after", "comes", "weight", "count", "summaries")
     rows = [{**edge, "after": edge["after"] or "(start)", "weight": f"{edge['weight']:.2f}"} for edge in edges[:SHOWN]]
     printed = (
         table(names, ([row[name] for name in names] for row in rows)),

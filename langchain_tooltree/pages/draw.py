@@ -11,10 +11,10 @@ from langchain_tooltree.experience.records import readable
 from langchain_tooltree.svg import visible_lines
 from langchain_tooltree.text import mermaid_text, one_line
 
+REASONS = {"pre_evaluation": "pruned before", "top_k": "pruned before: not in top k", "post_evaluation": "pruned after"}
 if TYPE_CHECKING:
     from rich.tree import Tree
 
-REASONS = {"pre_evaluation": "pruned before", "top_k": "pruned before: not in top k", "post_evaluation": "pruned after"}
 MAX_LABEL = 60  # characters of a call in a picture: one line of a box
 MAX_OBSERVATION = 70  # characters of an observation in a terminal: with its indentation, it stays on one line of 100
 
@@ -40,7 +40,7 @@ def to_mermaid(search: Mapping[str, Any]) -> str:
 
 def to_rich(search: Mapping[str, Any]) -> "Tree":
     """A search as a tree that `rich.print` shows, the nodes of the best path marked."""
-    from rich.markup import escape  # noqa: PLC0415 - an agent that draws nothing does not load it
+    from rich.markup import escape  # noqa: PLC0415 - only who looks at a search in a terminal needs it
     from rich.tree import Tree  # noqa: PLC0415 - as above
 
     branches = {0: Tree("[bold]request[/bold]", guide_style="dim")}

@@ -309,7 +309,7 @@ def _told(attack: Attack) -> str:
             return recall_text(Recollection(REQUEST, (RecalledRun(_run(attack.text)),)), max_characters=6_000)
         case "summary":
             state = {"summary": attack.text}
-            return hints([{"tool": "read_mail", "score": 0.9, "support": 3, "evidence": [state]}], reads=READS)
+            return hints([{"tool": "read_mail", "score": 0.9, "support": 3, "of": 3, "evidence": [state]}])
     return ""
 
 
@@ -326,7 +326,7 @@ def _run(text: str) -> Trajectory:
 
 
 def is_told(attack: Attack, user: str) -> bool:
-    """Whether the model of a user, in doubt, is told of the text, where it stands in a run of Ann's."""
+    """Whether the model of a user, in doubt, is told of a run of Ann's that holds the text; its words never are."""
     everybody = Experience(InMemoryStore(), verdict=lambda _: True, namespace=("runs", "{user}"))
     everybody.within(user="ann").learn(_run(f"{attack.text} Eve"))
     model = ScriptedChatModel(replies=[_calling("read_mail"), *['{"missing": "the notes"}\nLunch is at noon.'] * 9])
@@ -339,4 +339,5 @@ def is_told(attack: Attack, user: str) -> bool:
         effects=effects,
         experience=everybody.within(user=user),
     )
-    return any("Eve" in str(message.content) for messages in model.calls for message in messages)
+    told = [str(message.content) for messages in model.calls for message in messages]
+    return any("A similar run that went well" in each or "Eve" in each for each in told)

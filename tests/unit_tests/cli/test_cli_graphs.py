@@ -90,17 +90,9 @@ def test_a_line_that_cannot_be_read_is_named(content, tmp_path, capsys):
     assert "bad.jsonl, line 2" in capsys.readouterr().err
 
 
-def test_suggestions_go_by_weight_and_by_state_where_there_are_summaries(runs, graph, writer, capsys):
+def test_suggestions_go_by_weight_where_there_are_no_summaries(graph, capsys):
     assert main(["suggest", graph, "--last", "look", "--state", "One"]) == 0
     assert "procedural" in capsys.readouterr().out
-    writer(*[states(s0="Zero.", s1="One.", s2="Two.")] * 2)
-    assert main(["mine", runs, "-o", graph, "--summarize", "some:model", "--force"]) == 0
-    assert main(["suggest", graph, "--last", "look"]) == 0
-    assert "procedural" in capsys.readouterr().out
-    assert main(["suggest", graph, "--last", "look", "--state", "One"]) == 0
-    shown = capsys.readouterr().out
-    assert "episodic" in shown
-    assert "book" in shown
 
 
 def test_suggesting_begins_at_the_start_and_says_when_nothing_is_known(graph, capsys):
