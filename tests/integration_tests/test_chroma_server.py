@@ -46,7 +46,8 @@ def test_several_processes_lose_no_writes(port):
         assert store.list_namespaces() == [*(("own", str(number)) for number in range(3)), SHARED]
 
 
-def test_an_experience_on_a_server_is_looked_at_while_it_learns(port):
+def test_an_experience_on_a_server_is_looked_at_while_it_learns(port, monkeypatch):
+    monkeypatch.setattr(view_module, "REREAD", 1e-9)
     address = f"http://127.0.0.1:{port}/viewed"
     options = argparse.Namespace(what=address, port=0, no_browser=True, embeddings=None, afterwards=None)
     said = [{"role": "user", "content": "Hello."}, {"role": "assistant", "content": "Hello."}]

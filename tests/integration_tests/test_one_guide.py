@@ -157,7 +157,7 @@ def check_calls(model: Clerk, *, sit: bool, cfgm: bool, asks: bool) -> None:
         for told in others:
             assert len(told) <= 800
             assert "find in 8 of 8 runs" in told
-            assert "A similar run that went well: find > " in told
+            assert "A similar run that went well: find" in told
         for each in path[1:]:
             assert not marked(each.text, ".*?"), "nothing of past runs stands in the thread"
 
@@ -237,7 +237,12 @@ def test_a_straight_run_costs_what_the_plain_agent_costs_and_the_line(path):
 # --- reflection in the planner's loop ---
 
 REFUSAL = '{"error": "no such shelf"}'
-REVIEW = {"questions": [{"question": "What now?", "answer": "Another shelf."}], "next_step": "Look at shelf 2."}
+KEY = {"objective": "Find the part.", "initial_environment": "Shelves.", "progress": "None."}
+REVIEW = {
+    "key_information": KEY,
+    "questions": [{"question": "What now?", "answer": "Another shelf."}],
+    "next_step": "Look at shelf 2.",
+}
 
 
 def shelves(seen: list[str]) -> list[Any]:
@@ -283,7 +288,7 @@ def test_a_reflection_sees_each_observation_also_where_the_planner_explores(form
     assert (messages[-1].text, seen) == ("A lamp.", ["9", "8", "2"])
     assert len(reviewer.calls) == 2, "one for the agent's own step, one for the branch"
     steps = [json.loads(call[1].text)["step"] for call in reviewer.calls]
-    assert [step["arguments"] for step in steps] == ['{"shelf": "9"}', '{"shelf": "8"}']
+    assert [json.loads(step["arguments"]) for step in steps] == [{"shelf": "9"}, {"shelf": "8"}]
     assert "Look at shelf 2." in model.calls[1][-1].text
     *_, last = model.calls
     assert not any("Look at shelf" in each.text for each in last), "the branches are not on the path"
