@@ -24,6 +24,7 @@ from langchain_core.messages import (
 )
 
 from langchain_tooltree._langgraph import steps_here
+from langchain_tooltree.experience.guide import Advice
 from langchain_tooltree.experience.records import call_key
 from langchain_tooltree.flows import Flow
 from langchain_tooltree.models import usage_sum
@@ -208,7 +209,16 @@ class Visit:
             missing = cut(missing, LONGEST_NOTE) or "it is wrong"
             return UNDONE_PROMPT.format(step=cut(undone, LONGEST_NOTE), missing=missing)
         missing = missing or ("" if stop.idle else "what a call that failed was for")
-        return AGAIN_PROMPT.format(missing=cut(missing, LONGEST_NOTE)) if missing else IDLE_PROMPT
+        note = AGAIN_PROMPT.format(missing=cut(missing, LONGEST_NOTE)) if missing else IDLE_PROMPT
+        advice = yield from self._advice(self._path, missing)
+        return "\n\n".join(filter(None, (note, advice.text)))
+
+    def _advice(self, path: Sequence[BaseMessage], missing: str) -> Flow[Advice]:
+        """What past runs say of calls that could help; the mark keeps what of them is told."""
+        advice = yield from self._host.advice(path, missing)
+        if advice.recalled:
+            self._mark = replace(self._mark, recalled=dict(advice.recalled))
+        return advice
 
     def _accept(self, answer: AIMessage, missing: str) -> Flow[Outcome]:
         """Return an answer as it came where nothing was doubted in the turn, and otherwise the best one."""
@@ -283,9 +293,7 @@ class Visit:
         """
         hidden = self._branches.weakest()
         path = self._branches.path(hidden)
-        advice = yield from self._host.advice(path, missing)
-        if advice.recalled:
-            self._mark = replace(self._mark, recalled=dict(advice.recalled))
+        advice = yield from self._advice(path, missing)
         reasoning = message_to_dict(with_only_call(answer, None))
         at_hand = (asdict(Candidate(each, {}, hidden, message=reasoning)) for each in advice.tools)
         waiting = self._untried(each for each in at_hand if each["name"] in self._host.offering.argless)

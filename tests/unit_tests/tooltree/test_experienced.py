@@ -58,14 +58,14 @@ async def test_a_sure_run_is_told_nothing_and_is_kept(form, either):
     assert (experience.status().runs, experience.status().successes) == (2, 2)
 
 
-async def test_past_runs_stand_in_the_question_for_other_calls_and_in_no_other(form, either):
+async def test_past_runs_stand_in_the_questions_that_follow_a_doubt_and_in_no_other(form, either):
     experience = experienced(["stock", "price"], ["stock", "price"], ["stock", "price"])
     doubtful = [report(f"Answer {n}.", "what it costs") for n in range(3)]
     replies = calls(("stock", "tea")), *doubtful, calls(("price", "tea")), report("2 euros.")
     model, messages = await played(form, either, experience, *replies)
     assert shown(messages)[-3:] == ["price(tea)", "tea is 2 euros", "2 euros."]
     told = ["went on here with: price in 3 of 3 runs" in prompt[-1].text for prompt in model.calls]
-    assert told == [False, False, False, False, True, False]
+    assert told == [False, False, True, True, True, False]
     assert not any("reference_material" in message.text for prompt in model.calls for message in prompt[:-1])
 
 
