@@ -19,7 +19,7 @@ class Advice:
     """What past runs say at a doubt.
 
     Attributes:
-        text: For the question for other calls, marked as reference material; empty if there is nothing to say.
+        text: For the questions that follow a doubt, marked as reference material; empty if there is nothing to say.
         tools: The tools with which most good runs went on, likeliest first.
         recalled: The runs and tips in it, by their ids, as a record notes them.
     """

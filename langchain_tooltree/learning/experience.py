@@ -75,7 +75,7 @@ class Experience:
     agent = create_tooltree_agent(model, tools, effects=effects, experience=experience)
     ```
 
-    Where an answer is doubtful, the question for other calls tells what good runs did in such a state, tips that apply,
+    Where an answer is doubtful, the questions that follow tell what good runs did in such a state, tips that apply,
     and the most similar good run; nothing is told before. A turn is kept, and judged once its thread rests: at once if
     it has no thread or cannot go on, when its user begins another one, or `settle_seconds` after its end, looked at
     whenever something happens here. A namespace without variables does not tell users apart, so that there a new thread
