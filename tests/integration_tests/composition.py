@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from uuid import uuid4
 
 from conversations import check_pairs
 from langchain.agents import create_agent
@@ -137,7 +138,7 @@ class Clerk(ScriptedChatModel):
 
     def _calling(self, step: Step) -> AIMessage:
         name, args = step
-        return AIMessage("", tool_calls=[{"name": name, "args": args, "id": f"call_{len(self.calls)}_{id(self)}"}])
+        return AIMessage("", tool_calls=[{"name": name, "args": args, "id": f"call_{len(self.calls)}_{uuid4().hex}"}])
 
     def _answering(self, messages: Sequence[BaseMessage], text: str, *, missing: str) -> str:
         if not asks_for_report(messages[0]):
