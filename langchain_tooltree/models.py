@@ -48,9 +48,6 @@ MessageT = TypeVar("MessageT", bound=BaseMessage)
 TAG = "tooltree"
 """Tag of every inner run, beside the one that keeps its tokens out of `stream_mode="messages"`."""
 
-AGENT_NAME = "lc_agent_name"
-"""Where `create_agent` notes the name of the running agent in the metadata of its runs."""
-
 ATTEMPTS = 2
 """A question is asked once, and a second time if the reply is unusable and the budget allows it: a model that twice
 ignores the form rarely keeps to it the third time."""

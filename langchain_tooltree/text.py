@@ -204,13 +204,6 @@ def words_of(text: str) -> list[str]:
     return WORD.findall(text.casefold())
 
 
-def overlap(one: frozenset[str], other: frozenset[str]) -> float:
-    """How much two sets of words have in common: the Jaccard index, in [0, 1]; 1 if both are empty."""
-    shared = len(one & other)
-    both = len(one) + len(other) - shared
-    return shared / both if both else 1.0
-
-
 # Words that say nothing of what a task is about, in English, in which most requests are made; those of other languages
 # count like any word. They join, greet, thank, agree, or say who somebody is.
 _JOINING = frozenset(

@@ -114,11 +114,6 @@ def _entry_from_tau2(call: Any) -> Any:
     return {**rest, "type": "function", "function": function}
 
 
-def count_trajectories(path: str | os.PathLike[str]) -> int:
-    """How many trajectories a file holds."""
-    return sum(1 for _ in _records(Path(path)))
-
-
 def _records(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Where each record of a file stands, and what is written there."""
     with _opened(path, "rt") as lines:

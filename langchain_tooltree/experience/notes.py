@@ -41,15 +41,23 @@ def tip_sources(metadata: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, .
         yield str(tip), tuple(map(str, runs)) if isinstance(runs, list | tuple) else ()
 
 
+def joint_recall(earlier: Mapping[str, Any], later: Mapping[str, Any]) -> dict[str, Any]:
+    """What was recalled at two times, as `recall_metadata` notes each; empty if nothing was, or was looked for."""
+    if not earlier and not later:
+        return {}
+    runs, tips = (dict.fromkeys([*earlier.get(kind, ()), *later.get(kind, ())]) for kind in ("runs", "tips"))
+    of = {**mapping_in(earlier, SOURCES), **mapping_in(later, SOURCES)}
+    return dict(recall_metadata(runs, ((tip, of.get(tip, ())) for tip in tips))[RECALLED])
+
+
 def with_recalled(record: AnyRecord, runs: Iterable[str], tips: Iterable[str], sources: TipSources) -> AnyRecord:
     """A conversation that has gone on, with what was recalled in its earlier turns as well."""
-    runs = list(dict.fromkeys([*runs, *recalled_in(record.metadata, "runs")]))
-    tips = list(dict.fromkeys([*tips, *recalled_in(record.metadata, "tips")]))
-    if not runs and not tips:
+    of = {tip: list(each) for tip, each in sources}
+    earlier = recall_metadata(runs, ((tip, of.get(tip, ())) for tip in tips))[RECALLED]
+    recalled = joint_recall(earlier, mapping_in(record.metadata, RECALLED))
+    if not recalled["runs"] and not recalled["tips"]:
         return record
-    of = {**{tip: list(each) for tip, each in sources}, **dict(tip_sources(record.metadata))}
-    recalled = recall_metadata(runs, ((tip, of.get(tip, ())) for tip in tips))
-    return replace(record, metadata={**record.metadata, **recalled})
+    return replace(record, metadata={**record.metadata, RECALLED: recalled})
 
 
 def forgotten_ids(runs: Iterable[str], tips: TipSources, is_gone: Callable[[str], bool]) -> set[str]:

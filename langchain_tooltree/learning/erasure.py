@@ -8,7 +8,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from langgraph.store.base import BaseStore, Item, SearchItem
@@ -148,7 +147,7 @@ def erasing(fold: Fold, chosen: Chosen, graphs: Sequence[AnyGraph]) -> Flow[Eras
     if not (found.all or any(taken.values()) or chosen.is_all):
         meant = yield from _meant(fold, chosen)
         problems.append(f"Nothing: no run here is what was said.{meant} `experience.store.trajectories()` lists them.")
-    unreached = [*problems, *_unreached(threads, found, taken), *(yield from _vacuumed(*fold.store.place))]
+    unreached = [*problems, *_unreached(threads, found), *(yield from _vacuumed(*fold.store.place))]
     return Erased(
         runs=tuple(sorted(found.runs)),
         halves=tuple(sorted(found.halves)),
@@ -258,7 +257,7 @@ def _vacuumed(store: BaseStore, place: Sequence[str]) -> Flow[list[str]]:
     return [f"What {kind} may keep of deleted items in its files: see its manual."]
 
 
-def _unreached(threads: Sequence[str], found: _Affected, taken: Iterable[str]) -> Iterable[str]:
+def _unreached(threads: Sequence[str], found: _Affected) -> Iterable[str]:
     if threads:
         calls = ", ".join(f"checkpointer.delete_thread({thread!r})" for thread in threads[:3])
         more = f", and so on for all {len(threads)} of `threads`" if len(threads) > 3 else ""  # noqa: PLR2004 - as above
@@ -266,9 +265,6 @@ def _unreached(threads: Sequence[str], found: _Affected, taken: Iterable[str]) -
     if found.shown_to:
         yield f"What models wrote in {len(found.shown_to)} runs that had one of these recalled: look at `shown_to`."
         yield f"What reflections said in {len(found.shown_to)} runs that had one of these recalled, in the checkpoints."
-    for folder in taken:
-        if (summaries := Path(f"{folder}.summaries.jsonl")).exists():
-            yield f"Summaries that `mine --summarize` keeps in {summaries}, under digests of runs: delete the file."
     yield "Graphs saved elsewhere or held by somebody: pass them, or their folders, as graphs=[...]."
     yield "Backups and snapshots of the store, traces, logs, and files that runs were loaded from or dumped to."
     yield "What model providers keep of the requests in which these runs were made, judged or recalled."

@@ -24,7 +24,9 @@ from langchain_core.messages import (
 )
 
 from langchain_tooltree._langgraph import steps_here
+from langchain_tooltree.events import Event
 from langchain_tooltree.experience.guide import Advice
+from langchain_tooltree.experience.notes import joint_recall
 from langchain_tooltree.experience.records import call_key
 from langchain_tooltree.flows import Flow
 from langchain_tooltree.models import usage_sum
@@ -158,11 +160,10 @@ class Visit:
         if mark.held:
             named = all(call["name"] in mark.writes or self._is_missing(call) for call in writes)
             voices = {"named": named, "evident": mark.evident, "resumed": mark.resumed}
-            reason = "" if admits(writes=bool(writes), stops=mark.stops, **voices) else "write_not_missing"
-            reason = reason or ("" if self._has_steps() else "recursion_limit")
-            if reason:
+            admitted = admits(writes=bool(writes), stops=mark.stops, **voices)
+            if not (admitted and self._has_steps()):
                 self._add_usage(reply)
-                return (yield from self._conclude(reason))
+                return (yield from self._conclude("recursion_limit" if admitted else "write_not_missing"))
         mark = self._mark = replace(mark, resumed=mark.resumed or (bool(writes) and mark.stops > 0))
         if self._is_undone:
             parents = {**mark.parents, str(reply.id): str(self._path[-1].id)}
@@ -195,8 +196,7 @@ class Visit:
             asked=mark.asked,
         )
         mark = self._mark = replace(self._mark, evident=stop.is_evident, resumed=False)
-        move = next_move(stop)
-        if move == "accept":
+        if (move := next_move(stop)) == "accept":
             return (yield from self._accept(answer, missing))
         self._hold(answer, missing)
         yield from self._doubt(missing)
@@ -216,8 +216,7 @@ class Visit:
     def _advice(self, path: Sequence[BaseMessage], missing: str) -> Flow[Advice]:
         """What past runs say of calls that could help; the mark keeps what of them is told."""
         advice = yield from self._host.advice(path, missing)
-        if advice.recalled:
-            self._mark = replace(self._mark, recalled=dict(advice.recalled))
+        self._mark = replace(self._mark, recalled=joint_recall(self._mark.recalled, advice.recalled))
         return advice
 
     def _accept(self, answer: AIMessage, missing: str) -> Flow[Outcome]:
@@ -263,9 +262,8 @@ class Visit:
         turn = [self._branches.request, *self._branches.this_turn(self._path)]
         path = [message.id for message in turn if message is not None and message.id]
         if held is not None:
-            before = set(held["path"])
-            beyond = set(path) - before
-            extends = before <= set(path) and bool(beyond)
+            beyond = set(path).difference(held["path"])
+            extends = bool(beyond) and set(path).issuperset(held["path"])
             wrote = not self._branches.may_be_given_up(beyond)
             if not wrote and not is_better(missing=bool(missing), held_missing=bool(held["missing"]), extends=extends):
                 self._add_usage(answer)
@@ -318,8 +316,8 @@ class Visit:
         ]
         passed = yield from self._host.judge_candidates(path, offered)
         waiting = self._untried(asdict(each) for each in passed)
-        labels = [*map(label_of, waiting)]
-        yield from self._host.emit([{"type": "candidates", "calls": labels, "model_calls": self._mark.used}])
+        offers: Event = {"type": "candidates", "calls": [*map(label_of, waiting)], "model_calls": self._mark.used}
+        yield from self._host.emit([offers])
         if waiting and self._has_steps():
             return (yield from self._explore(waiting))
         return (yield from self._conclude("exhausted"))
@@ -345,9 +343,8 @@ class Visit:
         parents = {**self._mark.parents, str(message.id): str(path[-1].id)}
         self._mark = replace(self._mark, queue=rest, hidden=hidden, parents=parents)
         r_pre, used = candidate.get("score"), self._mark.used
-        yield from self._host.emit(
-            [{"type": "explore", "call": label_of(candidate), "r_pre": r_pre, "model_calls": used}]
-        )
+        event: Event = {"type": "explore", "call": label_of(candidate), "r_pre": r_pre, "model_calls": used}
+        yield from self._host.emit([event])
         return Outcome(message=message, mark=self._noted())
 
     def _as_step(self, candidate: Mapping[str, Any]) -> AIMessage:

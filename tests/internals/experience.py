@@ -8,6 +8,7 @@ from langchain_tooltree.experience import catalogue as catalogue_module
 from langchain_tooltree.experience import reference as reference_module
 from langchain_tooltree.experience import store as store_module
 from langchain_tooltree.experience.excerpts import DEFAULT_MAX_CHARACTERS, excerpt, review
+from langchain_tooltree.experience.guide import Advice
 from langchain_tooltree.experience.hints import NextTools
 from langchain_tooltree.experience.namespaces import NamespaceTemplate, label_of
 from langchain_tooltree.experience.recorder import RunRecorder

@@ -6,6 +6,7 @@ from langchain_core.tools import StructuredTool
 from langgraph.store.memory import InMemoryStore
 
 from langchain_tooltree import Experience, SearchConfig, Trajectory
+from tests.internals.experience import Advice
 from tests.internals.tooltree import CHECK_PROMPT
 from tests.unit_tests.tooltree.loops import (
     FORMS,
@@ -89,6 +90,53 @@ async def test_a_likely_read_without_arguments_is_tried_without_a_question(form,
     experience.settle()
     noted = [run.metadata["recalled"]["runs"] for run in experience.store.trajectories() if "recalled" in run.metadata]
     assert noted == [["run 0"]]
+
+
+class Forgetful:
+    """An `experience` that recalls another run, and another tip, at each question."""
+
+    def __init__(self):
+        self.told = []
+
+    def begun(self, said, known=None):
+        yield from ()
+        return {"namespace": {}, "first": "", "request": None}
+
+    def guide(self, remembered, said):
+        yield from ()
+        return self
+
+    def advice(self, path, missing, *, trials, names):
+        yield from ()
+        number = len(self.told)
+        self.told.append(missing)
+        tip = {f"tip {number}": [f"source {number}"]}
+        return Advice("Look.", (), {"runs": [f"run {number}"], "tips": [*tip], "sources": tip})
+
+    def remedy(self, said, tools, meter):
+        yield from ()
+        return ""
+
+    def failed(self, attempts):
+        yield from ()
+
+    def ended(self, messages, remembered, **_):
+        yield from ()
+        self.kept = remembered["recalled"]
+
+
+async def test_what_each_question_was_told_is_noted_so_that_it_can_be_forgotten(form, either):
+    experience = Forgetful()
+    doubtful = [report(f"Answer {n}.", "what it costs") for n in range(3)]
+    replies = calls(("stock", "tea")), *doubtful, calls(("price", "tea")), report("2 euros.")
+    await played(form, either, experience, *replies)
+    numbers = range(len(experience.told))
+    assert len(numbers) > 1
+    assert experience.kept == {
+        "runs": [f"run {n}" for n in numbers],
+        "tips": [f"tip {n}" for n in numbers],
+        "sources": {f"tip {n}": [f"source {n}"] for n in numbers},
+    }
 
 
 # --- a write that good runs hardly ever made there ---
