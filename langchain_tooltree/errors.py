@@ -31,6 +31,7 @@ from importlib import import_module
 from inspect import get_annotations
 from typing import Any, TypeVar
 
+from langchain_tooltree.secrets import masked
 from langchain_tooltree.text import as_text, whole_characters
 
 ClassT = TypeVar("ClassT")
@@ -101,8 +102,8 @@ class SummaryError(ToolTreeError, RuntimeError):
 
 
 def described(error: BaseException) -> str:
-    """An error in words: its type and what it says, if it can say it."""
-    said = whole_characters(as_text(error))
+    """An error in words, for people and models: its type and what it says, if it can say it, without secrets."""
+    said = masked(whole_characters(as_text(error)))
     return said if isinstance(error, ContainedError) else f"{type(error).__name__}: {said}".strip().removesuffix(":")
 
 

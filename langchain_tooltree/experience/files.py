@@ -15,6 +15,7 @@ from typing import IO, Any
 from langchain_tooltree.errors import TrajectoryFormatError
 from langchain_tooltree.experience.records import Record, count_unread
 from langchain_tooltree.experience.trajectory import Trajectory, from_json, to_json
+from langchain_tooltree.secrets import masked
 from langchain_tooltree.text import digest, mapping_in
 
 logger = logging.getLogger(__name__)
@@ -149,8 +150,12 @@ def _document(first: str, rest: IO[str]) -> list[Any] | None:
     return written if isinstance(written, list) else None
 
 
-def dump_trajectories(trajectories: Iterable[Record], path: str | os.PathLike[str]) -> int:
+def dump_trajectories(
+    trajectories: Iterable[Record], path: str | os.PathLike[str], *, keep_secrets: bool = False
+) -> int:
     """Write trajectories to a file of JSON lines that `load_trajectories` reads back unchanged; returns how many.
+
+    What looks like a key, a token or a password is replaced by `[secret]`, unless `keep_secrets` is set.
 
     A name that ends in `.gz` compresses it. The file appears when it is complete: an error on the way leaves an older
     file as it was.
@@ -161,7 +166,8 @@ def dump_trajectories(trajectories: Iterable[Record], path: str | os.PathLike[st
     try:
         with _opened(partial, "xt") as lines:
             for count, trajectory in enumerate(trajectories, 1):  # noqa: B007 - returned
-                lines.write(json.dumps(to_json(trajectory), default=str) + "\n")  # ASCII: some tools return surrogates
+                written = to_json(trajectory if keep_secrets else masked(trajectory))
+                lines.write(json.dumps(written, default=str) + "\n")  # ASCII: some tools return surrogates
         partial.replace(path)
     except BaseException:
         partial.unlink(missing_ok=True)

@@ -28,6 +28,7 @@ from langchain_tooltree.experience.notes import tip_sources
 from langchain_tooltree.experience.records import Source, extras_of, part_of, recalled_in
 from langchain_tooltree.experience.trajectory import Trajectory, from_json, to_json
 from langchain_tooltree.flows import Flow, arun_flow, async_twin, driven, flow_of, run_flow
+from langchain_tooltree.secrets import masked
 from langchain_tooltree.text import digest, forget_oldest
 
 logger = logging.getLogger(__name__)
@@ -179,6 +180,8 @@ class ExperienceStore:
         embeddings: Ranks tasks where the store has no index: an embedder, a name such as
             `"openai:text-embedding-3-small"`, or `HashingEmbeddings` if left out. The vectors are held in memory, 4 KB
             each of those; from some 50,000 runs on, give the store an index.
+        keep_secrets: Whether records hold what looks like a key, a token or a password. Else `[secret]` stands in its
+            place, as the documentation on safety describes.
     """
 
     def __init__(
@@ -187,6 +190,7 @@ class ExperienceStore:
         *,
         namespace: Sequence[str] = DEFAULT_NAMESPACE,
         embeddings: Embeddings | str | None = None,
+        keep_secrets: bool = False,
     ) -> None:
         if not isinstance(store, BaseStore):
             msg = f"store must be a LangGraph BaseStore, such as InMemoryStore(), got {type(store).__name__}."
@@ -195,6 +199,7 @@ class ExperienceStore:
         self._template = NamespaceTemplate(namespace)
         self._memory = _Memory(None if embeddings is None else resolve_embeddings(embeddings))
         self._values: dict[str, str] = {}
+        self._keep_secrets = keep_secrets
 
     def __repr__(self) -> str:
         known = ", ".join(f"{name}={value!r}" for name, value in self._values.items())
@@ -258,7 +263,7 @@ class ExperienceStore:
 
     def _bound(self, values: dict[str, str]) -> "ExperienceStore":
         bound = object.__new__(ExperienceStore)
-        bound._store, bound._template, bound._memory, bound._values = self._store, self._template, self._memory, values
+        bound.__dict__ |= {**self.__dict__, "_values": values}
         return bound
 
     @driven
@@ -268,9 +273,13 @@ class ExperienceStore:
 
     aadd = async_twin(add)
 
+    def without_secrets(self, trajectory: Trajectory) -> Trajectory:
+        """A trajectory as it is kept."""
+        return trajectory if self._keep_secrets else masked(trajectory)
+
     def adding(self, trajectory: Trajectory, *, config: RunnableConfig | None = None) -> Flow[RunEntry]:
         """Keep a trajectory, as a flow; returns its entry."""
-        namespace = self._namespace(config)
+        namespace, trajectory = self._namespace(config), self.without_secrets(trajectory)
         # As one ASCII text, since not every database takes NUL characters or lone surrogates, which tools do return.
         text = json.dumps(to_json(trajectory), default=str)
         entry = entry_of(trajectory, text)

@@ -194,6 +194,7 @@ class Fold:
         """Write a record, and take it in at once, unless it is to wait in quarantine."""
         if self._quarantine and trajectory.source != "user":
             trajectory = replace(trajectory, metadata={**trajectory.metadata, QUARANTINED: True})
+        trajectory = self.store.without_secrets(trajectory)  # as other processes read it
         catalogue = self.store.catalogue
         changes = catalogue.changes
         entry = yield from self.store.adding(trajectory)

@@ -9,6 +9,7 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
+from langchain_tooltree.secrets import masked
 from langchain_tooltree.svg import visible
 from langchain_tooltree.text import cut
 
@@ -27,7 +28,7 @@ _INLINE = re.compile(r"<(script|style)>(.*?)</\1>", re.DOTALL)
 
 
 def page(kind: str, title: str, data: Mapping[str, Any]) -> str:
-    """Data as a page that runs its own script alone and may send nothing anywhere.
+    """Data, without secrets, as a page that runs its own script alone and may send nothing anywhere.
 
     `kind` chooses the view in that script: `search`, `graph`, `run`, `experience` or `list`.
     """
@@ -37,8 +38,8 @@ def page(kind: str, title: str, data: Mapping[str, Any]) -> str:
         f"default-src 'none'; script-src '{hashes['script']}'; style-src '{hashes['style']}'; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
-    name = escape(visible(cut(title, MAX_TITLE)))
-    parts = {"{title}": name, "{policy}": policy, "{data}": as_json({**data, "kind": kind})}
+    name = escape(visible(cut(masked(title), MAX_TITLE)))
+    parts = {"{title}": name, "{policy}": policy, "{data}": as_json({**masked(data), "kind": kind})}
     return re.sub("|".join(map(re.escape, parts)), lambda place: parts[place[0]], text)
 
 

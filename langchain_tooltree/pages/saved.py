@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.messages import LC_AUTO_PREFIX
 
 from langchain_tooltree.errors import ConfigurationError, described
+from langchain_tooltree.secrets import masked
 from langchain_tooltree.text import digest, one_line, plain
 
 if TYPE_CHECKING:
@@ -32,8 +33,8 @@ _failing: set[Path] = set()  # folders that could not be written to: the log nam
 
 
 def as_saved(result: "SearchResult") -> dict[str, Any]:
-    """A search as data for a file."""
-    return {"version": FORM, "answer": result.answer.text if result.answer else None, **result.to_dict()}
+    """A search as data for a file, without secrets."""
+    return masked({"version": FORM, "answer": result.answer.text if result.answer else None, **result.to_dict()})
 
 
 def as_data(result: "SearchResult", alternatives: Sequence[int]) -> dict[str, Any]:
@@ -146,7 +147,7 @@ def record(folder: Path, search: Mapping[str, Any], *, key: str, thread: str = "
         name, now = digest([thread, key], 16), datetime.now(UTC)
         path = next(folder.glob(f"*-{name}.json"), folder / f"{now:{_TIME}}-{name}.json")
         recorded = {"written": now.isoformat(timespec="seconds"), "thread": thread or None}
-        _replace(path, json.dumps(plain({"version": FORM, **search, "recorded": recorded})))
+        _replace(path, json.dumps(masked(plain({"version": FORM, **search, "recorded": recorded}))))
         own = [each for each in folder.iterdir() if _OWN.fullmatch(each.name)]
         for oldest in sorted(own, key=lambda each: each.name.lstrip("."))[:-KEPT_FILES]:
             with suppress(OSError):  # another process may be at it, too

@@ -386,7 +386,8 @@ def _failure(tool: str, error: Exception) -> Observation:
     """What an exception of a tool says."""
     text = shortened(described(error), 20_000)  # about 5,000 tokens; without a planner it would end the run
     if not isinstance(error, TimeoutError | ToolInvocationError):  # which an agent's tools node would raise
-        logger.warning("%s raised while searching, and its result says so: %s", tool, text, exc_info=error)
+        logger.warning("%s raised while searching, and its result says so: %s", tool, text)
+        logger.debug("The traceback, which may hold secrets:", exc_info=error)
     if isinstance(error, TimeoutError):
         return Observation(f"TimeoutError: no answer within {TOOL_TIMEOUT} s", kind="timeout", transient=True)
     if isinstance(error, ToolInvocationError):

@@ -22,7 +22,7 @@ from rich.table import Table
 
 from tests.benchmarks.trust.targets import targets
 
-PARTS = ("replies", "writes", "tenants", "poison", "erase", "kills", "graph_folder", "learning", "soak")
+PARTS = ("replies", "writes", "tenants", "poison", "identities", "erase", "kills", "graph_folder", "learning", "soak")
 """Modules of this folder. `measure(scratch, quick=...)` of each returns a part of the figures."""
 
 

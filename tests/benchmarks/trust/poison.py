@@ -56,16 +56,12 @@ def figures(files: Sequence[Sequence[Trajectory]], *, tasks: int) -> dict[str, A
 
     `before` is the same where sources do not count: there all runs are of one.
     """
-    asked = [(run, runs) for runs in files for run in {task_of(run): run for run in reversed(runs)}.values()]
-    asked = sorted((each for each in asked if questions_in([each[0]])), key=lambda each: _hash(task_of(each[0])))[
-        :tasks
-    ]
+    asked = [(*each, runs) for runs in files for each in chosen_tasks(runs)]
+    asked = sorted(asked, key=lambda each: _hash(task_of(each[0])))[:tasks]
     changed = dict.fromkeys(SHAPES, 0)
     before = {f"{count}_{figure}": 0 for count in (1, 5) for figure in ("in_two_of_50", "first_of_50")}
-    for run, runs in asked:
+    for run, question, runs in asked:
         honest = [each for each in runs if task_of(each) != task_of(run)]
-        questions = questions_in([run])
-        question = questions[_hash(task_of(run)) % len(questions)]
         graph = SITGraph.from_trajectories(honest, embeddings=EMBEDDINGS)
         clean = _asked(graph, question)
         for shape in SHAPES:
@@ -88,6 +84,14 @@ def figures(files: Sequence[Sequence[Trajectory]], *, tasks: int) -> dict[str, A
         "first_changed_by_shape": changed,
         "before": before,
     }
+
+
+def chosen_tasks(runs: Sequence[Trajectory], count: int | None = None) -> list[tuple[Trajectory, Question]]:
+    """Tasks by a hash of their names, each with its first run and one question of it."""
+    tasks = {task_of(run): run for run in reversed(runs)}
+    asked = {task: questions_in([run]) for task, run in tasks.items()}
+    chosen = sorted((task for task in tasks if asked[task]), key=_hash)[:count]
+    return [(tasks[task], asked[task][_hash(task) % len(asked[task])]) for task in chosen]
 
 
 def poisoned(shape: str, run: Trajectory, honest: Sequence[Trajectory], count: int) -> Iterator[Trajectory]:

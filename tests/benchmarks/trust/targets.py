@@ -22,6 +22,10 @@ TARGETS: dict[str, tuple[str, Test]] = {
         "20 poisoned runs of one source change the first suggestion in at most 2 of 50 tasks; hit@2 loses 1 point",
         lambda found: found["first_changed_of_50"] <= 2 and found["honest_hit2_loss"] <= 1,
     ),
+    "identities": (
+        "with quarantine, 100 poisoned runs under as many names change nothing that is said",
+        lambda found: not any(sum(row.values()) for name, row in found.items() if name.endswith("quarantine")),
+    ),
     "erase": ("no text is left after erasing", lambda found: found["texts_left"] == 0),
     "kills": (
         "no acknowledged record is lost or kept twice, and none is half there",
