@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +27,7 @@ FEWEST_ROWS = 64
 """Rows that there is room for at first; it is doubled when they are used up."""
 
 Vector = NDArray[np.float32]
+Given = Sequence[float] | NDArray[np.floating[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +99,10 @@ class TaskVectors:
     """Vectors of tasks, one row a run, for stores that have no index of their own."""
 
     def __init__(self) -> None:
-        self._rows: dict[str, int] = {}
         self._tasks: dict[str, str] = {}
+        self._rows: dict[str, int] = {}
         self._matrix: Vector = np.zeros((0, 0), np.float32)
+        self._waiting: dict[str, Given] = {}  # put into the matrix when somebody asks
         self._whole_at: int | None = None
         self._lock = threading.Lock()
 
@@ -111,7 +114,8 @@ class TaskVectors:
         with self._lock:
             if changes == self._whole_at:
                 return {}
-            if self._rows.keys() - entries.keys():
+            if self._tasks.keys() - entries.keys():
+                self._merge()
                 kept = [run for run in self._rows if run in entries]
                 self._matrix = self._matrix[[self._rows[run] for run in kept]]
                 self._rows = {run: row for row, run in enumerate(kept)}
@@ -120,22 +124,27 @@ class TaskVectors:
             self._whole_at = None if missing else changes
             return missing
 
-    def add(self, tasks: dict[str, str], vectors: Mapping[str, Sequence[float] | Vector]) -> None:
+    def add(self, tasks: dict[str, str], vectors: Mapping[str, Given]) -> None:
         """Keep the vectors of tasks, each by its text, for the runs that have them."""
         with self._lock:
-            if not tasks:
-                return
-            rows = [self._rows.setdefault(run, len(self._rows)) for run in tasks]
             self._tasks |= tasks
-            given = _unit(np.array([vectors[task] for task in tasks.values()], dtype=np.float32))
-            if len(self._rows) > len(self._matrix):
-                more = np.zeros((max(FEWEST_ROWS, len(self._matrix), len(tasks)), given.shape[1]), np.float32)
-                self._matrix = np.concatenate([self._matrix, more]) if len(self._matrix) else more
-            self._matrix[rows] = given
+            self._waiting |= {run: vectors[task] for run, task in tasks.items()}
+
+    def _merge(self) -> None:
+        if not self._waiting:
+            return
+        rows = [self._rows.setdefault(run, len(self._rows)) for run in self._waiting]
+        given = _unit(np.array([*self._waiting.values()], dtype=np.float32))
+        if len(self._rows) > len(self._matrix):
+            more = np.zeros((max(FEWEST_ROWS, len(self._matrix), len(rows)), given.shape[1]), np.float32)
+            self._matrix = np.concatenate([self._matrix, more]) if len(self._matrix) else more
+        self._matrix[rows] = given
+        self._waiting = {}
 
     def of(self, runs: Sequence[str]) -> dict[str, Vector]:
         """The vectors of the tasks of some runs, as far as there are any."""
         with self._lock:
+            self._merge()
             return {run: self._matrix[self._rows[run]].copy() for run in runs if run in self._rows}
 
     def nearest(
@@ -143,6 +152,7 @@ class TaskVectors:
     ) -> list[str]:
         """The `k` runs whose tasks have the highest cosine similarity, best first, and of equal ones by their ids."""
         with self._lock:
+            self._merge()
             runs = list(self._rows)
             wanted = _unit(np.array([query], dtype=np.float32))[0]
             similarities = self._matrix[: len(runs)] @ wanted if runs else np.zeros(0, np.float32)

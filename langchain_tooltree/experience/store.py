@@ -8,10 +8,12 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal
 
+import numpy as np
 from langchain_core.embeddings import Embeddings
 from langchain_core.runnables import RunnableConfig
 from langchain_core.utils import batch_iterate
 from langgraph.store.base import BaseStore, GetOp, Item, PutOp, SearchItem
+from numpy.typing import NDArray
 
 from langchain_tooltree.errors import ConfigurationError, StoreError, ToolTreeError, TrajectoryFormatError, check_count
 from langchain_tooltree.experience.catalogue import PENDING, Catalogue, RunEntry, Vector
@@ -452,7 +454,7 @@ class ExperienceStore:
         yield from self._embedding(catalogue, {run: missing[run] for run in runs if run in missing})
         return catalogue.tasks.of(runs)
 
-    def hold_vectors(self, vectors: Mapping[str, Vector]) -> None:
+    def hold_vectors(self, vectors: Mapping[str, NDArray[np.floating[Any]]]) -> None:
         """Hold vectors of the tasks of some runs that were made earlier, by another process."""
         catalogue = self.catalogue
         entries = catalogue.entries

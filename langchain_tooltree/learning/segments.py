@@ -9,16 +9,18 @@ import base64
 import json
 import logging
 import threading
+import zlib
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import islice
+from itertools import accumulate, islice
 from typing import Any, Literal
 
 import numpy as np
 from langgraph.store.base import Item, SearchItem
+from numpy.typing import NDArray
 
-from langchain_tooltree.experience.catalogue import RunEntry, Vector
+from langchain_tooltree.experience.catalogue import RunEntry
 from langchain_tooltree.experience.store import ExperienceStore, StoreCall, listing
 from langchain_tooltree.flows import Flow, FunctionStep
 from langchain_tooltree.sitgraph.graph import Contribution
@@ -35,17 +37,16 @@ SEGMENT = 128
 FEWEST = SEGMENT // 2
 """Runs below which a segment from which others have gone is dissolved; those left go into the next one."""
 
-FORMAT = 1
+FORMAT = 2
 """Version of what stands in a segment; what has another one is ignored."""
-
 
 VOTE = "vote"
 """Key of an item without parts that holds the settings of the graph's vote: fitting them takes about a second."""
 
-Vote = Mapping[str, Any]
+LEVEL = 3
+"""Of compression: six sevenths of what vectors take are gone, and twice the effort takes away a hundredth more."""
 
-EMPTY: Mapping[str, Any] = {"parts": {}, "embedders": []}
-"""What is left of a segment that cannot be read."""
+Vote = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,23 +61,50 @@ class Part:
 
     version: str
     contribution: Contribution | None
-    task: Vector | None = None
+    task: NDArray[np.floating[Any]] | None = None
 
-    def to_dict(self) -> dict[str, Any]:
-        """The part as plain data; vectors are base64."""
-        task = None if self.task is None else base64.b64encode(self.task.astype(np.float16).tobytes()).decode()
-        contribution = self.contribution and self.contribution.to_dict()
-        return {"version": self.version, "contribution": contribution, "task": task}
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """The parts of some runs, by their ids, and what has made the vectors in them."""
+
+    embedders: Sequence[str]
+    parts: Mapping[str, Part] = field(default_factory=dict)
+    vote: Vote | None = None
+
+    def written(self) -> dict[str, str]:
+        """The segment as an item's value: one ASCII text, as records are, and the vectors, compressed."""
+        parts: dict[str, Any] = {}
+        vectors: list[bytes] = []
+        for run, part in self.parts.items():
+            given = part.contribution
+            states = b"" if given is None else given.states.tobytes()
+            task = b"" if part.task is None else part.task.astype(np.float16).tobytes()
+            vectors += [states, task]
+            contribution = None if given is None else {**given.to_dict(), "states": ""}
+            parts[run] = {"version": part.version, "contribution": contribution, "bytes": [len(states), len(task)]}
+        text = json.dumps({"format": FORMAT, "embedders": self.embedders, "parts": parts, "vote": self.vote})
+        return {"segment": text, "vectors": base64.b64encode(zlib.compress(b"".join(vectors), LEVEL)).decode()}
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> "Part":
-        """The part that `to_dict` has made plain data of."""
-        contribution, task = data["contribution"], data["task"]
-        return cls(
-            data["version"],
-            contribution and Contribution.from_dict(contribution),
-            None if task is None else np.frombuffer(base64.b64decode(task), np.float16).astype(np.float32),
-        )
+    def read(cls, item: Item) -> "Segment | None":
+        """What an item holds; `None` if it is damaged, or of another format."""
+        try:
+            data = json.loads(item.value["segment"])
+            if data["format"] != FORMAT:
+                return None
+            vectors = zlib.decompress(base64.b64decode(item.value["vectors"]))
+            parts, place = {}, 0
+            for run, part in data["parts"].items():
+                contribution, (_, middle, end) = part["contribution"], accumulate(part["bytes"], initial=place)
+                if contribution is not None:
+                    contribution = Contribution.from_dict({**contribution, "states": vectors[place:middle]})
+                task = np.frombuffer(vectors[middle:end], np.float16) if end > middle else None
+                parts[run], place = Part(part["version"], contribution, task), end
+            return cls(data["embedders"], parts, data["vote"])
+        except Exception as error:  # noqa: BLE001 - however it is damaged, the records are still there
+            logger.info("The segment %r cannot be read; what it held is made again: %r", item.key, error)
+            return None
 
 
 class Segments:
@@ -126,21 +154,15 @@ class Segments:
     def _parts(self, entries: Mapping[str, RunEntry], items: Sequence[Item]) -> dict[str, Part]:
         parts: dict[str, Part] = {}
         for item in items:
-            segment = _read(item)
-            if segment is None or segment["embedders"] != self._embedders:
+            segment = Segment.read(item)
+            if segment is None or segment.embedders != self._embedders:
                 continue
-            self.vote = segment["vote"] or self.vote
-            for run, data in segment["parts"].items():
-                if run in parts or not _counts(entries, run, data):
-                    self._stale.add(item.key)
-                    continue
-                try:
-                    parts[run] = Part.from_dict(data)
-                except Exception as error:  # noqa: BLE001 - however it is damaged, the record is still there
-                    logger.info("A part of the segment %r is made again: %r", item.key, error)
+            self.vote = segment.vote or self.vote
+            for run, part in segment.parts.items():
+                if run in parts or not _counts(entries, run, part):
                     self._stale.add(item.key)
                 else:
-                    self._holders[run] = item.key
+                    parts[run], self._holders[run] = part, item.key
         return parts
 
     def write(self, vote: Vote | None) -> Flow[None]:
@@ -151,23 +173,23 @@ class Segments:
             yield from self._write_again(self._stale.pop())
         if self._holders and vote != self.vote:
             self.vote = vote
-            yield from self._put(VOTE, {}, self._embedders, vote)
+            yield from self._put(VOTE, Segment(self._embedders, vote=vote))
 
     def erase(self, entries: Mapping[str, RunEntry]) -> Flow[None]:
         """Leave nothing in any segment of runs that have no entry, or another version, whoever has written it."""
         for item in (yield from self._items()):
-            segment = (yield FunctionStep(_read, item)) or EMPTY
-            left = {run for run, data in segment["parts"].items() if _counts(entries, run, data)}
+            segment = (yield FunctionStep(Segment.read, item)) or Segment(())
+            left = {run for run, part in segment.parts.items() if _counts(entries, run, part)}
             yield from self._reduce(item.key, segment, left)
 
     def _write_next(self) -> Flow[None]:
         with self._lock:
             page = dict(islice(self._loose.items(), SEGMENT))
         vectors = yield from self._store.vectors(list(page))
-        data = {run: replace(part, task=vectors.get(run)).to_dict() for run, part in page.items()}
+        parts = {run: replace(part, task=vectors.get(run)) for run, part in page.items()}
         # Of two processes that have come across the same runs, one overwrites what the other has written.
         key = digest([self._embedders, sorted((run, part.version) for run, part in page.items())])
-        yield from self._put(key, data, self._embedders)
+        yield from self._put(key, Segment(self._embedders, parts))
         there = yield from self._store.there(list(page))  # somebody may have had one forgotten meanwhile
         with self._lock:
             for run, part in page.items():
@@ -181,31 +203,28 @@ class Segments:
 
     def _write_again(self, key: str) -> Flow[None]:
         item: Item | None = yield self._call("get", key)
-        segment = None if item is None else _read(item)
+        segment = None if item is None else Segment.read(item)
         if segment is None:
             return
         with self._lock:
-            left = {run for run in segment["parts"] if self._holders.get(run) == key}
+            left = {run for run in segment.parts if self._holders.get(run) == key}
             if len(left) < FEWEST:
                 for run in left:
-                    self._loose[run] = Part.from_dict(segment["parts"][run])
+                    self._loose[run] = segment.parts[run]
                     del self._holders[run]
                 left = set()
         yield from self._reduce(key, segment, left)
 
-    def _reduce(self, key: str, segment: Mapping[str, Any], left: Container[str]) -> Flow[None]:
+    def _reduce(self, key: str, segment: Segment, left: Container[str]) -> Flow[None]:
         """Leave some runs in a segment; it is deleted where none is left."""
-        parts = {run: data for run, data in segment["parts"].items() if run in left}
+        parts = {run: part for run, part in segment.parts.items() if run in left}
         if not parts:
             yield self._call("delete", key)
-        elif len(parts) < len(segment["parts"]):
-            yield from self._put(key, parts, segment["embedders"])
+        elif len(parts) < len(segment.parts):
+            yield from self._put(key, Segment(segment.embedders, parts))
 
-    def _put(
-        self, key: str, parts: Mapping[str, Any], embedders: Sequence[str], vote: Vote | None = None
-    ) -> Flow[None]:
-        segment = {"format": FORMAT, "embedders": embedders, "parts": parts, "vote": vote}
-        yield self._call("put", key, (yield FunctionStep(_written, segment)), index=False)
+    def _put(self, key: str, segment: Segment) -> Flow[None]:
+        yield self._call("put", key, (yield FunctionStep(Segment.written, segment)), index=False)
 
     def _items(self) -> Flow[list[SearchItem]]:
         store, namespace = self._store.place
@@ -216,34 +235,6 @@ class Segments:
         return StoreCall(store, method, ((*namespace, SEGMENTS), *arguments), options)
 
 
-def _written(segment: Mapping[str, Any]) -> dict[str, str]:
-    """A segment as an item's value: one ASCII text, as records are, and the vectors, over which no parser need go."""
-    vectors: list[str] = []
-    parts: dict[str, Any] = {}
-    for run, part in segment["parts"].items():
-        contribution = part["contribution"]
-        vectors += [contribution["states"] if contribution else "", part["task"] or ""]
-        parts[run] = {**part, "contribution": contribution and {**contribution, "states": ""}, "task": None}
-    return {"segment": json.dumps({**segment, "parts": parts}), "vectors": " ".join(vectors)}
-
-
-def _read(item: Item) -> dict[str, Any] | None:
-    """What a segment holds; `None` if it is damaged, or of another format."""
-    try:
-        segment: dict[str, Any] = json.loads(item.value["segment"])
-        if segment["format"] != FORMAT:
-            return None
-        vectors = iter(item.value["vectors"].split(" "))
-        for part, states, task in zip(segment["parts"].values(), vectors, vectors, strict=False):
-            part["task"] = task or None
-            if part["contribution"]:
-                part["contribution"]["states"] = states
-    except (AttributeError, KeyError, TypeError, ValueError):
-        logger.info("The segment %r cannot be read; what it held is made again.", item.key)
-        return None
-    return segment
-
-
-def _counts(entries: Mapping[str, RunEntry], run: str, data: Any) -> bool:
+def _counts(entries: Mapping[str, RunEntry], run: str, part: Part) -> bool:
     """Whether a part in a segment is of the present version of its record."""
-    return isinstance(data, dict) and run in entries and data.get("version") == entries[run].version
+    return run in entries and part.version == entries[run].version

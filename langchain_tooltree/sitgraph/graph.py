@@ -120,7 +120,7 @@ class Contribution:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """The contribution that `to_dict` has made plain data of, or JSON of that.
+        """The contribution that `to_dict` has made plain data of, or JSON of that; `states` may also be bytes.
 
         Raises:
             GraphFileError: If another version of this package has made it; make it again of its run.
@@ -145,8 +145,9 @@ def _text_of(codes: Codes) -> str:
     return base64.b64encode(codes.tobytes()).decode()
 
 
-def _codes_of(text: str, *shape: int) -> Codes:
-    return np.frombuffer(base64.b64decode(text), dtype=np.uint8).reshape(-1, *shape, DIMENSIONS // 2)
+def _codes_of(given: str | bytes, *shape: int) -> Codes:
+    held = base64.b64decode(given) if isinstance(given, str) else given
+    return np.frombuffer(held, dtype=np.uint8).reshape(-1, *shape, DIMENSIONS // 2)
 
 
 class Graph:
