@@ -39,11 +39,11 @@ class Loop:
 
     def __call__(self, model: RecordedModel) -> State:
         """Play the turn; the state in which the answer that is returned was given."""
-        return _Turn(model, self).play()
+        return TurnPlay(model, self).play()
 
 
 @dataclass
-class _Turn:
+class TurnPlay:
     """One turn under the policy: what a visit keeps in its mark."""
 
     model: RecordedModel
@@ -152,8 +152,14 @@ class _Turn:
         begin = max((at for at, (_, step) in enumerate(path) if not all(map(is_read, step))), default=-1) + 1
         weakest = next((at for at in range(begin, len(path)) if path[at][1] and self._is_vain(*path[at])), None)
         state, before = (path[-1][0], path) if weakest is None else (path[weakest][0], path[:weakest])
-        reads = [step for step in self.model.others_here(state) if step and all(map(is_read, step))]
+        reads = self.ranked(
+            state, before, [step for step in self.model.others_here(state) if step and all(map(is_read, step))]
+        )
         self.queue = [(state, before, step) for step in reads[:MOST_ALTERNATIVES] if step not in self.tried]
+
+    def ranked(self, state: State, path: Way, reads: list[Step]) -> list[Step]:
+        """The reads in the order in which they are offered."""
+        return reads
 
     def _explore(self) -> tuple[State, Way]:
         """Run the reads that wait, one after the other, until one brings something back."""

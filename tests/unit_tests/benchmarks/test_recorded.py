@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from tests.benchmarks import together
 from tests.benchmarks.bfcl_world import PlainCall, Task, ToolSpec
 from tests.benchmarks.recorded import ours
 from tests.benchmarks.recorded.__main__ import CONTROL, DEFAULT, READERS, figures, play, verdict
@@ -11,6 +12,7 @@ from tests.benchmarks.recorded.model import Readers, RecordedModel, separation
 from tests.benchmarks.recorded.ours import BUDGETS, Loop
 from tests.benchmarks.recorded.policies import POLICIES, past_the_first_stop, plain, resample
 from tests.benchmarks.recorded.runs import STOP, digest, turns_of
+from tests.benchmarks.together import Experienced, Heard, Past, Told, rows_of
 
 SURE = Readers(judge=1.0)
 COIN = READERS["coin"]
@@ -290,3 +292,37 @@ def test_when_something_was_changed_tells_no_world_from_another():
     for world, year in zip(worlds, (2025, 2026), strict=True):
         world["Lamp"].changed = datetime(year, 1, 1, tzinfo=UTC)
     assert digest(worlds[0]) == digest(worlds[1])
+
+
+class Telling(Past):
+    """Past runs that tell the same at each doubt."""
+
+    def __init__(self, *tools):
+        self.tools = tools
+
+    def told(self, turn, way, parts):
+        return Told(self.tools, 40)
+
+
+def test_what_is_told_and_not_followed_changes_no_turn_and_is_counted(turns):
+    heard = Heard()
+    told = Experienced([Telling("light", "look")] * 5, heard, follows=0.0)
+    own, none = (play(policy, turns, SURE, 3) for policy in (told, Loop(BUDGETS["balanced"])))
+    assert heard.doubts == heard.told > 0
+    assert heard.tokens == 10 * heard.doubts
+    assert 0 < heard.right <= heard.told
+    assert own == none
+
+
+def test_a_verdict_says_which_part_of_experience_pays():
+    row = {"gain": 0.0, "gain_low": -0.01, "gain_high": 0.01, "calls": 1.3}
+    rows = {name: dict(row) for name in rows_of([])}
+    rows["experience, followed .5"] |= {"gain": 0.04, "gain_low": 0.01, "gain_high": 0.06}
+    rows["paper, followed .5"] |= {"gain_low": -0.05, "gain_high": -0.01}
+    lines = "\n".join(together.verdict({"good": rows}))
+    assert lines.startswith("holds")
+    assert "experience, followed .5: +0.040 at +0.00 calls: pays" in lines
+    assert "paper, followed .5: +0.000 at +0.00 calls: costs" in lines
+    assert "graph, followed .5: +0.000 at +0.00 calls: changes nothing" in lines
+    rows["experience, followed .5"]["calls"] = 1.4
+    assert together.verdict({"good": rows})[0].startswith("missed")
