@@ -16,7 +16,7 @@ from langchain_tooltree.anomaly.rules import Anomaly, AnomalyKind
 from langchain_tooltree.cfgm.recall import Recollection, examples_in, recall_text
 from langchain_tooltree.cfgm.tips import Tip
 from langchain_tooltree.conversation import Conversation
-from langchain_tooltree.errors import check_count
+from langchain_tooltree.errors import ConfigurationError, check_count
 from langchain_tooltree.experience.excerpts import (
     DEFAULT_MAX_CHARACTERS,
     FEWEST_CHARACTERS,
@@ -61,7 +61,7 @@ most important one first, and answer each in one short sentence from the key inf
 is told the first answer and the next step, no more."""
 
 _NEXT_STEP = """\
-At last give the corrected next step in at most 30 words: what exactly the assistant should do now instead, with the \
+Finally, give the corrected next step in at most 30 words: what exactly the assistant should do now instead, with the \
 names of tools, the arguments and the objects as the record and the tools have them. If the call was right and only \
 has to be made again, or later, say that. If there is nothing to be found, say what to tell the user. Take no step \
 that the task does not call for or the instructions forbid; it may be to ask the user."""
@@ -160,6 +160,9 @@ class Reflector:
         max_characters: int = DEFAULT_MAX_CHARACTERS,
     ) -> None:
         check_count("max_characters", max_characters, FEWEST_CHARACTERS)
+        if recall is not None and not hasattr(recall, "__flow__"):
+            msg = f"recall must be the method `recall` of a CFGMMemory, got {type(recall).__name__}."
+            raise ConfigurationError(msg)
         self._model = resolve_model(model)
         self._recall = recall
         self._max_characters = max_characters

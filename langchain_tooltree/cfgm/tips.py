@@ -96,12 +96,12 @@ A tip is for an assistant that has another task of this kind and sees neither th
 kind of thing is meant, never its number, identifier or name, and name tools as they are called in the records. Leave \
 out what goes without saying.
 
-Each tip has four parts. `when` is the situation in which it applies, as one notices it at work, in at most 20 words. \
-It must have the condition that tells this case from neighbouring ones in which the advice would be wrong: "a refund \
-is refused because the item has been shipped", not "a refund is wanted". `tip` is what to do or not to do then, in one \
-or two sentences. `reasoning` says in one sentence what in the records shows it. `bears_out` lists one to three calls \
-that show it: the tool, and a few words copied exactly from the arguments or the result of one call. A tip without a \
-condition, or with words that do not stand in the records, is thrown away."""
+Each tip has four parts. `reasoning` says in one sentence what in the records shows it. `bears_out` lists one to three \
+calls that show it: the tool, and a few words copied exactly from the arguments or the result of one call. `when` is \
+the situation in which the tip applies, as one notices it at work, in at most 20 words. It must have the condition \
+that tells this case from neighbouring ones in which the advice would be wrong: "a refund is refused because the item \
+has been shipped", not "a refund is wanted". `tip` is what to do or not to do then, in one or two sentences. A tip \
+without a condition, or with a quote that is not in the records, is thrown away."""
 
 DEFAULT_COMPARISON_PROMPT = f"""\
 You learn from an assistant's attempts at one task: some failed, one succeeded.

@@ -61,7 +61,7 @@ them", "if not, then ..."); where the user changed their mind, the last word cou
 forgotten; if it was promised and no call did it; if a question was answered wrongly; if the assistant refused it, or \
 passed it on to somebody else, although the rules allowed it; if the rules told the assistant to do it; or if the user \
 was told something false that changes how things stand in the end. What the rules forbid, what no tool can do, and \
-what the user gave up freely is not missing.
+what the user gave up freely does not count as missing.
 
 `verdict`: one of three words.
 - "failure" if %(fault)sanything is missing. It does not matter how content the user is, who does not know the rules.
@@ -72,7 +72,7 @@ demand it. Clumsy words and needless lookups are no fault.
 `reasons`: two or three sentences that say what decided it."""
 
 NUMBERED = """ \
-A call with a number under `write` changed something; the others looked something up."""
+A call with a number under `write` may have changed something; the others looked something up."""
 
 WRITES_PROMPT = """
 `writes`: a list with one object for each write that did not fail; handing the user over is no write.

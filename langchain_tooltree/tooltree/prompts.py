@@ -10,8 +10,8 @@ from langchain_tooltree.experience.reference import NOTE
 
 AGAIN_PROMPT = (
     f"{NOTE} Your answer left this open: {{missing}}\n"
-    "If a tool call can settle it, make that call now. Otherwise give the complete answer; what no tool can do is not "
-    "missing."
+    "If a tool call can settle it or lead to it, make that call now. Otherwise give the complete answer; what no tool "
+    "can do is not missing."
 )
 
 OPEN_PROMPT = (

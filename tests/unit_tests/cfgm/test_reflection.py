@@ -18,9 +18,10 @@ from boiler_room import (
     in_trouble,
 )
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langgraph.store.memory import InMemoryStore
 from teacher import attempt
 
-from langchain_tooltree import Anomaly, ConfigurationError, Reflector
+from langchain_tooltree import Anomaly, CFGMMemory, ConfigurationError, ExperienceStore, Reflector
 from langchain_tooltree.testing import ScriptedChatModel
 from tests.internals.cfgm import REFLECTION_PROMPT, RecalledRun, Recollection, Reflection, with_correction
 from tests.internals.experience import as_reference, tools_in
@@ -159,8 +160,14 @@ async def test_with_recall_key_information_comes_first_and_what_is_recalled_by_i
 
 
 async def test_with_recall_there_are_two_model_calls_at_the_most(reflect):
-    reflection, prompts, _ = await reflect("Hm.", KEY_INFORMATION, recall=lambda _: None)
+    memory = CFGMMemory(None, ExperienceStore(InMemoryStore()))
+    reflection, prompts, _ = await reflect("Hm.", KEY_INFORMATION, recall=memory.recall)
     assert (reflection, len(prompts)) == (None, 2)
+
+
+def test_what_cannot_recall_is_refused():
+    with pytest.raises(ConfigurationError, match="`recall` of a CFGMMemory, got ScriptedChatModel"):
+        Reflector(ScriptedChatModel(replies=[]), recall=ScriptedChatModel(replies=[]))
 
 
 # --- what is made of the reply ---
