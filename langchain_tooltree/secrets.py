@@ -26,7 +26,7 @@ _NAMED = (
 )
 """How the name of a field ends that holds a secret."""
 
-_NAME = re.compile(rf".*{_NAMED}", re.IGNORECASE | re.DOTALL)
+_NAME = re.compile(rf"{_NAMED}\Z", re.IGNORECASE)
 
 LONGEST_NAME = 80
 """Characters of the name of a field: longer keys of an object are data."""
@@ -93,7 +93,7 @@ def _unless_same(value: Any, rest: Any, before: Iterable[Any]) -> Any:
 
 
 def _masked_field(name: Any, value: Any) -> Any:
-    is_secret = isinstance(name, str) and len(name) <= LONGEST_NAME and _NAME.fullmatch(name) is not None
+    is_secret = isinstance(name, str) and len(name) <= LONGEST_NAME and _NAME.search(name) is not None
     if not is_secret or not value or isinstance(value, bool):
         return _masked(value)
     if isinstance(value, str):

@@ -231,7 +231,7 @@ _IDENTIFYING = frozenset(
     detail information find found
     """)
 )
-_INTRODUCED = re.compile(r"(?i:\b(?:name is|names are|i'm|i am|this is|under))(?: [A-Z][\w'’-]+)+|(?<!\S)\S*[\d@]\S*")  # noqa: RUF001
+INTRODUCED = re.compile(r"(?i:\b(?:name is|names are|i'm|i am|this is|under))(?: [A-Z][\w'’-]+)+|(?<!\S)\S*[\d@]\S*")  # noqa: RUF001
 _TURN = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")  # noqa: RUF001 - full width, as in Chinese
 
 STEM = 5
@@ -255,7 +255,7 @@ def substance(turn: str) -> str:
     """What somebody says in a turn beside greetings, thanks, consent, and who they are: its other sentences."""
     kept = []
     for sentence in _TURN.split(turn):
-        words = words_of(_INTRODUCED.sub(" ", sentence))
+        words = words_of(INTRODUCED.sub(" ", sentence))
         if any(word not in _JOINING and word not in _COURTEOUS and word not in _IDENTIFYING for word in words):
             kept.append(sentence.strip())
     return " ".join(kept)

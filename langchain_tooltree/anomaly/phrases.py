@@ -25,7 +25,7 @@ LONGEST_SENTENCE = 320  # what is read of a sentence
 MOST_SENTENCES = 6  # that a short observation has
 MOST_LINES = 2  # beyond them an observation is a list or a letter, of which the first line alone is read
 
-_END_OF_SENTENCE = re.compile(r"(?<=\S[.!?])[\"')\]]?\s+|\s*\n\s*")
+_END_OF_SENTENCE = re.compile(r"(?<=\S[.!?])[\"')\]]?\s+|(?<!\s)\s*\n\s*")
 
 
 @dataclass(frozen=True, slots=True)

@@ -134,7 +134,7 @@ LONGEST_TIP = 600  # characters of a tip, and of its reasoning, that are kept: a
 
 _CONDITION = re.compile(r"^(?:when(?:ever)?|if|where)\b\s*", re.IGNORECASE)
 
-IDENTIFYING = re.compile(r"\S+@\S+|(?<!\w)(?=[\w-]*\d)[\w-]{5,}")
+IDENTIFYING = re.compile(r"(?<!\S)\S+@\S+|(?<![\w-])(?=[\w-]*\d)[\w-]{5,}")
 """What tells one thing or person from all others: an e-mail address, or a word with digits, too long for a count."""
 
 

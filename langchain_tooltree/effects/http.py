@@ -25,9 +25,9 @@ _ONLY_SAYS = frozenset(words_of("cookies header headers param params query type 
 _ADDRESS = frozenset(words_of("address base domain endpoint host hostname href link proxy server site uri url"))
 _HOST = frozenset(words_of("domain host hostname proxy server"))
 
-_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:[/\\]", re.IGNORECASE)
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]{0,40}:[/\\]", re.IGNORECASE)
 _WEB = re.compile(r"https?://(\[[0-9a-f:.]+\]|[a-z0-9_.-]+)(?::\d{1,5})?(?=[/?#]|\Z)", re.IGNORECASE | re.ASCII)
-_NAME = re.compile(r"(?:[a-z0-9_-]+\.)+([a-z][a-z0-9-]*)\.?", re.IGNORECASE | re.ASCII)
+_NAME = re.compile(r"\A(?:[a-z0-9_-]+\.)+([a-z][a-z0-9-]*)\.?", re.IGNORECASE | re.ASCII)
 
 _INSIDE = frozenset(words_of("arpa corp home internal intranet lan local localdomain localhost private"))
 """Last labels of names that no public server has: `metadata.google.internal` is one of them."""

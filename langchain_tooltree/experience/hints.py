@@ -65,7 +65,7 @@ def hints(suggestions: Iterable[Mapping[str, Any]]) -> str:
     return as_reference(DEFAULT_HINTS_PROMPT.format(hints=line), source=SOURCE) if line else ""
 
 
-_HINTS = re.compile(rf'\s*<{TAG} source="{SOURCE}" [^<>]*>\n.*?\n</{TAG}>', re.DOTALL)
+_HINTS = re.compile(rf'(?<!\s)\s*<{TAG} source="{SOURCE}" [^<>]*>\n[^<]*(?:<(?!/?{TAG})[^<]*)*</{TAG}>')
 
 
 def without_hints(content: Any) -> Any:

@@ -14,7 +14,7 @@ from langchain_tooltree.toolbox.guard import MAX_FILE, MAX_RESULT, RefusedError,
 MAX_LISTED = 300  # files that are listed, and hits that are shown
 LINE = 200  # characters of a line around a hit
 WORD = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
-HIDDEN = re.compile(r"<!--.*?-->|<(script|style|template|svg)\b.*?</\1\s*>", re.DOTALL | re.IGNORECASE)
+HIDDEN = re.compile(r"<!--.*?(?:-->|\Z)|<(script|style|template|svg)\b.*?(?:</\1\s*>|\Z)", re.DOTALL | re.IGNORECASE)
 # Tags within a sentence; all others end a line.
 INLINE = re.compile(r"</?(a|abbr|b|cite|code|em|i|mark|q|s|small|span|strong|sub|sup|u)\b[^<>]*>", re.IGNORECASE)
 

@@ -45,4 +45,4 @@ from langchain_tooltree.cfgm.reflection import (
 from langchain_tooltree.cfgm.reflection import (
     NEXT_STEP as NEXT_STEP_MARK,
 )
-from langchain_tooltree.cfgm.tips import DEFAULT_COMPARISON_PROMPT, DEFAULT_SUCCESS_PROMPT, Tip, tips_for
+from langchain_tooltree.cfgm.tips import DEFAULT_COMPARISON_PROMPT, DEFAULT_SUCCESS_PROMPT, IDENTIFYING, Tip, tips_for

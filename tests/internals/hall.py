@@ -74,6 +74,7 @@ from langchain_tooltree.secrets import masked
 from langchain_tooltree.stores.locks import locked
 from langchain_tooltree.svg import Picture, path
 from langchain_tooltree.text import (
+    INTRODUCED,
     LEVELS,
     SAME,
     MadeUp,

@@ -1,0 +1,147 @@
+"""No text freezes the event loop: every expression and every reader of texts takes time in proportion to its length."""
+
+import importlib
+import json
+import pkgutil
+import re
+import time
+from collections.abc import Callable, Iterator
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+
+import langchain_tooltree
+from langchain_tooltree import AnomalyDetector, HashingEmbeddings, Trajectory
+from tests.internals import cfgm, experience, hall, tooltree
+
+LENGTH, LONGER = 1_000, 4
+"""Characters of a text, and how many times as long the other one is."""
+
+UNMEASURABLE = 0.01
+"""CPU seconds for the longer text below which nothing is frozen. In the square of the length, it takes a hundred times
+as long in a text of 1 MB as a linear reader, whatever the machine."""
+
+BOUND = 9.0
+"""Times as long as for a quarter of the text: 4 is linear, and 16 the square."""
+
+UNITS = (
+    *"\\\"'`[](){}<>*_-=+#:;,./|&%$@!?~^",
+    *("\n", " ", "\t", "a", "A", "0", "é", "中", "\u200b", "\0"),
+    *("\\\\", '\\"', "[[", "{{", "((", "<!--", "--", "/*", "```", "a ", "a.", "a,", "1,", "0x", "ab\n", " \n", "\r\n"),
+    *('{"a":', '"a",', "[1,", "&amp;", "http://", "a@", "error", "no such ", "<reference_material ", "-----BEGIN "),
+    *("token", "token=", "eyJ", "Bearer ", "not found: ", "failed to ", "key:", "SELECT ", "0.", "1e", "a-", "a_"),
+)
+
+
+def modules() -> Iterator[ModuleType]:
+    for each in pkgutil.walk_packages(langchain_tooltree.__path__, f"{langchain_tooltree.__name__}."):
+        if not each.name.endswith("__main__"):
+            yield importlib.import_module(each.name)
+
+
+def patterns_in(held: Any, depth: int = 0) -> Iterator[re.Pattern[str]]:
+    if isinstance(held, re.Pattern) and isinstance(held.pattern, str):
+        yield held
+    elif depth < 3 and isinstance(held, list | tuple | set | frozenset):
+        for each in held:
+            yield from patterns_in(each, depth + 1)
+    elif depth < 3 and isinstance(held, dict):
+        yield from patterns_in([*held.values()], depth + 1)
+
+
+@cache
+def patterns() -> dict[str, re.Pattern[str]]:
+    held = [each for module in modules() for each in vars(module).values()]
+    phrases = [each for module in modules() for each in getattr(module, "DEFAULT_PHRASES", ())]
+    held += [value for phrase in phrases for value in getattr(phrase, "__dict__", {}).values()]
+    return {pattern.pattern: pattern for pattern in patterns_in(held)}
+
+
+def texts(*own: str) -> Iterator[tuple[str, Callable[[int], str]]]:
+    for unit in (*UNITS, *own):
+        yield repr(unit), lambda length, unit=unit: unit * (length // len(unit))
+        yield f"{unit!r} behind a letter", lambda length, unit=unit: "a" + unit * (length // len(unit)) + "\n!"
+
+
+def seconds(read: Callable[[str], object], text: str, times: int) -> float:
+    spent = []
+    for _ in range(times):
+        began = time.process_time()
+        read(text)
+        spent.append(time.process_time() - began)
+    return min(spent)
+
+
+def slow_texts(read: Callable[[str], object], *own: str) -> list[str]:
+    slow = []
+    for name, made in texts(*own):
+        if seconds(read, made(LONGER * LENGTH), 1) < UNMEASURABLE:
+            continue
+        longer, shorter = (seconds(read, made(length), 5) for length in (LONGER * LENGTH, LENGTH))
+        if longer > UNMEASURABLE and longer > BOUND * shorter:
+            slow.append(f"{name}: {longer * 1e3:.0f} ms, {longer / max(shorter, 1e-6):.0f} times")
+    return slow
+
+
+ONLY_SEARCHED = {hall.INTRODUCED.pattern, cfgm.IDENTIFYING.pattern}
+"""Those that never have to match a whole text."""
+
+
+def test_every_expression_takes_linear_time():
+    assert len(patterns()) > 50
+    slow = {}
+    for written, pattern in patterns().items():
+        own = sorted(set(re.findall(r"[\w<>/:@ -]{2,12}", written)), key=len)[-4:]
+
+        def read(text, pattern=pattern):
+            if pattern.pattern not in ONLY_SEARCHED:
+                pattern.fullmatch(text)
+            return sum(1 for _ in pattern.finditer(text))
+
+        if told := slow_texts(read, *own):
+            slow[written] = told
+    assert slow == {}
+
+
+def run_of(text: str) -> list[Any]:
+    call = {"name": "look", "args": {"at": text}, "id": "1"}
+    messages = [SystemMessage(text), HumanMessage(text), AIMessage(text, tool_calls=[call])]
+    return [*messages, ToolMessage(text, tool_call_id="1", name="look")]
+
+
+READERS: dict[str, Callable[[str], object]] = {
+    "anomalies": lambda text: AnomalyDetector().check(run_of(text)),
+    "conversations": lambda text: hall.Conversation(run_of(text)).chat,
+    "runs": lambda text: Trajectory.from_messages(run_of(text), id="1").aim,
+    "runs with arguments as text": lambda text: Trajectory.from_chat(
+        [{"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": "look", "arguments": text}}]}]
+    ),
+    "excerpts": lambda text: experience.excerpt(Trajectory.from_messages(run_of(text), id="1"), max_characters=9_000),
+    "reviews": lambda text: experience.review(Trajectory.from_messages(run_of(text), id="1"), max_characters=9_000),
+    "embeddings": HashingEmbeddings().embed_query,
+    "replies": hall.json_object,
+    "reports": lambda text: tooltree.split_report(AIMessage(text)),
+    "secrets": hall.masked,
+    "secrets in data": lambda text: hall.masked({"a": [text, {"b": text}]}),
+    "substance": hall.substance,
+    "words": hall.words_of,
+    "one line": lambda text: hall.one_line(text, 80),
+    "shortened": hall.shortened,
+    "mermaid": hall.mermaid_text,
+    "sql": lambda text: hall.only_reads(text, "sqlite"),
+    "marks": lambda text: experience.as_reference(text, source="memory"),
+    "without marks": lambda text: experience.own_messages([{"role": "user", "content": text}]),
+    "json": lambda text: hall.json_object(json.dumps({"a": text})),
+}
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_every_reader_of_texts_takes_linear_time(reader):
+    assert slow_texts(READERS[reader]) == []
+
+
+def test_a_reader_that_takes_the_square_is_noticed():
+    assert slow_texts(re.compile(r"[a!]*b").search)
