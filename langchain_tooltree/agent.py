@@ -27,7 +27,6 @@ from langchain_tooltree.sitgraph.sit_graph import SITGraph
 from langchain_tooltree.tools import ToolLibrary, as_tools, check_effects
 from langchain_tooltree.tooltree.judge import Judge
 from langchain_tooltree.tooltree.middleware import BranchCleanup, ToolTreeMiddleware
-from langchain_tooltree.tooltree.prompts import Prompts
 from langchain_tooltree.tooltree.search import SearchConfig
 
 
@@ -36,11 +35,9 @@ def create_tooltree_agent(
     tools: Sequence[BaseTool | Callable[..., Any] | dict[str, Any]] | None = None,
     *,
     judge: str | BaseChatModel | Judge | None = None,
-    post_judge: str | BaseChatModel | Judge | None = None,
     config: SearchConfig | None = None,
     effects: Effects | None = None,
     sandbox: Sandbox | None = None,
-    prompts: Prompts | None = None,
     record_searches: str | None = None,
     review: bool = False,
     experience: Experience | None = None,
@@ -63,13 +60,12 @@ def create_tooltree_agent(
     Args:
         model: The agent's model.
         tools: As for `create_agent`, or a `ToolLibrary`.
-        judge: Scores candidates before they run, and checks answers; the model's own report if left out.
-        post_judge: Scores what calls brought back, and checks answers; the judge if left out.
+        judge: Scores candidates before they run and what calls brought back, and checks answers; the model's own report
+            if left out. For a second judge, or other prompts, give `ToolTreeMiddleware` to `create_agent`.
         config: The settings.
         effects: Which tools only `"read"`, or, by a function of the arguments, which of their calls do. Only those are
             tried by a search.
         sandbox: A world that can be forked, in which writes are tried before they are made.
-        prompts: What judges and deep searches ask models, where it differs from the default `Prompts`.
         record_searches: A folder in which each search leaves a file, for `langchain-tooltree view`.
         review: Whether a person approves each call that is not declared a read, with what it rests on before them: see
             `PlanReviewMiddleware`. It needs a checkpointer where such a call is made.
@@ -118,11 +114,9 @@ def create_tooltree_agent(
     declared = declared.told_apart((*own, *tools))
     planner = ToolTreeMiddleware(
         judge=judge,
-        post_judge=post_judge,
         config=config,
         effects=declared,
         sandbox=sandbox,
-        prompts=prompts,
         record_searches=record_searches,
         experience=learner,
     )
