@@ -21,7 +21,7 @@ MARK = f"<{TAG} "
 _BEGIN = re.compile(rf'<{TAG} source="(?P<source>[^"<>]{{0,40}})" id="(?P<id>[0-9a-f]{{12}})">\n')
 _END = f"\n</{TAG}>"
 _WORD = re.compile(r"\S")
-_LIKE_A_MARK = re.compile(rf"<(?=\s*/?\s*{TAG})", re.IGNORECASE)
+_LIKE_A_MARK = re.compile(rf"<(?=\s*(?:/\s*)?{TAG})", re.IGNORECASE)
 
 _MADE: dict[str, int] = {}
 """Lengths of the reference material that this process has made, by its ids."""
