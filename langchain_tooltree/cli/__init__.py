@@ -8,17 +8,19 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Sequence
-from contextlib import ExitStack, redirect_stdout, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
+from signal import SIGTERM, signal
 from typing import NoReturn
 
 UNHEALTHY = 1  # of `doctor`: a tool that the graph knows has been removed or has changed
 INCOMPLETE = 1  # of `copy`: some runs were left out
 REFUSED = 2  # a command cannot be carried out, or its arguments are wrong, as argparse has it
 STOPPED = 130  # Ctrl-C: 128 and the number of SIGINT, as shells have it
+TERMINATED = 143  # 128 and the number of SIGTERM
 CLOSED = 141  # nobody reads the output any more: 128 and the number of SIGPIPE
 
 EXIT_CODES = f"""exit codes:
@@ -27,6 +29,7 @@ EXIT_CODES = f"""exit codes:
        changed, or copy has left runs out
   {REFUSED}    not done, for the reason on stderr
   {STOPPED}  stopped with Ctrl-C
+  {TERMINATED}  terminated
   {CLOSED}  nobody reads the output any more, as behind `| head`
 """
 
@@ -42,7 +45,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with suppress(AttributeError):  # not all that stand in for them can do it
             stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # what a terminal has no letter for
     try:
-        return _run(options, parser)
+        with _terminating():
+            return _run(options, parser)
     except KeyboardInterrupt:
         sys.stderr.write(f"Stopped.{options.stopped}\n")
         return STOPPED
@@ -58,6 +62,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         sys.stderr.write(f"{visible_lines(in_words(error))}\n")
         return REFUSED
+
+
+@contextmanager
+def _terminating() -> Iterator[None]:
+    """Let SIGTERM unwind what is under way, so that temporary copies of a store are removed."""
+    try:
+        before = signal(SIGTERM, lambda *_: sys.exit(TERMINATED))
+    except ValueError:  # in a thread, which hears no signals
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal(SIGTERM, before)
 
 
 def _run(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:

@@ -29,6 +29,10 @@ class Advice:
     recalled: Mapping[str, Any] = field(default_factory=dict)
 
 
+kept_searches: dict[str, Any] = {}
+"""The latest searches of this process, by their ids. They hold what runs have said, so erasing any empties it."""
+
+
 class Guide(Protocol):
     """Past runs as one request sees them. Its methods are flows, and raise nothing."""
 

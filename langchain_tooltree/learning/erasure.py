@@ -15,6 +15,7 @@ from langgraph.store.base import BaseStore, Item, SearchItem
 from langchain_tooltree._langgraph import vacuum_of
 from langchain_tooltree.cfgm import focus, tips
 from langchain_tooltree.errors import ConfigurationError, TrajectoryFormatError, described
+from langchain_tooltree.experience.guide import kept_searches
 from langchain_tooltree.experience.notes import forgotten_ids, forgotten_in, without_recalled
 from langchain_tooltree.experience.records import ATTEMPT_OF, recalled_in
 from langchain_tooltree.experience.run_identity import OWN, is_in, thread_of
@@ -139,6 +140,7 @@ def erasing(fold: Fold, chosen: Chosen, graphs: Sequence[AnyGraph]) -> Flow[Eras
         yield from fold.store.deleting(sorted(found.all))
         yield from _clear(fold, chosen)
         fold.store.forget_memory()
+        kept_searches.clear()
         yield from fold.refresh(whole=True)
         yield from fold.segments.erase(fold.entries)
     finally:

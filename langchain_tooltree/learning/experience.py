@@ -237,10 +237,10 @@ class Experience:
     ) -> Flow[Erased]:
         """Forget runs, and all that was made of them: as if they had never been, but for what the report names.
 
-        Records, what is half there, edges, states, summaries, labels, tips that cite one of them, focus
-        points made of one, what is kept in memory, and files of the store: Chroma and SQLite are vacuumed, which takes
-        as long as copying them. Other processes take it in at their next turn. What several arguments say is narrowed
-        down to what they have in common; nothing can be brought back.
+        Records, what is half there, edges, states, summaries, labels, tips that cite one of them, focus points made of
+        one, what is kept in memory, searches of this process included, and files of the store: Chroma and SQLite are
+        vacuumed, which takes as long as copying them. Other processes take it in at their next turn. What several
+        arguments say is narrowed down to what they have in common; nothing can be brought back.
 
         Args:
             run: The id of a run or of its thread, or several: with its sub-agents and the attempts of its searches.

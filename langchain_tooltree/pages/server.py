@@ -37,6 +37,7 @@ class Served:
 class PageServer(ThreadingHTTPServer):
     """Gives the pages that `find` knows by names, the empty one first; a name is looked up and never made a path."""
 
+    daemon_threads = False  # closing it waits for pages that are being made, which may read a temporary copy
     allow_reuse_address = os.name == "posix"  # elsewhere two programs would share a port
 
     def __init__(self, find: Callable[[str], Served | None], port: int = 0) -> None:
@@ -55,7 +56,7 @@ class PageServer(ThreadingHTTPServer):
 class _Asked(BaseHTTPRequestHandler):
     server: PageServer
     server_version, sys_version = "langchain-tooltree", ""
-    timeout = 30  # seconds: who connects and asks for nothing holds a thread
+    timeout = 2  # seconds: who connects and asks for nothing, as browsers do beforehand, holds a thread
 
     def do_GET(self) -> None:
         """Give the page of a name; `?since=` its data as JSON, if there is more than in that version."""

@@ -16,7 +16,7 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage, message
 from langchain_tooltree._langgraph import thread_here
 from langchain_tooltree.conversation import Conversation, is_observation
 from langchain_tooltree.errors import ConfigurationError
-from langchain_tooltree.experience.guide import Guide, Learner
+from langchain_tooltree.experience.guide import Guide, Learner, kept_searches
 from langchain_tooltree.experience.records import ATTEMPT_OF, call_key
 from langchain_tooltree.experience.run_identity import run_id
 from langchain_tooltree.experience.trajectory import Trajectory
@@ -36,13 +36,11 @@ if TYPE_CHECKING:
 KEPT_SEARCHES = 64
 """Searches of which a process keeps the tree, the latest: some 0.2 MB each."""
 
-_results: dict[str, SearchResult] = {}
-
 
 def keep_search(result: SearchResult, folder: Path | None) -> Flow[None]:
     """Keep a search that has ended for `search_result`, and in a folder if there is one."""
-    _results[result.search_id] = result
-    forget_oldest(_results, KEPT_SEARCHES)
+    kept_searches[result.search_id] = result
+    forget_oldest(kept_searches, KEPT_SEARCHES)
     if folder is not None:
         write = partial(record, folder, as_saved(result), key=result.search_id, thread=thread_here())
         yield FunctionStep(lambda _: write(), None)
@@ -70,13 +68,14 @@ def search_result(message: BaseMessage) -> SearchResult:
             "that was accepted at once has none."
         )
         raise ConfigurationError(msg)
-    if key not in _results:
+    if key not in kept_searches:
         msg = (
-            f"The search {key!r} is no longer kept: a process keeps its latest {KEPT_SEARCHES}. Ask right after the "
-            "run, in the same process, or pass record_searches= to keep each search in a file."
+            f"The search {key!r} is no longer kept: a process keeps its latest {KEPT_SEARCHES}, until runs are "
+            "forgotten. Ask right after the run, in the same process, or pass record_searches= to keep each search in "
+            "a file."
         )
         raise ConfigurationError(msg)
-    return _results[key]
+    return cast("SearchResult", kept_searches[key])
 
 
 def result_of(ended: Ended) -> SearchResult:

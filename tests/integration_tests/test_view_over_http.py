@@ -11,12 +11,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from browser import PROGRAM, SHELL, Browser
+from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_tooltree import ChromaStore, Experience, SITGraph, Trajectory, demo, dump_trajectories
 from langchain_tooltree.cli import main
@@ -345,6 +346,30 @@ def test_a_browser_is_opened_and_ctrl_c_ends_it_cleanly(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         assert process.wait(20) == STOPPED
         assert process.stderr.read() == "Stopped.\n"
+
+
+def test_a_viewer_that_is_terminated_leaves_no_copy_of_a_store(tmp_path: Path) -> None:
+    folder, scratch = tmp_path / "experience", tmp_path / "scratch"
+    scratch.mkdir()
+    with ChromaStore(folder) as store:
+        experience = Experience(store, namespace=("all",), verdict=lambda _: True)
+        for number in range(300):
+            messages = [HumanMessage(f"Find thing {number}. " + "x" * 9_000), AIMessage("Here.")]
+            experience.learn(Trajectory.from_messages(messages, id=str(number), success=True))
+    command = [sys.executable, "-m", "langchain_tooltree", "view", str(folder), "--json", "--no-browser"]
+    environment = {**os.environ, "TMPDIR": str(scratch)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:  # noqa: S603 - our own
+        assert process.stdout
+        page = json.loads("".join(iter(process.stdout.readline, "}\n")) + "}")["page"]
+        with closing(http.client.HTTPConnection(page.split("/")[2])) as connection:
+            connection.request("GET", "/all")
+            until_copied = time.monotonic() + 20
+            while not any(scratch.iterdir()) and time.monotonic() < until_copied:
+                time.sleep(0.001)
+            assert any(scratch.iterdir())
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(60) == 143
+    assert list(scratch.iterdir()) == []
 
 
 def test_a_port_in_use_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,7 +5,7 @@ from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.tools import StructuredTool
 from langgraph.store.memory import InMemoryStore
 
-from langchain_tooltree import Experience, SearchConfig, Trajectory
+from langchain_tooltree import ConfigurationError, Experience, SearchConfig, Trajectory, search_result
 from tests.internals.experience import Advice
 from tests.internals.tooltree import CHECK_PROMPT
 from tests.unit_tests.tooltree.loops import (
@@ -90,6 +90,17 @@ async def test_a_likely_read_without_arguments_is_tried_without_a_question(form,
     experience.settle()
     noted = [run.metadata["recalled"]["runs"] for run in experience.store.trajectories() if "recalled" in run.metadata]
     assert noted == [["run 0"]]
+
+
+async def test_a_process_gives_no_search_back_after_runs_were_forgotten(form, either):
+    experience = experienced(["stock", "price"])
+    doubtful = [report(f"Answer {n}.", "what it costs") for n in range(3)]
+    replies = calls(("stock", "tea")), *doubtful, calls(("price", "tea")), report("2 euros.")
+    _, messages = await played(form, either, experience, *replies)
+    assert search_result(messages[-1]).answer.text == "2 euros."
+    experience.forget(run="run 0")
+    with pytest.raises(ConfigurationError, match="no longer kept"):
+        search_result(messages[-1])
 
 
 class Forgetful:
