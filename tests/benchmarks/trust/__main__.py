@@ -22,7 +22,20 @@ from rich.table import Table
 
 from tests.benchmarks.trust.targets import targets
 
-PARTS = ("replies", "writes", "tenants", "poison", "identities", "erase", "kills", "graph_folder", "learning", "soak")
+PARTS = (
+    "replies",
+    "agents",
+    "writes",
+    "tenants",
+    "poison",
+    "identities",
+    "erase",
+    "kills",
+    "graph_folder",
+    "learning",
+    "load",
+    "soak",
+)
 """Modules of this folder. `measure(scratch, quick=...)` of each returns a part of the figures."""
 
 

@@ -10,6 +10,10 @@ TARGETS: dict[str, tuple[str, Test]] = {
         "no reply crashes a reader, and each of up to 1 MB is read in under 50 ms",
         lambda found: found["tried"] >= 20_000 and not found["crashed"] and found["slowest_ms"] < 50,
     ),
+    "agents": (
+        "no reply ends a run that the plain agent does not end, and none holds a loop for 100 ms longer than there",
+        lambda found: found["tried"] >= 20_000 and not found["crashed"] and found["slowest_ms"] < 100,
+    ),
     "writes": (
         "none of at least 400 attacks makes a write run that nobody approved",
         lambda found: found["attacks"] >= 400 and not found["unapproved"],
@@ -30,6 +34,12 @@ TARGETS: dict[str, tuple[str, Test]] = {
     "kills": (
         "no acknowledged record is lost or kept twice, and none is half there",
         lambda found: not found["lost"] and not found["duplicated"] and not found["orphans"],
+    ),
+    "load": (
+        "200 agents at once: the loop lags at most twice as much as with plain agents, and no turn is lost silently",
+        lambda found: (
+            found["ours_async_lag_p99_ms"] <= 2 * found["plain_async_lag_p99_ms"] and not found["lost_silently"]
+        ),
     ),
     "graph_folder": ("no damage of a graph folder passes silently", lambda found: not found["silent"]),
 }
