@@ -258,7 +258,8 @@ def _is_text(block: Any) -> bool:
 
 
 def _text_in(block: Any) -> str:
-    return block if isinstance(block, str) else str(block.get("text") or "")
+    text = block if isinstance(block, str) else block.get("text")
+    return text if isinstance(text, str) else ""  # to write out data that are nested deeply would end the run
 
 
 FORM = frozenset({"model_provider", "output_version"})

@@ -69,7 +69,7 @@ from langchain_tooltree.models import (
     resolve_model,
     was_refused,
 )
-from langchain_tooltree.replies import read_as_form, received, sound
+from langchain_tooltree.replies import read_as_form, received, sound, texts_of
 from langchain_tooltree.secrets import masked
 from langchain_tooltree.stores.locks import locked
 from langchain_tooltree.svg import Picture, path

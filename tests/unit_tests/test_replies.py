@@ -28,6 +28,7 @@ from tests.internals.hall import (
     received,
     run_flow,
     sound,
+    texts_of,
     whole_characters,
 )
 from tests.internals.tooltree import ObservationScore
@@ -174,3 +175,11 @@ def test_no_reply_crashes_a_reader_or_holds_it_up(reader):
         with suppress(ReplyError, SummaryError):
             read(reply)
         assert time.thread_time() - began < 1, f"{reply!r:.200}"
+
+
+def test_a_text_that_is_nested_data_is_none():
+    nested: list = []
+    for _ in range(100_000):
+        nested = [nested]
+    message = AIMessage.model_construct(content=[{"type": "text", "text": nested}, {"type": "text", "text": "Done."}])
+    assert texts_of(message) == ["", "Done."]
