@@ -14,6 +14,7 @@ A secret of no such form and name is not recognised: a password in a sentence st
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass, replace
+from functools import lru_cache
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -93,14 +94,18 @@ def _unless_same(value: Any, rest: Any, before: Iterable[Any]) -> Any:
 
 
 def _masked_field(name: Any, value: Any) -> Any:
-    is_secret = isinstance(name, str) and len(name) <= LONGEST_NAME and _NAME.search(name) is not None
-    if not is_secret or not value or isinstance(value, bool):
+    if not value or isinstance(value, bool) or not (isinstance(name, str) and _names_secret(name)):
         return _masked(value)
     if isinstance(value, str):
         return MASK
     return (
         [MASK] if isinstance(value, list | tuple) and all(isinstance(each, str) for each in value) else _masked(value)
     )
+
+
+@lru_cache(maxsize=4_096)  # the same few fields in all messages
+def _names_secret(name: str) -> bool:
+    return len(name) <= LONGEST_NAME and _NAME.search(name) is not None
 
 
 def _masked_text(text: str) -> str:

@@ -271,7 +271,7 @@ class ExperienceStore:
     @driven
     def add(self, trajectory: Trajectory, *, config: RunnableConfig | None = None) -> Flow[None]:
         """Keep a trajectory, in place of one with the same id."""
-        yield from self.adding(trajectory, config=config)
+        yield from self.adding(self.without_secrets(trajectory), config=config)
 
     aadd = async_twin(add)
 
@@ -280,8 +280,8 @@ class ExperienceStore:
         return trajectory if self._keep_secrets else masked(trajectory)
 
     def adding(self, trajectory: Trajectory, *, config: RunnableConfig | None = None) -> Flow[RunEntry]:
-        """Keep a trajectory, as a flow; returns its entry."""
-        namespace, trajectory = self._namespace(config), self.without_secrets(trajectory)
+        """Keep a trajectory that is `without_secrets`, as a flow; returns its entry."""
+        namespace = self._namespace(config)
         # As one ASCII text, since not every database takes NUL characters or lone surrogates, which tools do return.
         text = json.dumps(to_json(trajectory), default=str)
         entry = entry_of(trajectory, text)
