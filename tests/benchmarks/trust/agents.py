@@ -11,7 +11,7 @@ import gc
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from langchain.agents import create_agent
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.utils import batch_iterate
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
@@ -41,8 +42,8 @@ REPLIES, QUICK = 20_000, 600
 TOOLS = [look, send]
 FOLLOWING = AIMessage('{"missing": "nothing"}\nDone.')
 MOST_STEPS = 40
-COLLECTED = 200
-"""Replies after which garbage is collected."""
+RENEWED = 200
+"""Replies after which agents are made anew, since what they have learnt takes gigabytes in the end."""
 
 
 class Speaker(BaseChatModel):
@@ -109,32 +110,37 @@ def worst() -> Iterator[AIMessage]:
 def measure(scratch: Path, *, quick: bool) -> dict[str, Any]:
     """Try the worst replies in each form, then random ones in turn."""
     model = Speaker()
-    graphs = {
-        (form, kept): (make(model, checkpointer=InMemorySaver() if kept else None))
-        for form, make in {"plain": _plain, **FORMS}.items()
-        for kept in (False, True)
-        if kept or form != "review"  # a review needs a checkpointer
-    }
-    forms = [each for each in graphs if each[0] != "plain"]
+    forms = [(form, kept) for form in FORMS for kept in (False, True) if kept or form != "review"]  # which needs one
     crashes, slowest, tried = Counter[str](), ("", 0.0), 0
-    for form, kept in forms:
-        _played(graphs[form, kept], model, FOLLOWING)  # imports, caches
     replies = [(reply, form) for reply in worst() for form in forms]
     draws = (random.Random(f"agents {number}") for number in range(QUICK if quick else REPLIES))  # noqa: S311 - no secret
     replies += [(random_reply(draw), forms[number % len(forms)]) for number, draw in enumerate(draws)]
     gc.disable()  # a pause for what other replies have left is none of this one's
-    for reply, (form, kept) in replies:
-        tried += 1
-        if tried % COLLECTED == 0:
-            gc.collect()
-        plain_crash, plain_seconds = _played(graphs["plain", kept], model, reply)
-        crash, seconds = _played(graphs[form, kept], model, reply)
-        if crash and not plain_crash:
-            crashes[f"{form}: {crash}"] += 1
-        slowest = max(slowest, (form, seconds - plain_seconds), key=lambda each: each[1])
+    for page in batch_iterate(RENEWED, replies):
+        graphs = _graphs(model, forms)
+        gc.collect()
+        for reply, (form, kept) in page:
+            tried += 1
+            plain_crash, plain_seconds = _played(graphs["plain", kept], model, reply)
+            crash, seconds = _played(graphs[form, kept], model, reply)
+            if crash and not plain_crash:
+                crashes[f"{form}: {crash}"] += 1
+            slowest = max(slowest, (form, seconds - plain_seconds), key=lambda each: each[1])
     gc.enable()
     figures = {"tried": tried, "crashed": crashes.total(), "slowest_ms": round(slowest[1] * 1_000, 1)}
     return {"agents": {**figures, "slowest_form": slowest[0], "crashes": dict(crashes)}}
+
+
+def _graphs(model: Any, forms: Sequence[tuple[str, bool]]) -> dict[tuple[str, bool], Any]:
+    """Agents that have seen nothing yet, and have loaded what they need."""
+    makers = {"plain": _plain, **FORMS}
+    graphs = {
+        (form, kept): makers[form](model, checkpointer=InMemorySaver() if kept else None)
+        for form, kept in (("plain", False), ("plain", True), *forms)
+    }
+    for graph in graphs.values():
+        _played(graph, model, FOLLOWING)
+    return graphs
 
 
 def _played(graph: Any, model: Speaker, reply: AIMessage) -> tuple[str, float]:
