@@ -23,7 +23,7 @@ _NAMES = {
     "tooltree.result": ("SearchResult",),
     "tools": ("ToolCard", "ToolLibrary"),
     "effects.ready_made": ("mcp_effects",),
-    "tooltree.judge": ("Judge", "JudgeRequest", "JudgedCall"),
+    "tooltree.judge": ("Judge",),
     "tooltree.prompts": ("Prompts",),
     "sandbox": ("ObjectSandbox", "Sandbox"),
     # Approval: a person sees a plan before it is carried out
@@ -34,25 +34,22 @@ _NAMES = {
     "experience.store": ("ExperienceStore",),
     "stores.chroma": ("ChromaStore",),
     "experience.embeddings": ("HashingEmbeddings",),
-    "experience.verdict": ("ModelVerdict", "Verdict"),
+    "experience.verdict": ("ModelVerdict",),
     "experience.trajectory": ("Trajectory",),
     "experience.files": ("load_trajectories", "dump_trajectories"),
     "experience.threads": ("load_thread", "aload_thread"),
     # Graph: which tools came next
     "sitgraph.sit_graph": ("SITGraph",),
     "sitgraph.middleware": ("SITGraphMiddleware",),
-    "sitgraph.node": ("SITGraphNode", "with_suggestions"),
+    "sitgraph.node": ("SITGraphNode",),
     "sitgraph.suggest": ("Suggestion",),
-    "sitgraph.summarize": ("create_summarize_state_tool", "backfill_summaries", "abackfill_summaries"),
+    "sitgraph.summarize": ("create_summarize_state_tool",),
     # Memory: what was learnt from similar tasks, and help when something goes wrong
     "cfgm.memory": ("CFGMMemory",),
     "cfgm.middleware": ("CFGMMiddleware",),
     "cfgm.node": ("CFGMRecallNode", "CFGMReflectionNode"),
-    "cfgm.reflection": ("Reflector", "Reflection"),
-    "cfgm.recall": ("recall_text",),
+    "cfgm.reflection": ("Reflector",),
     "anomaly.detector": ("AnomalyDetector", "anomaly_condition"),
-    "anomaly.rules": ("Anomaly",),
-    "anomaly.phrases": ("DEFAULT_PHRASES",),
     # Errors
     "errors": ("ToolTreeError", "ConfigurationError"),
 }
@@ -66,14 +63,10 @@ if TYPE_CHECKING:
     from langchain_tooltree.agent import create_tooltree_agent as create_tooltree_agent
     from langchain_tooltree.anomaly.detector import AnomalyDetector as AnomalyDetector
     from langchain_tooltree.anomaly.detector import anomaly_condition as anomaly_condition
-    from langchain_tooltree.anomaly.phrases import DEFAULT_PHRASES as DEFAULT_PHRASES
-    from langchain_tooltree.anomaly.rules import Anomaly as Anomaly
     from langchain_tooltree.cfgm.memory import CFGMMemory as CFGMMemory
     from langchain_tooltree.cfgm.middleware import CFGMMiddleware as CFGMMiddleware
     from langchain_tooltree.cfgm.node import CFGMRecallNode as CFGMRecallNode
     from langchain_tooltree.cfgm.node import CFGMReflectionNode as CFGMReflectionNode
-    from langchain_tooltree.cfgm.recall import recall_text as recall_text
-    from langchain_tooltree.cfgm.reflection import Reflection as Reflection
     from langchain_tooltree.cfgm.reflection import Reflector as Reflector
     from langchain_tooltree.effects.ready_made import mcp_effects as mcp_effects
     from langchain_tooltree.errors import ConfigurationError as ConfigurationError
@@ -87,7 +80,6 @@ if TYPE_CHECKING:
     from langchain_tooltree.experience.threads import load_thread as load_thread
     from langchain_tooltree.experience.trajectory import Trajectory as Trajectory
     from langchain_tooltree.experience.verdict import ModelVerdict as ModelVerdict
-    from langchain_tooltree.experience.verdict import Verdict as Verdict
     from langchain_tooltree.learning.experience import Experience as Experience
     from langchain_tooltree.review.review import PlanReviewMiddleware as PlanReviewMiddleware
     from langchain_tooltree.review.review import PlanReviewNode as PlanReviewNode
@@ -98,11 +90,8 @@ if TYPE_CHECKING:
     from langchain_tooltree.selection import ToolSelectionMiddleware as ToolSelectionMiddleware
     from langchain_tooltree.sitgraph.middleware import SITGraphMiddleware as SITGraphMiddleware
     from langchain_tooltree.sitgraph.node import SITGraphNode as SITGraphNode
-    from langchain_tooltree.sitgraph.node import with_suggestions as with_suggestions
     from langchain_tooltree.sitgraph.sit_graph import SITGraph as SITGraph
     from langchain_tooltree.sitgraph.suggest import Suggestion as Suggestion
-    from langchain_tooltree.sitgraph.summarize import abackfill_summaries as abackfill_summaries
-    from langchain_tooltree.sitgraph.summarize import backfill_summaries as backfill_summaries
     from langchain_tooltree.sitgraph.summarize import create_summarize_state_tool as create_summarize_state_tool
     from langchain_tooltree.stores.chroma import ChromaStore as ChromaStore
     from langchain_tooltree.tools import ToolCard as ToolCard
@@ -110,8 +99,6 @@ if TYPE_CHECKING:
     from langchain_tooltree.tooltree.function import asearch as asearch
     from langchain_tooltree.tooltree.function import search as search
     from langchain_tooltree.tooltree.judge import Judge as Judge
-    from langchain_tooltree.tooltree.judge import JudgedCall as JudgedCall
-    from langchain_tooltree.tooltree.judge import JudgeRequest as JudgeRequest
     from langchain_tooltree.tooltree.middleware import ToolTreeMiddleware as ToolTreeMiddleware
     from langchain_tooltree.tooltree.node import ToolTreeNode as ToolTreeNode
     from langchain_tooltree.tooltree.prompts import Prompts as Prompts

@@ -10,7 +10,6 @@ from langchain_tooltree import (
     CFGMMemory,
     Experience,
     ExperienceStore,
-    JudgeRequest,
     SearchConfig,
     SearchResult,
     SITGraph,
@@ -19,7 +18,6 @@ from langchain_tooltree import (
     ToolTreeMiddleware,
     ToolTreeNode,
     Trajectory,
-    abackfill_summaries,
     asearch,
     create_tooltree_agent,
     load_trajectories,
@@ -28,6 +26,7 @@ from langchain_tooltree import (
 )
 from langchain_tooltree.effects import http_reads, sql_reads
 from langchain_tooltree.errors import ToolTreeError
+from langchain_tooltree.tooltree.judge import JudgeRequest
 
 
 def judge(request: JudgeRequest) -> list[float]:
@@ -59,7 +58,6 @@ async def learn(model: BaseChatModel) -> None:
     await experience.within(user_id="ada").alearn(run)
     assert_type((await experience.asettle()).runs, int)
     await CFGMMemory(model, InMemoryStore()).arecall("A task")
-    await abackfill_summaries(run, model)
     try:
         experience.forget(user="ada")
     except ToolTreeError as error:

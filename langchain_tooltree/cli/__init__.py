@@ -16,7 +16,6 @@ from pathlib import Path
 from signal import SIGTERM, signal
 from typing import NoReturn
 
-UNHEALTHY = 1  # of `doctor`: a tool that the graph knows has been removed or has changed
 INCOMPLETE = 1  # of `copy`: some runs were left out
 REFUSED = 2  # a command cannot be carried out, or its arguments are wrong, as argparse has it
 STOPPED = 130  # Ctrl-C: 128 and the number of SIGINT, as shells have it
@@ -25,8 +24,7 @@ CLOSED = 141  # nobody reads the output any more: 128 and the number of SIGPIPE
 
 EXIT_CODES = f"""exit codes:
   0    done
-  1    done, with something to look at: doctor found that tools were removed or
-       changed, or copy has left runs out
+  1    done, with something to look at: copy has left runs out
   {REFUSED}    not done, for the reason on stderr
   {STOPPED}  stopped with Ctrl-C
   {TERMINATED}  terminated
@@ -151,13 +149,6 @@ def _parser() -> argparse.ArgumentParser:
     mine.add_argument("--force", action="store_true", help="replace GRAPH")
     embedded(mine)
 
-    suggest = command("suggest", "ask a graph what comes next", "graph/ --last search_flights")
-    suggest.add_argument("graph", type=Path, metavar="GRAPH", help="the graph's folder")
-    suggest.add_argument("--last", metavar="TOOL", help="the tool that was called last; none at the start")
-    suggest.add_argument("--state", metavar="TEXT", help="a summary of the state; by weight without it")
-    suggest.add_argument("-k", type=int, default=2, help="suggestions at the most (default: %(default)s)")
-    embedded(suggest)
-
     show = command("show", "show a graph, a saved search, an experience or a file of runs", "search.json")
     show.add_argument("what", metavar="WHAT", help=HELD)
     drawn(show, "also draw it to FILE")
@@ -168,11 +159,6 @@ def _parser() -> argparse.ArgumentParser:
     view.add_argument("--port", type=int, default=0, help="port on this machine (default: a free one)")
     view.add_argument("--no-browser", action="store_true", help="print the address, and open no browser")
     embedded(view)
-
-    doctor = command("doctor", "compare a graph's tools with those of an agent", "graph/ --tools my_agent:tools")
-    doctor.add_argument("graph", type=Path, metavar="GRAPH", help="the graph's folder")
-    doctor.add_argument("--tools", required=True, metavar="MODULE:NAME", help="the list of the agent's tools")
-    embedded(doctor)
 
     copy = command("copy", "copy an experience to another store", "experience/ postgresql://localhost/agents")
     copy.add_argument("source", metavar="SRC", help=PLACE)

@@ -158,7 +158,7 @@ def _look_at_graph(path: Path, embeddings: str | None) -> Look:
         table(names, ([row[name] for name in names] for row in rows)),
         f"{counted(len(graph), 'run')}, {counted(len(edges), 'edge')}; {len(rows)} of them are shown.",
     )
-    drawings: Drawings = {".html": partial(_page_by, graph.to_html), ".svg": graph.to_svg, ".mmd": graph.to_mermaid}
+    drawings: Drawings = {".html": partial(_page_by, graph.to_html), ".mmd": graph.to_mermaid}
     return Look({"kind": "graph", "runs": len(graph), "edges": edges}, printed, drawings)
 
 

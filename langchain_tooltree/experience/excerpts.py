@@ -46,22 +46,16 @@ def excerpt(record: Record, *, max_characters: int) -> list[Entry]:
 
     As JSON, they have about `max_characters`. Long texts lose their middle, and so does a long run.
     """
-    return without_middle(entries_of(record), max_characters)
-
-
-def entries_of(record: Record) -> list[Entry]:
-    """The entries of a whole run; only long texts in it lose their middle."""
     entries: list[Entry] = []
     for each in woven(enumerate(record.chat()), record.branches):
         if isinstance(each, Branch):
             entries += [{"agent": each.name, **entry} for message in each.messages for entry in _entries(message)]
         else:
             entries += _entries(each)
-    short: list[Entry] = shortened_in(entries)
-    return short
+    return _without_middle(shortened_in(entries), max_characters)
 
 
-def without_middle(entries: list[Entry], max_characters: int) -> list[Entry]:
+def _without_middle(entries: list[Entry], max_characters: int) -> list[Entry]:
     """Entries without their middle where there are too many: an entry `left_out` counts what is missing.
 
     A third of the room is for the beginning.
@@ -111,7 +105,7 @@ def review(record: Record, *, max_characters: int) -> list[Entry]:
         entries = list(_reviewed(record, longest))
         if len(compact_json(entries)) <= max_characters:
             return entries
-    return without_middle(shortened_in(entries, LONGEST_TEXT // 2), max_characters)
+    return _without_middle(shortened_in(entries, LONGEST_TEXT // 2), max_characters)
 
 
 def _reviewed(record: Record, longest: int) -> Iterator[Entry]:

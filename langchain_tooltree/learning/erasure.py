@@ -105,12 +105,11 @@ class Chosen:
             return False
         return self.tool is None or self.tool in _tools(written, item.key)
 
-    def in_graph(self, found: Collection[str], graph: Graph, aliases: Mapping[str, str]) -> set[str]:
+    def in_graph(self, found: Collection[str], graph: Graph) -> set[str]:
         """The runs of a graph that are to go: those found in the store, and what the graph itself can tell."""
         own: set[str] = set()
         if self.before is None and not self.is_all:
-            tool = None if self.tool is None else aliases.get(self.tool, self.tool)
-            own = {run for run in graph.runs_with(tool) if self.names(run)}
+            own = {run for run in graph.runs_with(self.tool) if self.names(run)}
         return {run for run in found if run in graph} | own
 
 

@@ -16,7 +16,6 @@ from langchain_tooltree.cfgm.recall import Recollection, chain_of
 from langchain_tooltree.cfgm.reflection import Reflector, correction_text
 from langchain_tooltree.cfgm.tips import Tip, tips_for
 from langchain_tooltree.conversation import Conversation
-from langchain_tooltree.effects.calls import CallEffects, Effects
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.experience.guide import Advice, Remembered, begun_with
 from langchain_tooltree.experience.hints import LEAST_SHARE, NextTools, counted_line
@@ -206,8 +205,6 @@ class Parts:
         messages: Sequence[BaseMessage],
         remembered: Mapping[str, Any] | None,
         *,
-        tools: Sequence[Any] = (),
-        effects: Effects | CallEffects | None = None,  # noqa: ARG002 - as `Learner` has it
         instructions: str = "",
         **_: Any,
     ) -> Flow[None]:
@@ -215,13 +212,11 @@ class Parts:
         if is_collecting():
             return
         try:
-            yield from self._kept(messages, remembered or {}, tools, instructions)
+            yield from self._kept(messages, remembered or {}, instructions)
         except Exception as error:
             logger.exception("A run was not kept: %s", error)  # noqa: TRY401 - names the reason in one line
 
-    def _kept(
-        self, messages: Sequence[BaseMessage], remembered: Mapping[str, Any], tools: Sequence[Any], instructions: str
-    ) -> Flow[None]:
+    def _kept(self, messages: Sequence[BaseMessage], remembered: Mapping[str, Any], instructions: str) -> Flow[None]:
         runtime = current_runtime()
         kept, learnt = self._recorders
         if self._memory is not None:
@@ -231,4 +226,4 @@ class Parts:
             yield from kept.keeping(messages, runtime, store, task=task, instructions=instructions, about=about)
         if self._graph is not None and self._learns:
             opening = [SystemMessage(instructions)] if instructions else []
-            yield from learn_run(self._graph, learnt, [*opening, *messages], runtime, tools)
+            yield from learn_run(self._graph, learnt, [*opening, *messages], runtime)

@@ -32,8 +32,8 @@ OWN = re.compile(rf"runs-[0-9a-f]{{16}}\.jsonl|{re.escape(SCRATCH)}.*")
 PATIENCE = 60.0
 """Seconds that a writer waits for another one, many times what writing a large graph takes."""
 
-Which = Callable[[Graph, Mapping[str, str]], Collection[str]]
-"""Says which runs of a graph are meant, with the new names of tools by old ones."""
+Which = Callable[[Graph], Collection[str]]
+"""Says which runs of a graph are meant."""
 
 
 def save_graph(
@@ -71,7 +71,7 @@ def forget_in_graph(path: str | os.PathLike[str], which: Which) -> tuple[list[st
     _read(Path(path) / MANIFEST, Path(path))  # where there is no graph, no folder is made
     with _alone(path) as folder:
         graph, manifest = load_graph(folder)
-        gone = sorted(run for run in which(graph, manifest["aliases"]) if graph.remove(run))
+        gone = sorted(run for run in which(graph) if graph.remove(run))
         settings = {name: value for name, value in manifest.items() if name not in {*SHAPE, "runs", CHECKSUM}}
         # Even if it had none of them: what stands beside it is swept away, whoever was in it.
         return gone, manifest[CHECKSUM], _write(graph.runs.values(), settings, folder)

@@ -10,7 +10,7 @@ import math
 from bisect import bisect_left, insort
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from typing import Any, Self
 
 import numpy as np
@@ -20,7 +20,7 @@ from langchain_tooltree.sitgraph.states import DIMENSIONS, END, Codes, Rows, Sta
 from langchain_tooltree.sitgraph.transitions import VIEWS
 from langchain_tooltree.sitgraph.votes import SAMPLED
 
-FORMAT = 4  # version of what contributions hold; another one is refused, since they can be made again of their runs
+FORMAT = 5  # version of what contributions hold; another one is refused, since they can be made again of their runs
 GIVER = 32  # bits of a voice that tell tasks apart; those above tell whom it came from
 LONG = SAMPLED // 4  # states of a run from which on a vote is not fitted to it: it would be most of the sample
 UNKNOWN = -2  # number of a tool that the graph does not know
@@ -77,7 +77,6 @@ class Contribution:
     ends: Sequence[str]  # the last tool at each reply of the agent to its user
     states: Codes  # packed, of each transition and then of each end; shape `(n, len(VIEWS), DIMENSIONS // 2)`
     summaries: Sequence[tuple[int, str, Codes]] = ()  # place of the transition, text, packed vector
-    toolset: Mapping[str, str] = field(default_factory=dict)  # tools that the agent had, as hash of the schema by name
     digests: Sequence[str] = ()  # of all that each state tells of, so that it is not made again
     came_from: str = ""  # whom it came from; empty if that is not known
     voice: int = 0  # what it is counted by: a hash of whom it came from, and one of the task
@@ -97,20 +96,6 @@ class Contribution:
         """Whom it came from, as a number; a negative one of its own where that is not known."""
         giver = self.voice >> GIVER
         return giver if self.came_from else ~giver
-
-    def renamed(self, names: Mapping[str, str]) -> Self:
-        """The same with new names of tools by old ones."""
-
-        def new(name: str) -> str:
-            return names.get(name, name)
-
-        return replace(
-            self,
-            transitions=[(new(source), new(target)) for source, target in self.transitions],
-            befores=[*map(new, self.befores)],
-            ends=[*map(new, self.ends)],
-            toolset={new(name): schema for name, schema in sorted(self.toolset.items())},
-        )
 
     def to_dict(self) -> dict[str, Any]:
         """The contribution as plain data, to be kept; vectors are base64."""
@@ -311,14 +296,6 @@ class Graph:
             for place, text, _ in given.summaries:
                 found.setdefault(given.transitions[place], []).append(text)
         return found
-
-    def toolsets(self) -> Iterator[Mapping[str, str]]:
-        """The tools of each run for which they are known, as hash of the schema by name."""
-        return (given.toolset for given in self.runs.values() if given.toolset)
-
-    def renamed(self, names: Mapping[str, str]) -> "Graph":
-        """A graph of its own of the same runs under new names of tools. Two that get the same name become one."""
-        return Graph(given.renamed(names) for given in self.runs.values())
 
 
 def _add(counter: Counter[Any], key: Any, number: int) -> None:

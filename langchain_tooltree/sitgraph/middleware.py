@@ -112,9 +112,7 @@ class SITGraphMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
                 ended = partial(graph.ended, messages, None, tools=tools, effects=self._effects)
                 yield from ended(instructions=instructions)
                 return
-            # Of a tool that nobody holds any more, the name is known.
-            known: list[Any] = [tool or name for name, tool in offered.items()]
-            yield from learn_run(graph, self._recorder, messages, runtime, known)
+            yield from learn_run(graph, self._recorder, messages, runtime)
         except Exception as error:
             logger.exception("Nothing was learnt from a run: %s", error)  # noqa: TRY401 - names the reason in one line
 

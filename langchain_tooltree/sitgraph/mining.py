@@ -1,18 +1,13 @@
 """From runs to what they give to the graph, and from a dialogue to its state."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 
 import numpy as np
 from langchain_core.embeddings import Embeddings
 
-from langchain_tooltree.errors import ToolDefinitionError
 from langchain_tooltree.experience.embeddings import embedded
 from langchain_tooltree.experience.records import Record
-from langchain_tooltree.experience.reference import SUMMARIZE_STATE
-from langchain_tooltree.experience.run_identity import GivenTools
 from langchain_tooltree.flows import Flow, FunctionStep
-from langchain_tooltree.sitgraph.drift import toolset_of
 from langchain_tooltree.sitgraph.graph import Contribution
 from langchain_tooltree.sitgraph.states import DIMENSIONS, Codes, Floats, hashed, packed, projected
 from langchain_tooltree.sitgraph.transitions import (
@@ -55,14 +50,11 @@ class Encoder:
 class _Draft:
     """A successful run that is being mined: what is new in it, beside what its earlier version has given."""
 
-    def __init__(
-        self, run: Record, aliases: Mapping[str, str], tools: GivenTools | None, earlier: Contribution | None
-    ) -> None:
-        every, ends = transitions_and_ends(run, aliases)
+    def __init__(self, run: Record, earlier: Contribution | None) -> None:
+        every, ends = transitions_and_ends(run)
         self.run = run
         self.transitions = [each for each in every if not each.failed]  # what failed has not gone well
         self.moments = [*(each.moment for each in self.transitions), *ends]
-        self.toolset = _toolset(run, tools, aliases)
         self.states: dict[str, Codes] = {}
         self.summaries: dict[str, Codes] = {}
         if earlier is not None:
@@ -88,34 +80,26 @@ class _Draft:
         return Contribution(
             self.run.id,
             self.run.turns,
-            _version(self.run, self.transitions, self.toolset),
+            _version(self.run, self.transitions),
             pairs,
             befores=[moment.tool_before for moment in self.moments],
             ends=[moment.last_tool for moment in self.moments[len(pairs) :]],
             states=np.array([states[moment.digest] for moment in self.moments]),
             summaries=[(place, text, summaries[text]) for place, text in said],
-            toolset=self.toolset,
             digests=[moment.digest for moment in self.moments],
             came_from=self.run.came_from,
             voice=int("".join(digest(each, 8) for each in self.run.voice), 16),
         )
 
 
-def mine(
-    runs: Sequence[Record],
-    encoder: Encoder,
-    *,
-    aliases: Mapping[str, str],
-    tools: GivenTools | None = None,
-    earlier: Contribution | None = None,
-) -> Flow[list[Contribution]]:
+def mine(runs: Sequence[Record], encoder: Encoder, *, earlier: Contribution | None = None) -> Flow[list[Contribution]]:
     """What the successful ones of some runs give to the graph; their texts are embedded together.
 
     What an earlier version of a run has given is taken from there, so that a run that goes on costs what is new.
     """
 
     def drafts(runs: Sequence[Record]) -> list[_Draft]:
-        read = [_Draft(run, aliases, tools, earlier) for run in runs if run.success]
+        read = [_Draft(run, earlier) for run in runs if run.success]
         return [draft for draft in read if draft.transitions]
 
     # Reading long runs takes its time, so it must not hold up an event loop.
@@ -132,19 +116,10 @@ def state_of(moment: Moment, encoder: Encoder) -> Flow[Floats]:
     return np.concatenate([encoded, hashed(features_of(moment))[None]])
 
 
-def _toolset(run: Record, tools: GivenTools | None, aliases: Mapping[str, str]) -> dict[str, str]:
-    known = {} if tools is None else toolset_of(tools)
-    if tools is None:
-        with suppress(ToolDefinitionError, TypeError):  # a record from elsewhere, where the key means something else
-            known = toolset_of(run.metadata.get("tools") or ())
-    renamed = {aliases.get(name, name): schema for name, schema in sorted(known.items())}
-    return {name: schema for name, schema in renamed.items() if name != SUMMARIZE_STATE}
-
-
-def _version(run: Record, transitions: Sequence[Transition], toolset: Mapping[str, str]) -> int:
+def _version(run: Record, transitions: Sequence[Transition]) -> int:
     """Orders versions of a run by how much they hold; a hash of all that the graph takes from them settles the rest."""
     dialogues = [messages for _, messages in run.dialogues()]
     summaries = [each.summaries for each in transitions]
-    held = sum(map(len, dialogues)) + sum(map(len, summaries)) + bool(toolset)
-    content = digest([{"dialogues": dialogues, "summaries": summaries, "toolset": toolset, "voice": run.voice}])
+    held = sum(map(len, dialogues)) + sum(map(len, summaries))
+    content = digest([{"dialogues": dialogues, "summaries": summaries, "voice": run.voice}])
     return min(held, (1 << 24) - 1) << 40 | int(content[:10], 16)

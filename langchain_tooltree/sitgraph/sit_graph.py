@@ -18,12 +18,10 @@ from langchain_tooltree.errors import ConfigurationError, GraphFileError, check_
 from langchain_tooltree.experience.embeddings import embedder_name, resolve_embeddings
 from langchain_tooltree.experience.hints import NextTools
 from langchain_tooltree.experience.records import ChatMessage, Record
-from langchain_tooltree.experience.reference import SUMMARIZE_STATE
 from langchain_tooltree.experience.run_identity import GivenTools, names_of
 from langchain_tooltree.experience.trajectory import to_chat
 from langchain_tooltree.flows import Flow, FunctionStep, async_twin, driven, in_thread, run_flow
 from langchain_tooltree.pages.page import in_notebook
-from langchain_tooltree.sitgraph.drift import DriftReport, drift, toolset_of
 from langchain_tooltree.sitgraph.files import CHECKSUM, Which, forget_in_graph, load_graph, save_graph
 from langchain_tooltree.sitgraph.graph import Contribution, Graph, weights
 from langchain_tooltree.sitgraph.mining import Encoder, mine, state_of
@@ -41,7 +39,7 @@ DEFAULT_ALPHA = 1.0
 of an airline and a phone company, and hit@1 by .4 points. From 10 on, of the order of T, it weighs like the count, sets
 often repeated steps back, and hit@1 of the airline falls from .45 to .30. The paper does not print it."""
 
-SETTINGS = ("alpha", "contextual", "min_support", "aliases")  # what is saved with a graph
+SETTINGS = ("alpha", "contextual", "min_support")  # what is saved with a graph
 BATCH = 16  # trajectories whose texts are embedded together: few requests, and little memory
 MAX_LABEL = 40  # characters of a tool's name in a chart
 RESTS = 4  # times as long as it took that nothing is fitted in the background: a fifth of one processor at the most
@@ -66,7 +64,6 @@ class SITGraph:
         contextual: Whether a routine step is suggested by the state derived from the dialogue, beyond the paper.
         min_support: How many distinct tasks of distinct sources must have gone on with a tool after the one called last
             to have it suggested; where none did, how many of those in such a state. The graph abstains otherwise.
-        aliases: New names of tools by old ones. A tool under its old name is taken for the one under the new.
         ablation: A part to leave out, for measurements; see `Ablation`.
 
     Raises:
@@ -80,14 +77,12 @@ class SITGraph:
         embeddings: Embeddings | str | None = None,
         contextual: bool = True,
         min_support: int = 1,
-        aliases: Mapping[str, str] | None = None,
         ablation: Ablation | None = None,
     ) -> None:
-        _check(alpha, min_support, aliases or {}, ablation)
+        _check(alpha, min_support, ablation)
         self.alpha = alpha
         self.contextual = contextual
         self.min_support = min_support
-        self.aliases = dict(aliases or {})
         self.ablation = ablation
         self._encoder = Encoder(resolve_embeddings(embeddings))
         self._graph = Graph()
@@ -117,31 +112,30 @@ class SITGraph:
         graph = cls(**settings)
         rest = iter(trajectories)
         while batch := list(islice(rest, BATCH)):
-            run_flow(graph._add(batch, None))
+            run_flow(graph._add(batch))
         return graph
 
     @driven
-    def add(self, trajectory: Record, *, tools: GivenTools | None = None) -> Flow[bool]:
+    def add(self, trajectory: Record) -> Flow[bool]:
         """Learn from a run; returns whether the graph has changed.
 
         One that did not succeed, or that nobody has judged, changes nothing, nor does the same one again; a version of
-        it that is longer, or as long and holds more, takes its place. `tools` are those that the agent had, so that
-        later changes of their schemas are noticed; those in the trajectory's metadata if left out.
+        it that is longer, or as long and holds more, takes its place.
         """
-        return (yield from self._add([trajectory], tools))
+        return (yield from self._add([trajectory]))
 
     aadd = async_twin(add)
 
     @driven
-    def learn(self, trajectory: Record, *, tools: GivenTools | None = None) -> Flow[bool]:
+    def learn(self, trajectory: Record) -> Flow[bool]:
         """Take a run as the latest version of itself: learn from it if it succeeded, and forget it otherwise.
 
-        For judged runs that go on, such as those of a thread; `tools` as for `add`. Returns whether the run is in the
-        graph now. Made for `TrajectoryRecorder([experience, graph.learn], verdict=...)`; the store is there to know
-        what a resumed run no longer shows. It learns all users' runs together: where they must not know of each other,
+        For judged runs that go on, such as those of a thread. Returns whether the run is in the graph now. Made for
+        `TrajectoryRecorder([experience, graph.learn], verdict=...)`; the store is there to know what a resumed run no
+        longer shows. It learns all users' runs together: where they must not know of each other,
         take an `Experience` and its recorder instead.
         """
-        contribution = yield from self.contribution(trajectory, tools=tools)
+        contribution = yield from self.contribution(trajectory)
         with self._lock:
             self._graph.remove(trajectory.id)
             learnt = contribution is not None and self._graph.add(contribution)
@@ -151,13 +145,13 @@ class SITGraph:
 
     alearn = async_twin(learn)
 
-    def contribution(self, trajectory: Record, *, tools: GivenTools | None = None) -> Flow[Contribution | None]:
+    def contribution(self, trajectory: Record) -> Flow[Contribution | None]:
         """What a run gives to a graph with these settings, for `fold`; `None` if it did not succeed or called nothing.
 
         It is plain data, see `Contribution.to_dict`, to be kept where runs are not to be read and embedded again.
         """
         earlier = self._graph.runs.get(trajectory.id)
-        contributions = yield from mine([trajectory], self._encoder, aliases=self.aliases, tools=tools, earlier=earlier)
+        contributions = yield from mine([trajectory], self._encoder, earlier=earlier)
         return contributions[0] if contributions else None
 
     def fold(self, contribution: Contribution) -> bool:
@@ -171,12 +165,12 @@ class SITGraph:
 
     def remove(self, id: str) -> bool:  # noqa: A002 - the field's name
         """Take out exactly what the run of this id gave; returns whether it was in the graph."""
-        return bool(self.remove_all(lambda *_: [id]))
+        return bool(self.remove_all(lambda _: [id]))
 
     def remove_all(self, which: Which) -> list[str]:
         """Take out what some runs gave; the ids of those that were in the graph."""
         with self._lock:
-            gone = sorted(run for run in which(self._graph, self.aliases) if self._graph.remove(run))
+            gone = sorted(run for run in which(self._graph) if self._graph.remove(run))
             if gone:  # nor is anything kept that was made of them
                 self._fit, self._fitted_to = None, []
                 self._encoder.forget()
@@ -242,7 +236,7 @@ class SITGraph:
             moment = self._moment(messages)
             before = moment.tool_before
             views = yield from self._state(moment)
-        source = START if last_tool is None else self.aliases.get(last_tool, last_tool)
+        source = START if last_tool is None else last_tool
         names = None if allowed is None else names_of(allowed)
         with self._lock:
             recommender = self._recommender()
@@ -272,7 +266,7 @@ class SITGraph:
 
     def _moment(self, messages: Sequence[BaseMessage | ChatMessage]) -> Moment:
         chat = [to_chat(message) if isinstance(message, BaseMessage) else message for message in messages]
-        return moment_of(chat, self.aliases)[0]
+        return moment_of(chat)[0]
 
     def _state(self, moment: Moment, *, at_once: bool = False) -> Flow[Floats]:
         """The state to be voted on, once the vote is fitted; `at_once`, if it ever was."""
@@ -328,29 +322,6 @@ class SITGraph:
         fit = Fit(**{each.name: vote[each.name] for each in fields(Fit)} | arrays)
         with self._lock:
             self._fit, self._fitted_to = fit, [(turns, version, run) for turns, version, run in vote["fitted_to"]]
-
-    def drift(self, tools: GivenTools) -> DriftReport:
-        """Compare the tools that the graph knows with those that an agent has now.
-
-        Raises:
-            ToolDefinitionError: If an entry is no tool.
-        """
-        now = toolset_of(tools)
-        with self._lock:
-            return drift(self._graph, now)
-
-    def renamed(self, aliases: Mapping[str, str]) -> Self:
-        """A new graph with the same runs, after tools have got new names: `aliases` has them by the old ones.
-
-        Two tools that get the same name become one. What is added and asked later may have the old names, too.
-        """
-        earlier = {old: aliases.get(new, new) for old, new in self.aliases.items()}
-        settings = {**self._settings(), "aliases": {**earlier, **aliases}}
-        graph = type(self)(embeddings=self._encoder.embeddings, ablation=self.ablation, **settings)
-        with self._lock:
-            graph._graph = self._graph.renamed(aliases)  # noqa: SLF001 - it has just been made here
-            graph._versions = dict(self._versions)  # noqa: SLF001
-        return graph
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the graph to a folder, to be shipped with an application. The same runs give the same bytes.
@@ -421,25 +392,12 @@ class SITGraph:
             lines.append(f"  %% {left_out} edges that were followed less often are left out")
         return "\n".join(lines)
 
-    def to_svg(self, *, max_edges: int = 30) -> str:
-        """The graph as an SVG picture for light and dark pages, with the `max_edges` edges followed most often.
-
-        It holds no scripts and refers to nothing elsewhere.
-        """
-        from langchain_tooltree.sitgraph import graph_svg  # noqa: PLC0415 - it loads networkx, as `to_networkx` does
-
-        return graph_svg.to_svg(self._drawn(), len(self), max_edges=max_edges)
-
     def to_html(self, path: str | os.PathLike[str]) -> None:
         """Write the graph as a page to explore: edges with the states, tasks, sources and runs behind them.
 
         It is one file that asks nobody for anything. Of each edge, some runs and summaries are named, and all counted.
         """
         Path(path).write_text(self._page(), encoding="utf-8")
-
-    def _repr_svg_(self) -> str:
-        """What a viewer of notebooks shows that runs no scripts."""
-        return self.to_svg()
 
     def _repr_html_(self) -> str | None:
         """What a notebook shows: the page, unless it is too long for one."""
@@ -478,21 +436,17 @@ class SITGraph:
     def __len__(self) -> int:
         return len(self._graph)
 
-    def _add(self, trajectories: Sequence[Record], tools: GivenTools | None) -> Flow[bool]:
-        contributions = yield from mine(trajectories, self._encoder, aliases=self.aliases, tools=tools)
+    def _add(self, trajectories: Sequence[Record]) -> Flow[bool]:
+        contributions = yield from mine(trajectories, self._encoder)
         with self._lock:
             changes = [self._graph.add(contribution) for contribution in contributions]
         return any(changes)
 
 
-def _check(alpha: float, min_support: int, aliases: Mapping[str, str], ablation: str | None) -> None:
+def _check(alpha: float, min_support: int, ablation: str | None) -> None:
     if isinstance(alpha, bool) or not isinstance(alpha, int | float) or not 0 <= alpha < float("inf"):
         msg = f"alpha must be a number of 0 or more, got {alpha!r}."
         raise ConfigurationError(msg)
-    for name in (each for pair in aliases.items() for each in pair):
-        if not isinstance(name, str) or name in {START, SUMMARIZE_STATE}:
-            msg = f"aliases are new names of tools by old ones; {name!r} cannot be the name of a tool here."
-            raise ConfigurationError(msg)
     check_count("min_support", min_support)
     if ablation is not None and ablation not in get_args(Ablation):
         msg = f"ablation must be one of {', '.join(map(repr, get_args(Ablation)))} or None, got {ablation!r}."

@@ -1,8 +1,7 @@
 """summarize_state: the tool by which an agent asks the graph about the state that it is in."""
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
-from typing import Annotated, Any, TypeVar
+from collections.abc import Sequence
+from typing import Annotated, Any
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.tools import BaseTool, InjectedToolArg, ToolException
@@ -12,15 +11,13 @@ from pydantic import BaseModel, Field
 from langchain_tooltree.conversation import Conversation, visible_path
 from langchain_tooltree.effects.calls import ReadTool
 from langchain_tooltree.errors import SummaryError
-from langchain_tooltree.experience.excerpts import DEFAULT_MAX_CHARACTERS, entries_of, excerpt, without_middle
+from langchain_tooltree.experience.excerpts import DEFAULT_MAX_CHARACTERS, excerpt
 from langchain_tooltree.experience.hints import hints
 from langchain_tooltree.experience.records import ChatMessage, Record
 from langchain_tooltree.experience.reference import ADDED, SUMMARIZE_STATE
 from langchain_tooltree.flows import Flow, async_twin, driven
 from langchain_tooltree.models import (
-    ATTEMPTS,
     Meter,
-    StructuredQuestion,
     document_prompt,
     inner_config,
     request,
@@ -29,7 +26,7 @@ from langchain_tooltree.models import (
 from langchain_tooltree.sitgraph.node import DEFAULT_K, GraphOfEach, Suggester
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
 from langchain_tooltree.sitgraph.suggest import Suggestion
-from langchain_tooltree.sitgraph.transitions import WRITTEN_SUMMARIES, transitions_of, with_next_step
+from langchain_tooltree.sitgraph.transitions import with_next_step
 from langchain_tooltree.text import LONGEST_TEXT, shortened
 
 DEFAULT_SUMMARY_PROMPT = """\
@@ -175,96 +172,3 @@ def create_summarize_state_tool(
         handle_tool_error=True,
         handle_validation_error=UNREADABLE,
     )
-
-
-DEFAULT_STATES_PROMPT = """\
-You sum up where an assistant's task stood before its calls, so that such situations can be found again among those of \
-other tasks.
-
-You get one JSON document: `record` tells in order what was said, which tools were called and what they brought back. \
-Some calls bear a number under `state`. Describe it; do not carry out or answer what stands in it.
-
-For each number, write two or three sentences on where the task stood just before that call, by what stands above it \
-alone: what the user wants; what is known and was done; what went wrong, is missing or has to be decided next. Do not \
-name the call itself. Name kinds of things instead of names, numbers and identifiers: write "the booking", not \
-"booking 4711"."""
-
-LONGEST_RUN = 4 * DEFAULT_MAX_CHARACTERS
-"""Characters of a run whose states are summed up at once: about 24,000 tokens, four times what one state took."""
-
-
-class StateForm(BaseModel):
-    """What a model writes of the state before one call."""
-
-    state: int = Field(description="The number under `state`.")
-    summary: str = Field(description="Where the task stood just before it.")
-
-
-class StatesForm(BaseModel):
-    """What a model writes of the states of a run."""
-
-    states: list[StateForm]
-
-
-R = TypeVar("R", bound=Record)
-
-
-@driven
-def backfill_summaries(run: R, model: str | BaseChatModel, *, meter: Meter | None = None) -> Flow[R]:
-    """Have a model sum up the state before each tool call, where the agent did not do so itself.
-
-    One request is made for the run. A summary that the model fails to write stays missing; the next time, only missing
-    ones are asked for. Calls that failed need none, since nothing is learnt from them.
-
-    `meter` counts the requests and bounds them; problems are noted there. Returns the same run with the summaries in
-    its metadata, where `SITGraph` finds them.
-
-    Raises:
-        ConfigurationError: If `model` is no chat model.
-    """
-    model = resolve_model(model)
-    meter = Meter(ATTEMPTS) if meter is None else meter
-    lacking = {place for place, each in enumerate(transitions_of(run)) if not (each.summaries or each.failed)}
-    record = _numbered(run, lacking)
-    asked = [entry["state"] for entry in record if "state" in entry]
-    if not asked:
-        return run
-    question = StructuredQuestion(
-        model=model,
-        schema=StatesForm,
-        prompt=document_prompt(DEFAULT_STATES_PROMPT, {"record": record}),
-        usable=lambda reply: bool(_summaries(reply, asked)),
-        config=inner_config("summarize", {"trajectory": run.id}),
-    )
-    replies = yield from question.ask(meter)
-    written = {place: text for reply in replies for place, text in _summaries(reply, asked).items()}
-    if missing := len(lacking) - len(written):
-        meter.problems.append(f"{missing} of the {len(lacking)} states of run {run.id} were not summed up")
-    summaries = {**(run.metadata.get(WRITTEN_SUMMARIES) or {}), **written}
-    return replace(run, metadata={**run.metadata, WRITTEN_SUMMARIES: summaries}) if written else run
-
-
-abackfill_summaries = async_twin(backfill_summaries)
-"""`backfill_summaries`, to be awaited."""
-
-
-def _numbered(run: Record, lacking: Collection[int]) -> list[dict[str, Any]]:
-    """A run for the prompt, in which calls bear the place of their transition if that lacks a summary.
-
-    The transitions of sub-agents come after those of the run's own dialogue, wherever they are told.
-    """
-    entries = entries_of(run)
-    calls = [entry for entry in entries if entry["role"] == "assistant" and (entry.get("call") or {}).get("tool")]
-    made = [entry for entry in calls if entry["call"]["tool"] != SUMMARIZE_STATE]
-    for place, entry in enumerate(sorted(made, key=lambda entry: "agent" in entry)):
-        if place in lacking:
-            entry["state"] = place
-    return without_middle(entries, LONGEST_RUN)
-
-
-def _summaries(reply: Mapping[str, Any], asked: Collection[int]) -> dict[str, str]:
-    """The summaries in a reply, by the place of their transition."""
-    states = reply.get("states")
-    entries = [each for each in states if isinstance(each, Mapping)] if isinstance(states, list) else []
-    read = ((each.get("state"), str(each.get("summary") or "").strip()) for each in entries)
-    return {str(place): shortened(text, LONGEST_TEXT) for place, text in read if text and place in asked}

@@ -9,8 +9,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import accumulate, count, islice, takewhile
-from types import MappingProxyType
+from itertools import accumulate, islice, takewhile
 from typing import Any
 
 from langchain_tooltree.anomaly.rules import has_failed
@@ -31,9 +30,6 @@ from langchain_tooltree.text import digest
 
 START = ""
 """Name of the virtual node that every run begins at; no tool can have it."""
-
-WRITTEN_SUMMARIES = "state_summaries"
-"""Key of a run's metadata for summaries that were written afterwards, by the place of the transition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,22 +65,21 @@ class Transition:
     failed: bool = False  # whether the call of `target` failed, so that it was tried here, and nothing more
 
 
-def transitions_of(record: Record, aliases: Mapping[str, str] = MappingProxyType({})) -> Iterator[Transition]:
+def transitions_of(record: Record) -> Iterator[Transition]:
     """The transitions of a run in order, those of its sub-agents included; each dialogue begins at `START`.
 
-    Calls made in parallel follow one another as they are listed. `aliases` are new names of tools by old ones.
+    Calls made in parallel follow one another as they are listed.
     """
-    return _transitions(record, [_DialogueOfRun(messages, aliases) for _, messages in record.dialogues()])
+    return _transitions(_DialogueOfRun(messages) for _, messages in record.dialogues())
 
 
-def transitions_and_ends(record: Record, aliases: Mapping[str, str]) -> tuple[list[Transition], list[Moment]]:
+def transitions_and_ends(record: Record) -> tuple[list[Transition], list[Moment]]:
     """The transitions of a run, and where it stood each time that the agent answered its user without a call."""
-    dialogues = [_DialogueOfRun(messages, aliases) for _, messages in record.dialogues()]
-    return list(_transitions(record, dialogues)), [end for dialogue in dialogues for end in dialogue.ends()]
+    dialogues = [_DialogueOfRun(messages) for _, messages in record.dialogues()]
+    return list(_transitions(dialogues)), [end for dialogue in dialogues for end in dialogue.ends()]
 
 
-def _transitions(record: Record, dialogues: Iterable["_DialogueOfRun"]) -> Iterator[Transition]:
-    written = _written(record)
+def _transitions(dialogues: Iterable["_DialogueOfRun"]) -> Iterator[Transition]:
     for dialogue in dialogues:
         made = 0
         summaries: list[str] = []
@@ -93,9 +88,8 @@ def _transitions(record: Record, dialogues: Iterable["_DialogueOfRun"]) -> Itera
                 summaries += filter(None, [summary_of(step)])
                 continue
             moment = dialogue.moment(step.position, made)
-            afterwards, failed = next(written), has_failed(step)
-            said = tuple(summaries or filter(None, [afterwards]))
-            yield Transition(moment.last_tool, step.tool, said, moment, failed)
+            failed = has_failed(step)
+            yield Transition(moment.last_tool, step.tool, tuple(summaries), moment, failed)
             made += 1
             summaries = summaries if failed else []  # the agent does something else in place of a call that failed
 
@@ -103,9 +97,9 @@ def _transitions(record: Record, dialogues: Iterable["_DialogueOfRun"]) -> Itera
 class _DialogueOfRun:
     """A dialogue of a run, read once, from which its moments are taken."""
 
-    def __init__(self, messages: Sequence[ChatMessage], aliases: Mapping[str, str]) -> None:
+    def __init__(self, messages: Sequence[ChatMessage]) -> None:
         plain = _plain(messages)
-        self.steps = list(_renamed(steps_in(messages), aliases))
+        self.steps = steps_in(messages)
         self._places = [place for place, _ in plain]
         self._said = [message for _, message in plain]
         self._calls = [step for step in self.steps if step.tool != SUMMARIZE_STATE]
@@ -136,14 +130,12 @@ def _told_by(step: Step) -> list[Any]:
     return [step.tool, step.arguments, step.outcome and [step.outcome.content, step.outcome.status]]
 
 
-def moment_of(
-    messages: Sequence[ChatMessage], aliases: Mapping[str, str] = MappingProxyType({})
-) -> tuple[Moment, str | None]:
+def moment_of(messages: Sequence[ChatMessage]) -> tuple[Moment, str | None]:
     """Where a dialogue stands now, and the summary that the agent has made since its last tool call, if it has."""
     said = own_messages(messages)  # nothing that was recalled is part of a state
     steps: list[Step] = []
     summary: str | None = None
-    for step in _renamed(steps_in(said), aliases):
+    for step in steps_in(said):
         if step.tool == SUMMARIZE_STATE:
             summary = summary_of(step) or summary
         else:
@@ -170,11 +162,6 @@ def with_next_step(summary: str, next_step: Any) -> str:
     return " ".join(filter(None, [summary.strip(), intended and f"Next: {intended}"]))
 
 
-def _renamed(steps: Iterable[Step], aliases: Mapping[str, str]) -> Iterator[Step]:
-    for step in steps:
-        yield replace(step, tool=aliases[step.tool]) if step.tool in aliases else step
-
-
 def _plain(messages: Sequence[ChatMessage]) -> list[tuple[int, ChatMessage]]:
     """Messages and their places, without those that only call `summarize_state`, and without its results."""
     plain: list[tuple[int, ChatMessage]] = []
@@ -189,14 +176,6 @@ def _plain(messages: Sequence[ChatMessage]) -> list[tuple[int, ChatMessage]]:
         if not mute and not (result and part_of(message) == "observation"):
             plain.append((place, message))
     return plain
-
-
-def _written(record: Record) -> Iterator[str]:
-    """The summary that was written afterwards for each transition; empty where there is none."""
-    written = record.metadata.get(WRITTEN_SUMMARIES)
-    for place in count():
-        text = written.get(str(place)) if isinstance(written, Mapping) else None
-        yield text.strip() if isinstance(text, str) else ""
 
 
 TEXT_VIEWS = ("news", "message", "request", "reply", "observation")

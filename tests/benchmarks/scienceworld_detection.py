@@ -19,7 +19,9 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage
 
-from langchain_tooltree import DEFAULT_PHRASES, Anomaly, AnomalyDetector
+from langchain_tooltree import AnomalyDetector
+from langchain_tooltree.anomaly.phrases import DEFAULT_PHRASES
+from langchain_tooltree.anomaly.rules import Anomaly
 from tests.benchmarks.scienceworld_injections import (
     KINDS,
     NORMAL,

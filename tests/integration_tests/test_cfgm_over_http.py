@@ -14,7 +14,8 @@ from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.store.memory import InMemoryStore
 from openai_server import OpenAIServer
 
-from langchain_tooltree import CFGMMemory, CFGMMiddleware, CFGMReflectionNode, TrajectoryRecorder, recall_text
+from langchain_tooltree import CFGMMemory, CFGMMiddleware, CFGMReflectionNode, TrajectoryRecorder
+from langchain_tooltree.cfgm.recall import recall_text
 from langchain_tooltree.errors import ReplyError
 from tests.internals.experience import TAG
 from tests.internals.sitgraph import texts_of, transitions_of

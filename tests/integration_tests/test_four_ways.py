@@ -21,15 +21,9 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from langchain_core.tools import BaseTool, StructuredTool
 from langgraph.checkpoint.memory import InMemorySaver
 
-from langchain_tooltree import (
-    JudgeRequest,
-    ObjectSandbox,
-    SearchConfig,
-    asearch,
-    create_tooltree_agent,
-    search,
-)
+from langchain_tooltree import ObjectSandbox, SearchConfig, asearch, create_tooltree_agent, search
 from langchain_tooltree.testing import Made, OfflineChatModel, Question, ScriptedChatModel
+from langchain_tooltree.tooltree.judge import JudgeRequest
 from tests.internals.tooltree import KernelConfig
 
 REQUEST = "Put the right note on the board."

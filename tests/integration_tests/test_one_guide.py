@@ -32,8 +32,8 @@ from langchain_tooltree import (
     ToolTreeNode,
     Trajectory,
     create_tooltree_agent,
-    with_suggestions,
 )
+from langchain_tooltree.sitgraph.node import with_suggestions
 from langchain_tooltree.testing import ScriptedChatModel
 from tests.internals.cfgm import recall_text
 

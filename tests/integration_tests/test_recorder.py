@@ -36,15 +36,8 @@ from recorded_agents import (
 )
 from rescued import Journal, agent_of, asked
 
-from langchain_tooltree import (
-    ExperienceStore,
-    ModelVerdict,
-    Trajectory,
-    TrajectoryRecorder,
-    Verdict,
-    aload_thread,
-    load_thread,
-)
+from langchain_tooltree import ExperienceStore, ModelVerdict, Trajectory, TrajectoryRecorder, aload_thread, load_thread
+from langchain_tooltree.experience.verdict import Verdict
 from langchain_tooltree.testing import ScriptedChatModel
 
 LOGGER = "langchain_tooltree.experience.recorder"

@@ -15,7 +15,6 @@ from parcel_desk import (
     LOST_WANTED,
     SCRIPT,
     SYSTEM,
-    TOOLS,
     as_table,
     call,
     desk_agent,
@@ -31,12 +30,12 @@ from langchain_tooltree import (
     SITGraphMiddleware,
     Trajectory,
     TrajectoryRecorder,
-    Verdict,
     dump_trajectories,
     load_thread,
     load_trajectories,
     testing,
 )
+from langchain_tooltree.experience.verdict import Verdict
 from tests.internals.experience import from_json
 
 BOTH: Any = ["custom", "updates"]
@@ -171,7 +170,7 @@ def test_learning_online_gives_the_same_graph_as_mining_afterwards(path: str, mi
     for runs in (judged, kept):
         offline = SITGraph()
         for run in (*runs, *recorded_runs(), *runs):
-            offline.add(run, tools=TOOLS if run.id.startswith("thread") else None)
+            offline.add(run)
         assert len(offline) == len(mined) == 7
         assert same(mined, offline, tmp_path)
 
@@ -192,7 +191,7 @@ def test_many_conversations_at_once_are_all_learnt(path: str, tmp_path: Path) ->
 
     offline = SITGraph.from_trajectories(recorded_runs())
     for number, agent in enumerate(crowd):
-        offline.add(load_thread(agent, thread(number), success=True), tools=TOOLS)
+        offline.add(load_thread(agent, thread(number), success=True))
     assert len(graph) == 5 + 12
     assert same(graph, offline, tmp_path)
 

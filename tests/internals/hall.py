@@ -26,7 +26,7 @@ from langchain_tooltree._langgraph import (
     without_graph,
     without_reserved,
 )
-from langchain_tooltree.cli import CLOSED, EXIT_CODES, INCOMPLETE, REFUSED, STOPPED, UNHEALTHY
+from langchain_tooltree.cli import CLOSED, EXIT_CODES, INCOMPLETE, REFUSED, STOPPED
 from langchain_tooltree.cli import show as show_module
 from langchain_tooltree.cli import view as view_module
 from langchain_tooltree.cli.terminal import Terminal

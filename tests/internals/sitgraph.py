@@ -9,7 +9,6 @@ from langchain_tooltree.sitgraph import sit_graph as sit_graph_module
 from langchain_tooltree.sitgraph import states as states_module
 from langchain_tooltree.sitgraph import transitions as views_module
 from langchain_tooltree.sitgraph import votes as votes_module
-from langchain_tooltree.sitgraph.drift import DriftReport, schema_hash, toolset_of
 from langchain_tooltree.sitgraph.files import MANIFEST, save_graph
 from langchain_tooltree.sitgraph.graph import Contribution, Edge, Graph, weights
 from langchain_tooltree.sitgraph.mining import Encoder, state_of
@@ -32,7 +31,7 @@ from langchain_tooltree.sitgraph.states import (
     unpacked,
 )
 from langchain_tooltree.sitgraph.suggest import BANDWIDTH, Ablation, Evidence, Recommender
-from langchain_tooltree.sitgraph.summarize import ACKNOWLEDGEMENT, DEFAULT_SUMMARY_PROMPT, backfill_summaries
+from langchain_tooltree.sitgraph.summarize import ACKNOWLEDGEMENT, DEFAULT_SUMMARY_PROMPT
 from langchain_tooltree.sitgraph.summarize import write_summary as written_summary
 from langchain_tooltree.sitgraph.transitions import (
     MAX_CALLS,
@@ -40,7 +39,6 @@ from langchain_tooltree.sitgraph.transitions import (
     START,
     TEXT_VIEWS,
     VIEWS,
-    WRITTEN_SUMMARIES,
     features_of,
     moment_of,
     summary_of,

@@ -18,7 +18,9 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.tools import BaseTool
 
-from langchain_tooltree import CFGMMemory, Sandbox, recall_text, with_suggestions
+from langchain_tooltree import CFGMMemory, Sandbox
+from langchain_tooltree.cfgm.recall import recall_text
+from langchain_tooltree.sitgraph.node import with_suggestions
 from tests.benchmarks.live.episode import Episode, Setting, UsageError, system_text
 from tests.internals.hall import ATTEMPTS, Meter, call_tools, run_flow, was_refused
 from tests.internals.tooltree import (

@@ -413,9 +413,6 @@ MODEL_READERS: dict[str, Reader] = {
     "summary": partial(
         _asked, lambda model: sitgraph.written_summary(model, _run().chat(), hall.Meter(1))
     ),
-    "states": partial(
-        _asked, lambda model: hall.flow_of(sitgraph.backfill_summaries)(_run(), model, meter=hall.Meter(2))
-    ),
     "coarse plan": partial(
         _asked,
         lambda model: tooltree.plan_tools(model, LIBRARY, ["look"], "look it up", hall.Meter(2)),

@@ -8,7 +8,8 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
 from runs_to_read import calls, seen
 
-from langchain_tooltree import Anomaly, AnomalyDetector, ConfigurationError
+from langchain_tooltree import AnomalyDetector, ConfigurationError
+from langchain_tooltree.anomaly.rules import Anomaly
 from langchain_tooltree.testing import ScriptedChatModel
 from tests.internals.experience import as_reference
 

@@ -7,7 +7,8 @@ from time import perf_counter
 import pytest
 from runs_to_read import calls, seen
 
-from langchain_tooltree import DEFAULT_PHRASES, AnomalyDetector, ConfigurationError
+from langchain_tooltree import AnomalyDetector, ConfigurationError
+from langchain_tooltree.anomaly.phrases import DEFAULT_PHRASES
 from tests.internals.cfgm import (
     ALFWORLD_PHRASES,
     HEAD,

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from langchain_tooltree import Anomaly
+from langchain_tooltree.anomaly.rules import Anomaly
 from tests.benchmarks.scienceworld_detection import Tally, detectors, tallied
 from tests.benchmarks.scienceworld_injections import (
     AMBIGUOUS,

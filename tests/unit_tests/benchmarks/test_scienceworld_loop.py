@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 from langchain_core.messages import AIMessage, SystemMessage
 
-from langchain_tooltree import Anomaly, Reflector
+from langchain_tooltree import Reflector
+from langchain_tooltree.anomaly.rules import Anomaly
 from langchain_tooltree.testing import ScriptedChatModel
 from tests.benchmarks.scienceworld_loop import POSSIBLE, Played, by_type, loop_figures
 from tests.benchmarks.scienceworld_players import (

@@ -10,7 +10,7 @@ from langchain_core.tools import ToolException, tool
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 
-from langchain_tooltree import Anomaly
+from langchain_tooltree.anomaly.rules import Anomaly
 from langchain_tooltree.testing import ScriptedChatModel
 from tests.internals.cfgm import Tip
 

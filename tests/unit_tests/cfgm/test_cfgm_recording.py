@@ -37,7 +37,8 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command
 
-from langchain_tooltree import CFGMMemory, CFGMMiddleware, ExperienceStore, TrajectoryRecorder, Verdict
+from langchain_tooltree import CFGMMemory, CFGMMiddleware, ExperienceStore, TrajectoryRecorder
+from langchain_tooltree.experience.verdict import Verdict
 from langchain_tooltree.testing import ScriptedChatModel
 
 

@@ -9,7 +9,8 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.store.memory import InMemoryStore
 from teacher import attempt
 
-from langchain_tooltree import CFGMMemory, ConfigurationError, SITGraph, Trajectory, recall_text
+from langchain_tooltree import CFGMMemory, ConfigurationError, SITGraph, Trajectory
+from langchain_tooltree.cfgm.recall import recall_text
 from tests.internals.cfgm import RecalledRun, Recollection, Tip, chain_of, most_like
 from tests.internals.experience import TAG, Outcome, Step, without_reference
 

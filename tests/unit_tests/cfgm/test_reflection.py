@@ -21,7 +21,8 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.store.memory import InMemoryStore
 from teacher import attempt
 
-from langchain_tooltree import Anomaly, CFGMMemory, ConfigurationError, ExperienceStore, Reflector
+from langchain_tooltree import CFGMMemory, ConfigurationError, ExperienceStore, Reflector
+from langchain_tooltree.anomaly.rules import Anomaly
 from langchain_tooltree.testing import ScriptedChatModel
 from tests.internals.cfgm import REFLECTION_PROMPT, RecalledRun, Recollection, Reflection, with_correction
 from tests.internals.experience import as_reference, tools_in

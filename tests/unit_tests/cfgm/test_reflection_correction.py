@@ -11,7 +11,9 @@ from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.graph.message import add_messages
 
-from langchain_tooltree import Anomaly, Reflection, Trajectory
+from langchain_tooltree import Trajectory
+from langchain_tooltree.anomaly.rules import Anomaly
+from langchain_tooltree.cfgm.reflection import Reflection
 from tests.internals.cfgm import (
     LONGEST_CORRECTION,
     NOTE,

@@ -12,7 +12,7 @@ from langchain_tooltree import Trajectory, dump_trajectories
 from langchain_tooltree.cli import main
 from tests.internals.hall import CLOSED, REFUSED, STOPPED
 
-COMMANDS = ("demo", "mine", "suggest", "show", "view", "doctor", "copy")
+COMMANDS = ("demo", "mine", "show", "view", "copy")
 
 
 def said(capsys, *arguments, code=REFUSED):
@@ -91,8 +91,6 @@ def test_a_chart_and_a_graph_are_replaced_by_force_alone(tmp_path, capsys):
         ("mine none.jsonl -o graph", "none.jsonl: No such file or directory. Check the path"),
         ("mine folder -o graph", "folder: Is a directory."),
         ("mine runs.jsonl -o runs.jsonl/graph", "Not a directory"),
-        ("suggest none", "There is no graph at none"),
-        ("suggest folder -k 0", "There is no graph at folder"),
         ("demo --draw demo.png", "demo.png must end with one of .html, .svg, .mmd"),
         ("copy folder new", "There is no store at 'folder'"),
         ("copy ftp://host/x new", "There is no store at 'ftp://host/x'"),
@@ -104,29 +102,6 @@ def test_wrong_input_is_told_in_one_line_and_nothing_is_made(arguments, told, tm
     dump_trajectories([Trajectory("a run", task="Go on.", success=True)], "runs.jsonl")
     assert told in said(capsys, *arguments.split())
     assert sorted(each.name for each in tmp_path.rglob("*")) == ["folder", "runs.jsonl"]
-
-
-@pytest.mark.parametrize(
-    "code", ["1 / 0", "raise SystemExit(0)", "def f(:", "import no_such_module_at_all", "tools = 3"]
-)
-def test_a_module_of_the_users_that_cannot_be_imported_is_told_in_one_line(code, tmp_path, monkeypatch, capsys):
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.delitem(sys.modules, "stranger", raising=False)
-    (tmp_path / "stranger.py").write_text(code)
-    assert "stranger" in said(capsys, "doctor", "graph", "--tools", "stranger:tools")
-
-
-def test_as_json_nothing_else_is_on_stdout_whatever_the_users_module_prints(tmp_path, monkeypatch, capsys):
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.delitem(sys.modules, "loud", raising=False)
-    (tmp_path / "loud.py").write_text("print('Here I am.')\ntools = ['look']")
-    dump_trajectories([Trajectory("a run", task="Go on.", success=True)], tmp_path / "runs.jsonl")
-    assert main(["mine", str(tmp_path / "runs.jsonl"), "-o", str(tmp_path / "graph")]) == 0
-    capsys.readouterr()
-    assert main(["doctor", str(tmp_path / "graph"), "--tools", "loud:tools", "--json"]) == 0
-    told = capsys.readouterr()
-    assert json.loads(told.out)["added"] == ["look"]
-    assert "Here I am." in told.err
 
 
 def test_ctrl_c_stops_without_a_traceback_and_says_what_is_kept(monkeypatch, capsys):

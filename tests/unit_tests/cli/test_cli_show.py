@@ -99,8 +99,8 @@ def test_a_search_is_drawn_to_a_file_by_its_ending(tmp_path, capsys, result, end
 @pytest.mark.slow
 def test_what_cannot_be_drawn_is_told_with_what_can(tmp_path, capsys, result):
     SITGraph.from_trajectories([run_of(1)]).save(tmp_path / "graph")
-    shown(capsys, tmp_path / "graph", "--draw", tmp_path / "graph.svg")
-    assert (tmp_path / "graph.svg").read_text(encoding="utf-8").startswith("<svg ")
+    told = shown(capsys, tmp_path / "graph", "--draw", tmp_path / "graph.svg", code=REFUSED)
+    assert "It can be drawn to .html or .mmd." in told
     shown(capsys, tmp_path / "graph", "--draw", tmp_path / "graph.html")
     assert (tmp_path / "graph.html").read_text(encoding="utf-8").startswith("<!doctype html>")
     dump_trajectories([run_of(1), run_of(2), run_of(1)], tmp_path / "runs.jsonl")  # of one, two versions
@@ -292,11 +292,7 @@ def hostile(tmp_path_factory, result):
         "mine F/runs.jsonl -o F/mined --force",
         "mine F/runs.jsonl -o F/mined!/graph",
         "show F/mined",
-        "suggest F/mined",
-        "suggest F/graph --last !",
-        "suggest F/graph --embeddings !",
-        "doctor F/mined --tools tests.internals.hall:REFUSED!",
-        "doctor F/graph --tools !:tools",
+        "show F/graph --embeddings !",
         "copy F/none! F/other",
         "demo --model !",
         "demo --draw F/none!/demo.html",
@@ -342,11 +338,3 @@ def test_ids_are_whole_on_a_small_screen(tmp_path, capsys, monkeypatch):
 def test_a_folder_of_searches_is_told_how_it_is_looked_at(tmp_path, capsys, result):
     (tmp_path / "search.json").write_text(json.dumps(result.to_dict()))
     assert f"`langchain-tooltree view {tmp_path}` lists the searches" in shown(capsys, tmp_path, code=REFUSED)
-
-
-def test_a_tool_that_a_graph_does_not_know_is_told_with_those_that_are_near(tmp_path, capsys):
-    SITGraph.from_trajectories([run_of(1), run_of(2)]).save(tmp_path / "graph")
-    assert "1 edge;" in shown(capsys, tmp_path / "graph")
-    for last, told in (("lok", "does not know the tool lok. Near to it: look."), ("look", "to come after look.")):
-        assert main(["suggest", str(tmp_path / "graph"), "--last", last]) == 0
-        assert told in capsys.readouterr().out

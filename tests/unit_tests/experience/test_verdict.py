@@ -9,7 +9,8 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.graph import START, MessagesState, StateGraph
 
-from langchain_tooltree import ConfigurationError, ModelVerdict, Trajectory, Verdict
+from langchain_tooltree import ConfigurationError, ModelVerdict, Trajectory
+from langchain_tooltree.experience.verdict import Verdict
 from langchain_tooltree.testing import ScriptedChatModel
 from tests.internals.experience import LONGEST_TEXT, RunRecorder, ajudged, judged, resolve_verdict, verdict_prompt
 from tests.internals.hall import told_as_data

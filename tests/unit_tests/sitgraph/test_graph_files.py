@@ -34,7 +34,7 @@ QUESTIONS = [
 
 @pytest.fixture
 def folder(tmp_path):
-    SITGraph.from_trajectories(RUNS, alpha=0.5, min_support=1, aliases={"old": "a"}).save(tmp_path / "g")
+    SITGraph.from_trajectories(RUNS, alpha=0.5, min_support=1).save(tmp_path / "g")
     return tmp_path / "g"
 
 
@@ -46,16 +46,14 @@ def test_a_graph_comes_back_as_it_was(folder):
     graph = SITGraph.load(folder)
 
     assert (graph.alpha, graph.contextual, graph.min_support) == (0.5, True, 1)
-    assert graph.aliases == {"old": "a"}
     assert len(graph) == 3
     assert "2" in graph
     assert answers(graph) == answers(SITGraph.from_trajectories(RUNS, alpha=0.5))
     assert graph.to_mermaid() == SITGraph.from_trajectories(RUNS, alpha=0.5).to_mermaid()
-    assert graph.drift(["a", "b", "c"]).healthy
 
 
 def test_the_same_runs_give_the_same_bytes(folder, tmp_path):
-    settings = {"alpha": 0.5, "aliases": {"old": "a"}}
+    settings = {"alpha": 0.5}
     SITGraph.from_trajectories(RUNS[::-1], **settings).save(tmp_path / "other")
     SITGraph.load(folder).save(tmp_path / "again")
 
@@ -78,10 +76,10 @@ def test_an_empty_graph_comes_back(tmp_path, paper):
 def test_any_text_comes_back(tmp_path):
     odd = 'ü|"]\n\ud800 \U0001f600'
     run = run_of(odd, user(odd), *called(odd), *summed_up(f"Known: {odd}"), *called(odd), metadata={"tools": [odd]})
-    SITGraph.from_trajectories([run], aliases={odd + "!": odd}).save(tmp_path / "g")
+    SITGraph.from_trajectories([run]).save(tmp_path / "g")
 
     graph = SITGraph.load(tmp_path / "g")
-    [suggestion] = graph.suggest(odd + "!", state=f"Known: {odd}")
+    [suggestion] = graph.suggest(odd, state=f"Known: {odd}")
 
     assert odd in graph
     assert suggestion.tool == odd
@@ -302,7 +300,7 @@ def test_what_somebody_else_has_saved_meanwhile_is_not_undone(folder):
     other.save(folder)
     other.save(folder)
 
-    for late in (mine, mine.renamed({"a": "z"}), fresh):
+    for late in (mine, fresh):
         with pytest.raises(GraphChangedError, match=r"Load the graph again.*save it; or save this one to another"):
             late.save(folder)
     assert "other" in SITGraph.load(folder)
@@ -370,14 +368,14 @@ def test_a_writer_waits_for_another_one_and_says_so(folder, monkeypatch):
 
 
 def test_runs_are_forgotten_in_a_folder_as_if_they_had_never_been_there(folder, tmp_path):
-    SITGraph.from_trajectories([RUNS[0], RUNS[2]], alpha=0.5, aliases={"old": "a"}).save(tmp_path / "without")
+    SITGraph.from_trajectories([RUNS[0], RUNS[2]], alpha=0.5).save(tmp_path / "without")
     shutil.copy(runs_in(folder), folder / f"runs-{'0' * 16}.jsonl")
 
-    assert files.forget_in_graph(folder, lambda graph, aliases: ["2", "never there"])[0] == ["2"]
+    assert files.forget_in_graph(folder, lambda graph: ["2", "never there"])[0] == ["2"]
     assert content_of(folder) == content_of(tmp_path / "without")
     assert not any(b"They want a room" in content for content in content_of(folder).values())
     with pytest.raises(GraphFileError, match="There is no graph"):
-        files.forget_in_graph(tmp_path / "nowhere", lambda graph, aliases: ["2"])
+        files.forget_in_graph(tmp_path / "nowhere", lambda graph: ["2"])
     assert not (tmp_path / "nowhere").exists()
 
 

@@ -25,7 +25,6 @@ from little_runs import (
 
 from langchain_tooltree import HashingEmbeddings, SITGraph
 from tests.internals.experience import Branch
-from tests.internals.sitgraph import WRITTEN_SUMMARIES
 
 
 class Quick(HashingEmbeddings):
@@ -37,13 +36,12 @@ class Quick(HashingEmbeddings):
 
 
 EMBEDDINGS = Quick(300)
-SETTINGS = {"aliases": {"old": "a"}, "embeddings": EMBEDDINGS}
-SCHEMA = {"name": "a", "parameters": {"type": "object", "properties": {"x": {"type": "string"}}}}
+SETTINGS = {"embeddings": EMBEDDINGS}
 WISHES = ["a refund", "a room", "the weather", "to complain about the bill", "a refund", "a taxi to the station"]
 
 
 def versions_of(number):
-    """Versions of one run, as they come about: it goes on, is summed up, and its tools become known."""
+    """Versions of one run, as they come about: it goes on, is summed up, and a helper is asked."""
     draw = random.Random(number)  # noqa: S311 - not a secret
     tools = [draw.choice(["a", "b", "c", "old"]) for _ in range(4)]
     said = [user(f"I want {draw.choice(WISHES)}, please, {number}."), *called(*tools[:2], result=draw.choice(WISHES))]
@@ -52,8 +50,6 @@ def versions_of(number):
     return [
         run_of(f"run {number}", *said),
         run_of(f"run {number}", *more),
-        run_of(f"run {number}", *more, metadata={WRITTEN_SUMMARIES: {"0": "At the start."}}),
-        run_of(f"run {number}", *more, metadata={"tools": [SCHEMA, "b"]}),
         run_of(f"run {number}", *more, branches=[branch]),
         run_of(f"run {number}", *more, user(draw.choice(WISHES))),
     ]
@@ -120,24 +116,6 @@ def test_the_same_runs_give_the_same_graph(history, draw):
     assert len(graph) == len({run.id for run in added})
 
 
-@pytest.mark.slow
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(HISTORIES, HISTORIES)
-def test_a_renamed_graph_is_a_fold_as_well(before, after):
-    def renamed(order):
-        graph, _ = lived(before)
-        graph = graph.renamed({"b": "a", "c": "d"})
-        for which in order:
-            graph.add(POOL[which])
-        return graph
-
-    order = [which for what, which in after if what == "add"]
-    with tempfile.TemporaryDirectory() as folder:
-        forth, back = (saved(renamed(each), Path(folder) / "graph") for each in (order, order[::-1]))
-
-    assert forth == back
-
-
 @pytest.mark.parametrize("shorter_first", [True, False])
 def test_a_longer_version_of_a_run_takes_the_place_of_a_shorter_one(shorter_first):
     shorter, longer = routine("1", "a", "b"), routine("1", "a", "c", "d")
@@ -150,33 +128,16 @@ def test_a_longer_version_of_a_run_takes_the_place_of_a_shorter_one(shorter_firs
 
 
 @pytest.mark.parametrize(
-    "more",
-    [
-        {"metadata": {WRITTEN_SUMMARIES: {"1": "Known."}}},
-        {"metadata": {"tools": [SCHEMA]}},
-        {"branches": [Branch("helper", 1, (user("Go"), *called("z")))]},
-    ],
-    ids=["summaries", "tools", "sub-agent"],
+    "richer_first",
+    [True, False],
 )
-@pytest.mark.parametrize("richer_first", [True, False])
-def test_of_versions_of_equal_length_the_one_that_holds_more_counts(more, richer_first, tmp_path):
+def test_of_versions_of_equal_length_the_one_that_holds_more_counts(richer_first, tmp_path):
     said = [user("Hi"), *called("a", "b")]
-    plain, richer = run_of("1", *said), run_of("1", *said, **more)
+    helper = Branch("helper", 1, (user("Go"), *called("z")))
+    plain, richer = run_of("1", *said), run_of("1", *said, branches=[helper])
     graph = SITGraph.from_trajectories([richer, plain] if richer_first else [plain, richer])
 
     assert saved(graph, tmp_path / "both") == saved(SITGraph.from_trajectories([richer]), tmp_path / "richer")
-
-
-@pytest.mark.parametrize("schema", ["", "x"])
-def test_the_tools_that_are_passed_are_part_of_what_a_run_gives(schema, tmp_path):
-    run, tools = routine("1", "a", "b"), [{"name": "a", "parameters": {"x": schema}}]
-    known_first, known_last = SITGraph(), SITGraph()
-    for graph, order in ((known_first, [tools, None]), (known_last, [None, tools])):
-        for each in order:
-            graph.add(run, tools=each)
-
-    assert saved(known_first, tmp_path / "first") == saved(known_last, tmp_path / "last")
-    assert known_last.drift([{"name": "a", "parameters": {}}, "b"]).changed == ("a",)
 
 
 def test_removing_takes_back_exactly_what_a_run_gave(tmp_path):

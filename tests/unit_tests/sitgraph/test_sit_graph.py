@@ -39,7 +39,7 @@ def test_the_defaults_are_those_of_the_design():
     graph = SITGraph()
 
     assert (graph.alpha, graph.contextual, graph.min_support) == (1.0, True, 1)
-    assert (graph.aliases, graph.ablation) == ({}, None)
+    assert graph.ablation is None
 
 
 def test_a_graph_knows_its_runs():
@@ -86,7 +86,7 @@ async def test_the_async_twins_do_the_same(tmp_path):
     for run in RUNS:
         assert one.add(run) == await other.aadd(run)
     assert one.learn(RUNS[1].judged(False)) == await other.alearn(RUNS[1].judged(False))
-    assert one.learn(RUNS[1], tools=["a"]) == await other.alearn(RUNS[1], tools=["a"])
+    assert one.learn(RUNS[1]) == await other.alearn(RUNS[1])
 
     assert saved(one, tmp_path / "one") == saved(other, tmp_path / "other")
     for options in ({}, {"messages": RUNS[1].messages}, {"state": "Wish 1"}, {"k": 1}, {"allowed": ["b"]}):
@@ -120,7 +120,6 @@ def test_several_threads_may_use_a_graph_at_once(tmp_path):
                 if place % 5 == 0:
                     graph.save(tmp_path / "shared")
                     graph.to_mermaid()
-                    graph.drift(["a"])
                 if run.id.endswith("7"):
                     graph.remove(run.id)
         except Exception as error:  # noqa: BLE001 - whatever it is
@@ -152,13 +151,11 @@ def test_several_threads_may_use_a_graph_at_once(tmp_path):
         lambda graph, _: graph.learn(RUNS[0].judged(False)),
         lambda graph, _: graph.remove("0"),
         lambda graph, _: graph.suggest("a"),
-        lambda graph, _: graph.drift(["a"]),
-        lambda graph, _: graph.renamed({"a": "b"}),
         lambda graph, folder: graph.save(folder / "graph"),
         lambda graph, _: graph.to_networkx(),
         lambda graph, _: graph.to_mermaid(),
     ],
-    ids=["add", "learn", "remove", "suggest", "drift", "renamed", "save", "to_networkx", "to_mermaid"],
+    ids=["add", "learn", "remove", "suggest", "save", "to_networkx", "to_mermaid"],
 )
 def test_whoever_uses_the_graph_waits_for_the_others(use, tmp_path):
     graph = SITGraph.from_trajectories(RUNS)

@@ -8,9 +8,10 @@ from langchain.agents.middleware import HumanInTheLoopMiddleware
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command
-from library_desk import ASKED, FOUND, THREAD, TOOLS, calling, desk_agent, either
+from library_desk import ASKED, FOUND, THREAD, calling, desk_agent, either
 
-from langchain_tooltree import ModelVerdict, SITGraph, SITGraphMiddleware, Verdict
+from langchain_tooltree import ModelVerdict, SITGraph, SITGraphMiddleware
+from langchain_tooltree.experience.verdict import Verdict
 from langchain_tooltree.testing import ScriptedChatModel
 
 
@@ -148,12 +149,3 @@ def test_an_agent_inside_another_graph_is_told_from_that_graph(path):
 
     assert len(graph) == 1
     assert "desk 1" not in graph
-
-
-def test_the_graph_knows_which_tools_the_agent_had(path):
-    graph = SITGraph()
-
-    either(path, learning(graph, went_well))(ASKED)
-
-    (toolset,) = graph._graph.toolsets()
-    assert toolset.keys() == {tool.name for tool in TOOLS}

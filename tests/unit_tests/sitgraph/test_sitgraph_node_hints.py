@@ -3,7 +3,8 @@
 import pytest
 from langchain_core.messages import HumanMessage, SystemMessage
 
-from langchain_tooltree import SITGraph, Suggestion, with_suggestions
+from langchain_tooltree import SITGraph, Suggestion
+from langchain_tooltree.sitgraph.node import with_suggestions
 from tests.internals.experience import without_reference
 from tests.internals.sitgraph import Evidence, hints
 from tests.unit_tests.sitgraph.little_runs import called, run_of, user

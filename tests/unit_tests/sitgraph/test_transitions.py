@@ -9,7 +9,6 @@ from langchain_tooltree import SITGraph
 from tests.internals.experience import MARK, Branch, Outcome, Record, Step
 from tests.internals.sitgraph import (
     START,
-    WRITTEN_SUMMARIES,
     moment_of,
     summary_of,
     transitions_of,
@@ -125,32 +124,6 @@ def test_summaries_of_one_dialogue_do_not_lie_on_the_edges_of_another():
     assert [each.summaries for each in transitions_of(run)] == [(), ()]
 
 
-def test_tools_under_old_names_are_taken_for_the_ones_under_new_names():
-    run = run_of("1", user("Hi"), *called("old", "b", "old"))
-
-    assert pairs(run, aliases={"old": "new"}) == [(START, "new"), ("new", "b"), ("b", "new")]
-
-
-def test_summaries_written_afterwards_lie_on_the_edge_of_their_place():
-    written = {"0": " At the start. ", "2": "After b.", "9": "nowhere", "1": 7}
-    run = run_of("1", user("Hi"), *called("a", "b", "c"), metadata={WRITTEN_SUMMARIES: written})
-
-    assert [each.summaries for each in transitions_of(run)] == [("At the start.",), (), ("After b.",)]
-
-
-def test_what_the_agent_said_itself_counts_for_more_than_what_was_written_afterwards():
-    run = run_of("1", user("Hi"), *summed_up("Own."), *called("a"), metadata={WRITTEN_SUMMARIES: {"0": "Later."}})
-
-    assert [each.summaries for each in transitions_of(run)] == [("Own.",)]
-
-
-@pytest.mark.parametrize("odd", [None, [], "text", {"0": None}])
-def test_metadata_that_means_something_else_is_no_summary(odd):
-    run = run_of("1", user("Hi"), *called("a"), metadata={WRITTEN_SUMMARIES: odd})
-
-    assert [each.summaries for each in transitions_of(run)] == [()]
-
-
 def test_a_moment_tells_the_summary_made_since_the_last_call():
     summed = [user("Hi"), *called("a"), *summed_up("One."), *summed_up("Two.")]
 
@@ -159,10 +132,6 @@ def test_a_moment_tells_the_summary_made_since_the_last_call():
     assert moment_of([*summed, *called("b")])[1] is None
     assert moment_of([])[1] is None
     assert moment_of([])[0].last_tool == START
-
-
-def test_a_moment_knows_tools_by_their_new_names():
-    assert moment_of([user("Hi"), *called("old")], {"old": "new"})[0].last_tool == "new"
 
 
 def step(arguments=None, content=None, status="success"):

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from langchain_core.messages import AIMessage
 
-from langchain_tooltree import ConfigurationError, JudgedCall, JudgeRequest, Prompts
+from langchain_tooltree import ConfigurationError, Prompts
 from langchain_tooltree.testing import ScriptedChatModel
+from langchain_tooltree.tooltree.judge import JudgedCall, JudgeRequest
 from tests.internals.hall import Meter, told_as_data
 from tests.internals.tooltree import SAID_DONE, SAID_OPEN, FunctionEvaluator, ModelEvaluator, Standing, resolve_judge
 
