@@ -10,7 +10,6 @@ import copy
 import functools
 import json
 import logging
-import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -67,8 +66,6 @@ OVERLOADED = frozenset({503, 529})
 
 CAUSES = 5
 """Errors of a chain of causes that are searched for a response: some integrations wrap those of their client."""
-
-_THOUGHT, _THOUGHT_OVER = re.compile(r"<think>.*?</think>", re.DOTALL), "</think>"
 
 _plain_models: WeakValueDictionary[int, BaseChatModel] = WeakValueDictionary()
 """Models whose server was found to refuse structured output, by identity: chat models need not be hashable.
@@ -447,8 +444,11 @@ def _shown(message: AIMessage, data: dict[str, Any] | None) -> str:
 
 def _said(message: AIMessage) -> str:
     """The text of a reply as far as it is read, without what some servers leave in it of a model's reasoning."""
-    text, end, rest = str(message.text).rpartition(_THOUGHT_OVER)  # behind it, beginnings have no end to find
-    return (_THOUGHT.sub("", f"{text}{end}") + rest).strip()[:LONGEST_REPLY]
+    text, parts, at = str(message.text), list[str](), 0
+    while (begin := text.find("<think>", at)) >= 0 and (end := text.find("</think>", begin)) >= 0:
+        parts.append(text[at:begin])
+        at = end + len("</think>")
+    return "".join([*parts, text[at:]]).strip()[:LONGEST_REPLY]
 
 
 UNTRUSTED = """\

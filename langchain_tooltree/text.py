@@ -98,6 +98,8 @@ def plain(data: Any, levels: int = LEVELS) -> Any:
             kept = {whole_characters(as_text(key)): plain(value, levels - 1) for key, value in data.items()}
         case list() | tuple() if levels:
             kept = [plain(value, levels - 1) for value in data]
+        case Mapping() | list() | tuple():
+            kept = f"<{type(data).__name__}>"  # writing it out may take as long as all else
         case _:
             kept = shortened(whole_characters(as_text(data)))
     return kept

@@ -5,6 +5,7 @@ by names of tools, and what a person is shown of a call, see `shown`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from typing import Any, Literal, get_args
 
 from langchain.agents.middleware import AgentState, HumanInTheLoopMiddleware, InterruptOnConfig, ToolCallRequest
@@ -22,6 +23,14 @@ from langchain_tooltree.flows import arun_flow
 from langchain_tooltree.review.shown import describe
 
 DECISIONS: tuple[DecisionType, ...] = ("approve", "edit", "reject")
+
+_READ: ContextVar[tuple[Any, Conversation]] = ContextVar("tooltree_reviewed")
+"""The state that is reviewed at the moment, and the conversation in it."""
+
+
+def _conversation(state: Any) -> Conversation:
+    reviewed, conversation = _READ.get((None, None))
+    return conversation if conversation is not None and reviewed is state else Conversation.of(state)
 
 
 class _EveryTool(Mapping[str, InterruptOnConfig]):
@@ -79,9 +88,17 @@ class PlanReviewMiddleware(HumanInTheLoopMiddleware[AgentState[Any], Any, Any]):
         )
         self.interrupt_on = _EveryTool(entry)  # type: ignore[assignment]  # in which only names are looked up
 
+    def after_model(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any] | None:
+        """Stop where a call waits for a person, with all that wait in one question."""
+        read = _READ.set((state, Conversation.of(state)))  # once for all calls of a reply
+        try:
+            return super().after_model(state, runtime)
+        finally:
+            _READ.reset(read)
+
     def _must_wait(self, request: ToolCallRequest) -> bool:
         """Whether a call waits: it may change something, and has no result yet."""
-        call, conversation = request.tool_call, Conversation.of(request.state)
+        call, conversation = request.tool_call, _conversation(request.state)
         if self._effects.of(call["name"], call["args"]) == "read":
             return False
         if all(call["id"] != each["id"] for each in conversation.open_calls.values()):
@@ -101,7 +118,7 @@ class PlanReviewMiddleware(HumanInTheLoopMiddleware[AgentState[Any], Any, Any]):
 
     @staticmethod
     def _describe(tool_call: ToolCall, state: AgentState[Any], runtime: Runtime[Any]) -> str:  # noqa: ARG004
-        return describe(tool_call, Conversation.of(state))
+        return describe(tool_call, _conversation(state))
 
 
 class PlanReviewNode(Runnable[Any, dict[str, list[BaseMessage]]]):

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
+from itertools import islice
 from typing import Any, NamedTuple
 
 from langchain_core.messages import ToolCall
@@ -22,6 +23,9 @@ SHOWN = 300
 
 SHOWN_ITEMS = 5
 """Results, calls and values that are shown one by one."""
+
+MOST_COUNTED = 1_000
+"""Values beyond those that are counted: nobody reads so many."""
 
 MOST_VALUES = 200
 """Values in the arguments of a call that are looked for, which takes up to half a second in results of a megabyte."""
@@ -109,10 +113,11 @@ def origins(arguments: Mapping[str, Any], conversation: Conversation) -> list[Or
 
     by_place: dict[tuple[str, str], Origin] = {}
     room, left = MOST_VALUES, 0
-    for argument, value in _values(arguments):
+    values = _values(arguments)
+    for argument, value in values:
         if room <= 0:
-            left += 1
-            continue
+            left += 1 + sum(1 for _ in islice(values, MOST_COUNTED))
+            break
         room -= 1
         if _contains(words, value):
             continue
