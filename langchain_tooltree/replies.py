@@ -180,8 +180,8 @@ def _broken(call: Any) -> dict[str, Any]:
     name, args, id_ = (said.get(key) for key in ("name", "args", "id"))
     texts = {"name": name if isinstance(name, str) else None, "id": id_ if isinstance(id_, str) else None}
     if not isinstance(args, str):
-        args = shortened(as_text(args)) if values_in(args, MOST_CALLS) is not None else f"<{type(args).__name__}>"
-    return {**plain(texts), "args": plain(args), "error": UNREADABLE, "type": "invalid_tool_call"}
+        args = as_text(args) if values_in(args, MOST_CALLS) is not None else f"<{type(args).__name__}>"
+    return {**plain(texts), "args": plain(shortened(args)), "error": UNREADABLE, "type": "invalid_tool_call"}
 
 
 def _is_usage(usage: Any) -> bool:

@@ -17,6 +17,7 @@ from typing_extensions import TypedDict  # pydantic takes those of `typing` from
 
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.experience.reference import NOTES as KEY
+from langchain_tooltree.text import LEVELS
 
 SHOWN = 300
 """Characters of one text that a person is shown: two lines of a wide window, three of a narrow one."""
@@ -133,14 +134,17 @@ def origins(arguments: Mapping[str, Any], conversation: Conversation) -> list[Or
 
 def _values(data: Any, place: str = "") -> Iterator[tuple[str, str]]:
     """The numbers and texts in arguments, with their places, and what stands as a key in place of a field's name."""
-    waiting = [(place, data)]
+    waiting = [(place, data, LEVELS)]
     while waiting:
-        place, data = waiting.pop()
-        if isinstance(data, Mapping):
+        place, data, levels = waiting.pop()
+        if isinstance(data, Mapping | list | tuple) and not levels:
+            yield place, f"<{type(data).__name__}>"
+        elif isinstance(data, Mapping):
             yield from ((place, str(key).strip()) for key in data if place and VALUE_AS_KEY.search(str(key).strip()))
-            waiting.extend((f"{place}.{key}" if place else str(key), data[key]) for key in reversed(list(data)))
+            inside = ((f"{place}.{key}" if place else str(key), data[key], levels - 1) for key in reversed(list(data)))
+            waiting.extend(inside)
         elif isinstance(data, list | tuple):
-            waiting.extend((f"{place}[{at}]", data[at]) for at in reversed(range(len(data))))
+            waiting.extend((f"{place}[{at}]", data[at], levels - 1) for at in reversed(range(len(data))))
         elif isinstance(data, int | float) and not isinstance(data, bool):
             yield place, repr(int(data) if data == data // 1 else data)
         elif isinstance(data, str) and data.strip():
