@@ -77,6 +77,9 @@ def counts_added(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, 
 LEVELS = 60
 """Levels of data within data that are kept: pydantic and checkpointers refuse about 200, and an envelope takes some."""
 
+LONGEST_NUMBER = 1_000
+"""Bits of a whole number whose digits are told: some 300 of them."""
+
 
 def plain(data: Any, levels: int = LEVELS) -> Any:
     """Data as JSON has it and every store, checkpointer and client takes it; what they refuse is a text in its place.
@@ -100,6 +103,8 @@ def plain(data: Any, levels: int = LEVELS) -> Any:
             kept = [plain(value, levels - 1) for value in data]
         case Mapping() | list() | tuple():
             kept = f"<{type(data).__name__}>"  # writing it out may take as long as all else
+        case int() if data.bit_length() > LONGEST_NUMBER:
+            kept = "<int>"  # its digits take the square of their number
         case _:
             kept = shortened(whole_characters(as_text(data)))
     return kept
