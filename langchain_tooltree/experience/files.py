@@ -1,4 +1,4 @@
-"""Trajectories in files: JSON lines, or one JSON document as benchmarks publish it; gzipped if the name says so."""
+"""Trajectories in files of JSON lines, gzipped if the name says so."""
 
 import gzip
 import json
@@ -16,7 +16,6 @@ from langchain_tooltree.errors import TrajectoryFormatError
 from langchain_tooltree.experience.records import Record, count_unread
 from langchain_tooltree.experience.trajectory import Trajectory, from_json, to_json
 from langchain_tooltree.secrets import masked
-from langchain_tooltree.text import digest, mapping_in
 
 logger = logging.getLogger(__name__)
 
@@ -24,13 +23,11 @@ _UNREADABLE = (UnicodeDecodeError, EOFError, gzip.BadGzipFile, zlib.error)
 
 
 def load_trajectories(path: str | os.PathLike[str], *, unread: Counter[str] | None = None) -> Iterator[Trajectory]:
-    """Read trajectories from a file, one by one; of JSON lines, so that the file may be larger than memory.
+    """Read trajectories from a file of JSON lines, one by one, so that the file may be larger than memory.
 
     Args:
         path: The file; one whose name ends in `.gz` is decompressed. A line is an object with `messages` in the OpenAI
-            chat format and optionally `id`, `task`, `success`, `reasons`, `branches`, `reward` and anything else. Or
-            the file is one JSON document: a list of such objects, the runs of tau-bench (with `traj`), or the results
-            of tau2-bench (with `simulations`).
+            chat format and optionally `id`, `task`, `success`, `reasons`, `branches`, `reward` and anything else.
         unread: Gets what could not be read added to it, by kind, such as observations without a call. Without it, the
             log has that, as a warning once the file was read.
 
@@ -48,10 +45,8 @@ def load_trajectories(path: str | os.PathLike[str], *, unread: Counter[str] | No
     ids: set[str] = set()
     try:
         for where, record in _records(path):
-            written = _as_chat_format(record)
-            run = from_json(written, where=where)
+            run = from_json(record, where=where)
             counts += count_unread(run)
-            counts[_LEFT_OUT] += len(_messages_in(record)) - len(_messages_in(written))
             counts[_SAME_ID] += run.id in ids
             ids.add(run.id)
             yield run
@@ -64,90 +59,21 @@ def load_trajectories(path: str | os.PathLike[str], *, unread: Counter[str] | No
             logger.warning("Not all of %s could be used: %s.", path, listed)
 
 
-_LEFT_OUT = "messages between users and their own tools"
 _SAME_ID = "runs with the id of an earlier one, as whose versions they count"
-
-
-def _messages_in(record: Mapping[str, Any]) -> list[Any]:
-    messages = record.get("messages", record.get("traj"))
-    return messages if isinstance(messages, list) else []
-
-
-def _as_chat_format(record: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A record as a benchmark publishes it, with `messages` in the OpenAI chat format; any other as it is.
-
-    tau-bench has the messages under `traj`, and no id: trials of a task that went the same way are different runs.
-    tau2-bench has the reward under `reward_info`, and calls and observations of a form of its own.
-    """
-    if "messages" not in record and isinstance(record.get("traj"), list):
-        rest = {key: value for key, value in record.items() if key != "traj"}
-        number = [record.get("task_id"), record.get("trial"), record["traj"]]
-        return {"id": digest(number), **rest, "messages": record["traj"]}
-    if "reward_info" not in record or not isinstance(record.get("messages"), list):
-        return record
-    messages = [each for each in map(_from_tau2, record["messages"]) if each is not None]
-    return {"reward": mapping_in(record, "reward_info").get("reward"), **record, "messages": messages}
-
-
-def _from_tau2(message: Any) -> Any:
-    """A message of tau2-bench in the chat format; `None` for one that passed between a user and its own tools."""
-    if not isinstance(message, Mapping):
-        return message
-    calls = message.get("tool_calls")
-    match message.get("role"):
-        case "tool" if message.get("requestor") == "user":
-            return None
-        case "tool":
-            return {"tool_call_id": message.get("id"), **{key: message[key] for key in message if key != "id"}}
-        case "user" if calls:
-            return {**message, "tool_calls": None} if message.get("content") else None
-        case _ if isinstance(calls, list):
-            return {**message, "tool_calls": list(map(_entry_from_tau2, calls))}
-    return message
-
-
-def _entry_from_tau2(call: Any) -> Any:
-    """A call of tau2-bench as an entry of `tool_calls`."""
-    if not isinstance(call, Mapping) or "function" in call:
-        return call
-    function = {key: call[key] for key in ("name", "arguments") if key in call}
-    rest = {key: value for key, value in call.items() if key not in function}
-    return {**rest, "type": "function", "function": function}
 
 
 def _records(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Where each record of a file stands, and what is written there."""
     with _opened(path, "rt") as lines:
-        number, is_first = 0, True
+        number = 0
         try:
             for number, line in enumerate(lines, 1):
-                where = f"{path}, line {number}"
-                if not line.strip():
-                    continue
-                if is_first and (document := _document(line, lines)) is not None:
-                    for place, each in enumerate(document, 1):
-                        yield f"{path}, record {place}", _object(each, f"{path}, record {place}")
-                else:
+                if line.strip():
+                    where = f"{path}, line {number}"
                     yield where, _parsed(line, where)
-                is_first = False
         except _UNREADABLE as error:
             msg = f"{path} cannot be read after line {number}: {error}. Is it a complete JSON lines file in UTF-8?"
             raise TrajectoryFormatError(msg) from error
-
-
-_INDENTED = {"[", "{", "[{"}
-"""First lines of a JSON document that is written over many lines; only then is the whole file read at once."""
-
-
-def _document(first: str, rest: IO[str]) -> list[Any] | None:
-    """The records of a file that is one JSON document; `None` if it holds JSON lines."""
-    try:
-        written = json.loads(first + rest.read() if first.strip() in _INDENTED else first)
-    except ValueError:
-        return None  # the line is reported as such
-    if isinstance(written, Mapping) and "messages" not in written:
-        written = written.get("simulations")
-    return written if isinstance(written, list) else None
 
 
 def dump_trajectories(

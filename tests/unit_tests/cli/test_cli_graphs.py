@@ -111,7 +111,7 @@ def test_brackets_in_names_are_shown_as_they_are(tmp_path, monkeypatch, capsys):
 
 def test_mining_tells_what_it_could_not_use(tmp_path, capsys):
     run = {"success": True, "messages": [{"role": "tool", "content": "Whose?"}, *run_of(1, "look").messages]}
-    (tmp_path / "runs.json").write_text(json.dumps([run]))
+    (tmp_path / "runs.json").write_text(json.dumps(run))
     assert main(["mine", str(tmp_path / "runs.json"), "-o", str(tmp_path / "graph")]) == 0
     told = capsys.readouterr()
     assert "Not used: 1 observations without a call." in told.out

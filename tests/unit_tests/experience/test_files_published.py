@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from langchain_tooltree import Trajectory, load_trajectories
-from langchain_tooltree.errors import TrajectoryFormatError
 from tests.internals.experience import Record, count_unread, steps_in
 
 
@@ -62,19 +61,6 @@ def test_an_observation_of_an_unknown_id_gets_that_of_its_call():
     assert Trajectory.from_chat(said).to_messages()[2].tool_call_id == "1"
 
 
-@pytest.mark.parametrize("indent", [None, 2])
-def test_runs_of_tau_bench_are_read_from_one_list(tmp_path, indent):
-    path = tmp_path / "runs.json"
-    trial = {"task_id": 4, "reward": 1.0, "info": {"source": "user"}, "traj": WITHOUT_IDS}
-    failed = {"task_id": 5, "reward": 0.0, "info": {"error": "no reply"}, "traj": [], "trial": 0}
-    path.write_text(json.dumps([trial | {"trial": 0}, trial | {"trial": 1}, failed], indent=indent))
-    first, second, third = load_trajectories(path)
-    assert read(first) == read(second) == STEPS
-    assert len({first.id, second.id, third.id}) == 3, "a run that went the same way is another run"
-    assert (first.success, third.success) == (True, False)
-    assert first.metadata == {"task_id": 4, "reward": 1.0, "info": {"source": "user"}, "trial": 0}
-
-
 def tau2_call(name, call_id, requestor="assistant"):
     return {"id": call_id, "name": name, "arguments": {"line": 1}, "requestor": requestor}
 
@@ -105,22 +91,6 @@ TAU2 = {
 }
 
 
-@pytest.mark.parametrize("indent", [None, 2])
-def test_results_of_tau2_bench_are_read_without_the_users_own_tools(tmp_path, caplog, indent):
-    path = tmp_path / "results.json"
-    path.write_text(json.dumps(TAU2, indent=indent))
-    unread = Counter()
-    (run,) = load_trajectories(path, unread=unread)
-    assert (run.id, run.success, run.task) == ("one", True, "No signal.")
-    assert read(run) == [("get_line", {"line": 1}, "Active."), ("refuel", {"line": 1}, "No.")]
-    assert [step.outcome.status for step in run.steps] == ["success", "error"]
-    assert "On." not in str(run.messages)
-    assert unread == {"messages between users and their own tools": 2}
-    assert list(load_trajectories(path)) == [run]
-    assert f"Not all of {path} could be used: 2 messages between users" in caplog.text
-    assert len(run.to_messages()) == 8
-
-
 def test_what_cannot_be_read_is_counted_or_logged_once_a_file(tmp_path, caplog):
     path = tmp_path / "runs.jsonl"
     said = [
@@ -141,22 +111,6 @@ def test_what_cannot_be_read_is_counted_or_logged_once_a_file(tmp_path, caplog):
     assert caplog.text == ""
     assert len(list(load_trajectories(path))) == 2
     assert caplog.text.count(str(path)) == 1
-
-
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [
-        ("[1]", "record 1 holds a int"),
-        ("{\n}", "line 1 is not JSON"),
-        ("[\n", "line 1 is not JSON"),
-        ("3", "holds a int"),
-    ],
-)
-def test_a_document_that_holds_no_runs_is_named(tmp_path, text, problem):
-    path = tmp_path / "runs.json"
-    path.write_text(text)
-    with pytest.raises(TrajectoryFormatError, match=problem):
-        list(load_trajectories(path))
 
 
 values = st.recursive(
