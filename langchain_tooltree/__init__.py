@@ -35,9 +35,8 @@ _NAMES = {
     "stores.chroma": ("ChromaStore",),
     "experience.embeddings": ("HashingEmbeddings",),
     "experience.verdict": ("ModelVerdict",),
-    "experience.trajectory": ("Trajectory",),
-    "experience.files": ("load_trajectories", "dump_trajectories"),
-    "experience.threads": ("load_thread", "aload_thread"),
+    "experience.trajectory": ("Trajectory", "load_trajectories", "dump_trajectories"),
+    "experience.recording": ("load_thread", "aload_thread"),
     # Graph: which tools came next
     "sitgraph.sit_graph": ("SITGraph",),
     "sitgraph.middleware": ("SITGraphMiddleware",),
@@ -72,13 +71,13 @@ if TYPE_CHECKING:
     from langchain_tooltree.errors import ConfigurationError as ConfigurationError
     from langchain_tooltree.errors import ToolTreeError as ToolTreeError
     from langchain_tooltree.experience.embeddings import HashingEmbeddings as HashingEmbeddings
-    from langchain_tooltree.experience.files import dump_trajectories as dump_trajectories
-    from langchain_tooltree.experience.files import load_trajectories as load_trajectories
     from langchain_tooltree.experience.recorder import TrajectoryRecorder as TrajectoryRecorder
+    from langchain_tooltree.experience.recording import aload_thread as aload_thread
+    from langchain_tooltree.experience.recording import load_thread as load_thread
     from langchain_tooltree.experience.store import ExperienceStore as ExperienceStore
-    from langchain_tooltree.experience.threads import aload_thread as aload_thread
-    from langchain_tooltree.experience.threads import load_thread as load_thread
     from langchain_tooltree.experience.trajectory import Trajectory as Trajectory
+    from langchain_tooltree.experience.trajectory import dump_trajectories as dump_trajectories
+    from langchain_tooltree.experience.trajectory import load_trajectories as load_trajectories
     from langchain_tooltree.experience.verdict import ModelVerdict as ModelVerdict
     from langchain_tooltree.learning.experience import Experience as Experience
     from langchain_tooltree.review.review import PlanReviewMiddleware as PlanReviewMiddleware

@@ -17,10 +17,19 @@ from langgraph.store.base import BaseStore
 
 from langchain_tooltree.anomaly.detector import AnomalyDetector
 from langchain_tooltree.cfgm import focus
-from langchain_tooltree.cfgm.collect.attempt import Attempt
-from langchain_tooltree.cfgm.collect.collect import Collection, Evaluate, evaluating, is_agent
-from langchain_tooltree.cfgm.collect.environment import ACT_TOOL, is_environment, run_in_environment
-from langchain_tooltree.cfgm.collect.report import CollectionReport, Task, named
+from langchain_tooltree.cfgm.collect import (
+    ACT_TOOL,
+    Attempt,
+    Collection,
+    CollectionReport,
+    Evaluate,
+    Task,
+    evaluating,
+    is_agent,
+    is_environment,
+    named,
+    run_in_environment,
+)
 from langchain_tooltree.cfgm.recall import (
     CANDIDATES,
     RecalledRun,
@@ -30,12 +39,11 @@ from langchain_tooltree.cfgm.recall import (
     most_like,
     recall_text,
 )
-from langchain_tooltree.cfgm.recovery import Known, Recovery
-from langchain_tooltree.cfgm.reflection import Reflector
+from langchain_tooltree.cfgm.reflection import Known, Recovery, Reflector
 from langchain_tooltree.cfgm.tips import Tip, extract_tips, task_id_of, tips_of
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError, ForeignNamespaceError, check_count, described
-from langchain_tooltree.experience.notes import recall_metadata
+from langchain_tooltree.experience.records import recall_metadata
 from langchain_tooltree.experience.run_identity import is_in
 from langchain_tooltree.experience.store import DEFAULT_NAMESPACE, QUARANTINED, ExperienceStore
 from langchain_tooltree.experience.trajectory import Trajectory

@@ -13,21 +13,20 @@ from langgraph.runtime import Runtime
 from langchain_tooltree.anomaly.detector import AnomalyDetector
 from langchain_tooltree.cfgm.memory import DEFAULT_K, CFGMMemory, check_memory, recall_for
 from langchain_tooltree.cfgm.recall import SOURCE, examples_in, recall_text
-from langchain_tooltree.cfgm.recovery import (
+from langchain_tooltree.cfgm.reflection import (
     DEFAULT_COOLDOWN,
     DEFAULT_MAX_REFLECTIONS,
     DEFAULT_PATIENCE,
     Known,
     Recovery,
+    Reflector,
 )
-from langchain_tooltree.cfgm.reflection import Reflector
 from langchain_tooltree.cfgm.tips import Tip
 from langchain_tooltree.conversation import Conversation, visible_path
 from langchain_tooltree.errors import check_count
 from langchain_tooltree.experience.guide import Remembered, begun_with
-from langchain_tooltree.experience.notes import recall_metadata
 from langchain_tooltree.experience.recorder import RunRecorder
-from langchain_tooltree.experience.records import aim_of
+from langchain_tooltree.experience.records import aim_of, recall_metadata
 from langchain_tooltree.experience.reference import remarked
 from langchain_tooltree.experience.run_identity import is_collecting, run_id, run_key
 from langchain_tooltree.experience.verdict import AnyVerdict

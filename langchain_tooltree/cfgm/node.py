@@ -11,15 +11,15 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_tooltree.anomaly.detector import AnomalyDetector
 from langchain_tooltree.cfgm.memory import DEFAULT_K, CFGMMemory, check_memory, recall_for
 from langchain_tooltree.cfgm.recall import examples_in, recall_text
-from langchain_tooltree.cfgm.recovery import (
+from langchain_tooltree.cfgm.reflection import (
     DEFAULT_COOLDOWN,
     DEFAULT_MAX_REFLECTIONS,
     DEFAULT_PATIENCE,
     AgentTool,
     Known,
     Recovery,
+    Reflector,
 )
-from langchain_tooltree.cfgm.reflection import Reflector
 from langchain_tooltree.conversation import Conversation, visible_path
 from langchain_tooltree.errors import ConfigurationError, check_count
 from langchain_tooltree.experience.run_identity import names_of, run_id

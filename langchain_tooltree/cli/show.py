@@ -18,9 +18,8 @@ from rich.text import Text
 from langchain_tooltree.cli.addresses import Looked, opened
 from langchain_tooltree.cli.terminal import Terminal, check_free, embeddings_named, table
 from langchain_tooltree.errors import ConfigurationError, ToolTreeError, described
-from langchain_tooltree.experience.files import load_trajectories
 from langchain_tooltree.experience.store import TASKS, ExperienceStore, entry_of, listing
-from langchain_tooltree.experience.trajectory import Trajectory
+from langchain_tooltree.experience.trajectory import Trajectory, load_trajectories
 from langchain_tooltree.flows import Flow, FunctionStep, run_flow
 from langchain_tooltree.learning.copying import held_in
 from langchain_tooltree.learning.experience import Experience

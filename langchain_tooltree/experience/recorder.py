@@ -26,8 +26,8 @@ from langchain_tooltree._langgraph import (
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.experience.namespaces import USERS, labels_in
-from langchain_tooltree.experience.notes import tip_sources, with_recalled
 from langchain_tooltree.experience.recording import (
+    MESSAGES_KEY,
     CallbackRun,
     Messages,
     Recording,
@@ -36,11 +36,16 @@ from langchain_tooltree.experience.recording import (
     messages_in,
     update_in,
 )
-from langchain_tooltree.experience.records import CAME_FROM, opening_instructions, recalled_in
+from langchain_tooltree.experience.records import (
+    CAME_FROM,
+    opening_instructions,
+    recalled_in,
+    tip_sources,
+    with_recalled,
+)
 from langchain_tooltree.experience.reference import without_report_line
 from langchain_tooltree.experience.run_identity import OWN, OfferedTools, distinct_id, run_id, run_key, tools_in
 from langchain_tooltree.experience.store import ExperienceStore
-from langchain_tooltree.experience.threads import MESSAGES_KEY
 from langchain_tooltree.experience.trajectory import Trajectory, to_chat
 from langchain_tooltree.experience.verdict import AnyVerdict, Verdict, resolve_verdict
 from langchain_tooltree.flows import Flow, FunctionStep, arun_flow, flow_of, has_loop, run_flow

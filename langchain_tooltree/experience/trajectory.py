@@ -1,14 +1,20 @@
 """Trajectory: what happened in one run, read from and written as messages of LangChain and OpenAI, and JSON."""
 
+import gzip
 import json
+import logging
 import math
 import os
-from collections.abc import Mapping, Sequence
+import uuid
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from functools import cache
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from langchain_core.messages import (
     AIMessage,
@@ -29,6 +35,7 @@ from langchain_tooltree.experience.records import (
     Record,
     arguments_of,
     call_entry,
+    count_unread,
     entries_in,
     extras_of,
     first_request,
@@ -37,6 +44,7 @@ from langchain_tooltree.experience.records import (
     paired,
 )
 from langchain_tooltree.replies import sound
+from langchain_tooltree.secrets import masked
 
 ROLES = {"human": "user", "ai": "assistant", "system": "system", "tool": "tool"}
 USUAL = frozenset({HumanMessage, AIMessage, SystemMessage, ToolMessage})
@@ -294,3 +302,114 @@ def _messages(written: Any, where: str) -> list[Mapping[str, Any]]:
             msg = f"{where}: message {place} has no role: {message!r:.120}. Expected {{'role': ..., 'content': ...}}."
             raise TrajectoryFormatError(msg)
     return written
+
+
+logger = logging.getLogger(__name__)
+
+_UNREADABLE = (UnicodeDecodeError, EOFError, gzip.BadGzipFile, zlib.error)
+
+
+def load_trajectories(path: str | os.PathLike[str], *, unread: Counter[str] | None = None) -> Iterator[Trajectory]:
+    """Read trajectories from a file of JSON lines, one by one, so that the file may be larger than memory.
+
+    Args:
+        path: The file; one whose name ends in `.gz` is decompressed. A line is an object with `messages` in the OpenAI
+            chat format and optionally `id`, `task`, `success`, `reasons`, `branches`, `reward` and anything else.
+        unread: Gets what could not be read added to it, by kind, such as observations without a call. Without it, the
+            log has that, as a warning once the file was read.
+
+    Yields:
+        The trajectories. Without `success`, a `reward` of 1 or more is a success and a smaller one a failure. Other
+        keys are kept in `metadata`. Arguments may be objects, JSON or Python dicts; where ids of calls are missing,
+        repeated or unknown, observations belong to calls by their order.
+
+    Raises:
+        TrajectoryFormatError: If a record cannot be read; the message names file, line and remedy.
+        OSError: If the file cannot be read.
+    """
+    path = Path(path)
+    counts: Counter[str] = Counter()
+    ids: set[str] = set()
+    try:
+        for where, record in _records(path):
+            run = from_json(record, where=where)
+            counts += count_unread(run)
+            counts[_SAME_ID] += run.id in ids
+            ids.add(run.id)
+            yield run
+    finally:
+        counts = +counts
+        if unread is not None:
+            unread += counts
+        elif counts:
+            listed = ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))
+            logger.warning("Not all of %s could be used: %s.", path, listed)
+
+
+_SAME_ID = "runs with the id of an earlier one, as whose versions they count"
+
+
+def _records(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Where each record of a file stands, and what is written there."""
+    with _opened(path, "rt") as lines:
+        number = 0
+        try:
+            for number, line in enumerate(lines, 1):
+                if line.strip():
+                    where = f"{path}, line {number}"
+                    yield where, _parsed(line, where)
+        except _UNREADABLE as error:
+            msg = f"{path} cannot be read after line {number}: {error}. Is it a complete JSON lines file in UTF-8?"
+            raise TrajectoryFormatError(msg) from error
+
+
+def dump_trajectories(
+    trajectories: Iterable[Record], path: str | os.PathLike[str], *, keep_secrets: bool = False
+) -> int:
+    """Write trajectories to a file of JSON lines that `load_trajectories` reads back unchanged; returns how many.
+
+    What looks like a key, a token or a password is replaced by `[secret]`, unless `keep_secrets` is set.
+
+    A name that ends in `.gz` compresses it. The file appears when it is complete: an error on the way leaves an older
+    file as it was.
+    """
+    path = Path(path)
+    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}{path.suffix}")
+    count = 0
+    try:
+        with _opened(partial, "xt") as lines:
+            for count, trajectory in enumerate(trajectories, 1):  # noqa: B007 - returned
+                written = to_json(trajectory if keep_secrets else masked(trajectory))
+                lines.write(json.dumps(written, default=str) + "\n")  # ASCII: some tools return surrogates
+        partial.replace(path)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+    return count
+
+
+def _parsed(line: str, where: str) -> Mapping[str, Any]:
+    try:
+        written = json.loads(line)
+    except ValueError as error:
+        msg = f"{where} is not JSON: {error}. Every line has to be one JSON object."
+        raise TrajectoryFormatError(msg) from error
+    return _object(written, where)
+
+
+def _object(written: Any, where: str) -> Mapping[str, Any]:
+    if not isinstance(written, Mapping):
+        msg = f"{where} holds a {type(written).__name__}. Every record has to be one JSON object with 'messages'."
+        raise TrajectoryFormatError(msg)
+    return written
+
+
+@contextmanager
+def _opened(path: Path, mode: str) -> Iterator[IO[str]]:
+    encoding = "utf-8-sig" if mode == "rt" else "utf-8"  # files from Windows may begin with a mark
+    if path.suffix == ".gz":
+        with gzip.open(path, mode, encoding=encoding) as file:
+            yield file  # type: ignore[misc]
+    else:
+        with path.open(mode, encoding=encoding) as file:
+            yield file

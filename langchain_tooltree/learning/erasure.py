@@ -16,8 +16,7 @@ from langchain_tooltree._langgraph import vacuum_of
 from langchain_tooltree.cfgm import focus, tips
 from langchain_tooltree.errors import ConfigurationError, TrajectoryFormatError, described
 from langchain_tooltree.experience.guide import kept_searches
-from langchain_tooltree.experience.notes import forgotten_ids, forgotten_in, without_recalled
-from langchain_tooltree.experience.records import ATTEMPT_OF, recalled_in
+from langchain_tooltree.experience.records import ATTEMPT_OF, forgotten_ids, forgotten_in, recalled_in, without_recalled
 from langchain_tooltree.experience.run_identity import OWN, is_in, thread_of
 from langchain_tooltree.experience.store import HEAD, TASKS, TRAJECTORIES, StoreCall, listing, readable
 from langchain_tooltree.experience.trajectory import Trajectory, from_json

@@ -22,21 +22,18 @@ from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.effects.calls import CallEffects, Effects
 from langchain_tooltree.effects.names import EFFECTS
 from langchain_tooltree.errors import ConfigurationError, ForeignNamespaceError, described
-from langchain_tooltree.experience.catalogue import PENDING
 from langchain_tooltree.experience.embeddings import resolve_embeddings
 from langchain_tooltree.experience.guide import Remembered, begun_with
 from langchain_tooltree.experience.namespaces import Namespace
-from langchain_tooltree.experience.notes import with_recalled
 from langchain_tooltree.experience.recorder import RunRecorder, TrajectoryRecorder
-from langchain_tooltree.experience.records import RECALLED, Source, recalled_in
+from langchain_tooltree.experience.records import RECALLED, Source, recalled_in, with_recalled
 from langchain_tooltree.experience.run_identity import as_metadata, is_collecting, run_id, tools_in
-from langchain_tooltree.experience.store import ExperienceStore, entry_of
+from langchain_tooltree.experience.store import PENDING, ExperienceStore, entry_of
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.experience.verdict import UNUSABLE, AnyVerdict, Verdict, resolve_verdict
 from langchain_tooltree.flows import Flow, FunctionStep, async_twin, current_runtime, driven, flow_of, run_flow
-from langchain_tooltree.learning.background import Background
 from langchain_tooltree.learning.erasure import AnyGraph, Chosen, Erased, erasing
-from langchain_tooltree.learning.fold import TIPS, ExperienceStatus, Fold
+from langchain_tooltree.learning.fold import TIPS, Background, ExperienceStatus, Fold
 from langchain_tooltree.learning.guide import PastRuns
 from langchain_tooltree.models import is_chat_model, resolve_model
 from langchain_tooltree.sitgraph.sit_graph import SITGraph

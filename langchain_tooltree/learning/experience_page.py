@@ -8,8 +8,7 @@ from typing import Any
 from langchain_tooltree.cfgm.focus import LABEL as FOCUS
 from langchain_tooltree.cfgm.focus import kept_focus_points
 from langchain_tooltree.cfgm.tips import Tip, all_tips
-from langchain_tooltree.experience.catalogue import RunEntry
-from langchain_tooltree.experience.store import JUDGED, TASKS, entry_of, listing, readable
+from langchain_tooltree.experience.store import JUDGED, TASKS, RunEntry, entry_of, listing, readable
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.flows import Flow, FunctionStep
 from langchain_tooltree.learning.fold import ExperienceStatus, Fold

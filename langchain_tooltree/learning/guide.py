@@ -17,11 +17,9 @@ from langchain_tooltree.cfgm.reflection import Reflector, correction_text
 from langchain_tooltree.cfgm.tips import Tip, tips_for
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError
-from langchain_tooltree.experience.guide import Advice, Remembered, begun_with
-from langchain_tooltree.experience.hints import LEAST_SHARE, NextTools, counted_line
-from langchain_tooltree.experience.notes import recall_metadata
+from langchain_tooltree.experience.guide import LEAST_SHARE, Advice, NextTools, Remembered, begun_with, counted_line
 from langchain_tooltree.experience.recorder import RunRecorder
-from langchain_tooltree.experience.records import RECALLED, ChatMessage, aim_of
+from langchain_tooltree.experience.records import RECALLED, ChatMessage, aim_of, recall_metadata
 from langchain_tooltree.experience.reference import as_reference
 from langchain_tooltree.experience.run_identity import is_collecting, run_id, tools_in
 from langchain_tooltree.experience.trajectory import Trajectory

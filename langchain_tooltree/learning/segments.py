@@ -20,8 +20,7 @@ import numpy as np
 from langgraph.store.base import Item, SearchItem
 from numpy.typing import NDArray
 
-from langchain_tooltree.experience.catalogue import RunEntry
-from langchain_tooltree.experience.store import ExperienceStore, StoreCall, listing
+from langchain_tooltree.experience.store import ExperienceStore, RunEntry, StoreCall, listing
 from langchain_tooltree.flows import Flow, FunctionStep
 from langchain_tooltree.sitgraph.graph import Contribution
 from langchain_tooltree.text import digest

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from langchain_tooltree.experience.notes import notes_of
 from langchain_tooltree.experience.records import (
     ATTEMPT_OF,
     Branch,
@@ -16,6 +15,7 @@ from langchain_tooltree.experience.records import (
     extras_of,
     function_of,
     metadata_of,
+    notes_of,
     part_of,
     readable,
     recalled_in,

@@ -1,12 +1,16 @@
 """A person approves calls before they run: LangChain's `HumanInTheLoopMiddleware`, for all that is no declared read.
 
 Question, answer and what an approval is worth are LangChain's. This adds which calls wait, by their effects instead of
-by names of tools, and what a person is shown of a call, see `shown`.
+by names of tools, and what a person is shown of a call.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from contextvars import ContextVar
-from typing import Any, Literal, get_args
+from functools import cache
+from itertools import islice
+from typing import Any, Literal, NamedTuple, get_args
 
 from langchain.agents.middleware import AgentState, HumanInTheLoopMiddleware, InterruptOnConfig, ToolCallRequest
 from langchain.agents.middleware.human_in_the_loop import DecisionType
@@ -14,13 +18,253 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolCall
 from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.runtime import Runtime, get_runtime
 from langgraph.types import Send
+from pydantic import TypeAdapter, ValidationError
+from typing_extensions import TypedDict  # pydantic takes those of `typing` from Python 3.12 on only
 
 from langchain_tooltree._langgraph import can_be_answered
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.effects.calls import CallEffects, Effects
 from langchain_tooltree.errors import ConfigurationError
+from langchain_tooltree.experience.reference import NOTES as KEY
 from langchain_tooltree.flows import arun_flow
-from langchain_tooltree.review.shown import describe
+from langchain_tooltree.text import LEVELS
+
+SHOWN = 300
+"""Characters of one text that a person is shown: two lines of a wide window, three of a narrow one."""
+
+SHOWN_ITEMS = 5
+"""Results, calls and values that are shown one by one."""
+
+MOST_COUNTED = 1_000
+"""Values beyond those that are counted: nobody reads so many."""
+
+MOST_VALUES = 200
+"""Values in the arguments of a call that are looked for, which takes up to half a second in results of a megabyte."""
+
+MOST_COMPARED = 100_000
+"""Characters of a value, at all places where it stands within a word, that are compared before it counts as absent."""
+
+AROUND = 60
+"""Characters of a result that are shown before a value."""
+
+WORDS = re.compile(r"[^\s\"'(),;<>\[\]{}]+")
+"""The parts of a text that are looked for one by one; an address, a link and a number are one part each."""
+
+NAME = 3
+"""Words that a name has at most; what is longer is prose."""
+
+TELLING = re.compile(r"[@/\d]|\w[.:_-]\w")
+"""What an address, a link, a path, an amount or an identifier has, and a word of prose has not."""
+
+VALUE_AS_KEY = re.compile(r"[@/.:\s]|\A\d")
+"""What an address, a link, a number or a text of words has, and the name of a field has not."""
+
+NUMBER = re.compile(r"([0-9]{1,20})(?:\.([0-9]{0,20}?)0*)?")
+"""A number; zeros at the end behind its point do not count, since 80.0, 80.00 and 80 are one amount."""
+
+NUMBER_GOES_ON = r"\w|\.[0-9]+(?!\.?[0-9])|,[0-9]{3}(?![0-9])"
+"""What makes digits the beginning of another number: 80 does not stand in 80.50 and 80,000, but 22 in 22.11.2026."""
+
+
+class PlannedCall(TypedDict):
+    """A call as the metadata of a plan names it."""
+
+    tool: str
+    arguments: dict[str, Any]
+
+
+class Alternative(TypedDict):
+    """Another path that the planner weighed."""
+
+    calls: list[PlannedCall]
+
+
+PLAN: dict[str, TypeAdapter[Any]] = {
+    "plan": TypeAdapter(list[PlannedCall]),  # the calls that are planned after this one
+    "alternatives": TypeAdapter(list[Alternative]),  # the best other paths, best first
+    "tried": TypeAdapter(list[PlannedCall]),  # reads whose results are not kept
+    "missing": TypeAdapter(str),  # what an answer before it left open
+}
+"""What a planner may keep with a message under `KEY` of its metadata, by name."""
+
+
+def plan_of(conversation: Conversation) -> dict[str, Any]:
+    """What the planner keeps with the model's latest message; what has another form than in `PLAN` is left out.
+
+    Messages come back from clients and stores, who may have changed them.
+    """
+    metadata: Any = conversation.reply.response_metadata.get(KEY) if conversation.reply else None
+    plan: dict[str, Any] = {}
+    for name in PLAN.keys() & (metadata if isinstance(metadata, Mapping) else ()):
+        with suppress(ValidationError, RecursionError):
+            plan[name] = PLAN[name].validate_python(metadata[name], strict=True)
+    return plan
+
+
+class Origin(NamedTuple):
+    """A value in the arguments of a call that stands in no word of the user or the instructions."""
+
+    argument: str  # where it stands in the arguments; empty for a remark on values that were not looked for
+    value: str
+    results: list[str]  # calls whose results hold it, latest first; none if it stands nowhere: the model made it
+
+
+def origins(arguments: Mapping[str, Any], conversation: Conversation) -> list[Origin]:
+    """The values of a call that neither the user nor the instructions named, and the results that hold them."""
+    words = " ".join([*conversation.requests, conversation.instructions]).casefold()
+    results = [
+        (_call(call["name"], call["args"]) if call else str(message.name), str(message.text).casefold())
+        for each in conversation.rounds(beyond_request=True)
+        for call, message in reversed(each.pairs())
+    ]
+
+    @cache
+    def holding(value: str) -> list[str]:
+        return [*dict.fromkeys(call for call, text in results if _contains(text, value))]
+
+    by_place: dict[tuple[str, str], Origin] = {}
+    room, left = MOST_VALUES, 0
+    values = _values(arguments)
+    for argument, value in values:
+        if room <= 0:
+            left += 1 + sum(1 for _ in islice(values, MOST_COUNTED))
+            break
+        room -= 1
+        if _contains(words, value):
+            continue
+        whole = holding(value)
+        parts = [value] if whole else _parts(value)
+        for part in parts[: room + 1]:
+            if not _contains(words, part):
+                by_place[argument, part] = Origin(argument, part, whole or holding(part))
+        left += max(0, len(parts) - room - 1)
+        room -= max(0, len(parts) - 1)
+    return [*by_place.values(), *([Origin("", f"{left} more values", [])] if left else [])]
+
+
+def _values(data: Any, place: str = "") -> Iterator[tuple[str, str]]:
+    """The numbers and texts in arguments, with their places, and what stands as a key in place of a field's name."""
+    waiting = [(place, data, LEVELS)]
+    while waiting:
+        place, data, levels = waiting.pop()
+        if isinstance(data, Mapping | list | tuple) and not levels:
+            yield place, f"<{type(data).__name__}>"
+        elif isinstance(data, Mapping):
+            yield from ((place, str(key).strip()) for key in data if place and VALUE_AS_KEY.search(str(key).strip()))
+            inside = ((f"{place}.{key}" if place else str(key), data[key], levels - 1) for key in reversed(list(data)))
+            waiting.extend(inside)
+        elif isinstance(data, list | tuple):
+            waiting.extend((f"{place}[{at}]", data[at], levels - 1) for at in reversed(range(len(data))))
+        elif isinstance(data, int | float) and not isinstance(data, bool):
+            yield place, repr(int(data) if data == data // 1 else data)
+        elif isinstance(data, str) and data.strip():
+            yield place, data.strip()
+
+
+def _parts(value: str) -> list[str]:
+    """What is looked for of a value that stands nowhere as a whole: what is telling in prose, and else the value."""
+    words = WORDS.findall(value)
+    telling = [word.strip(".:!?") for word in words if TELLING.search(word)]
+    return [value] if len(words) <= NAME else telling
+
+
+def _contains(text: str, value: str) -> bool:
+    """Whether a value stands in a casefolded text as a word of its own."""
+    value = value.casefold()
+    if number := NUMBER.fullmatch(value):
+        whole, fraction = number.groups()
+        ending = rf"\.{fraction}0*" if fraction else r"(?:\.0+)?"
+        return re.search(rf"(?<!\w){whole}{ending}(?!{NUMBER_GOES_ON})", text) is not None
+    at = -1
+    for _ in range(max(1, MOST_COMPARED // len(value))):
+        at = text.find(value, at + 1)
+        if at < 0:
+            return False
+        if not re.search(r"\w", text[max(0, at - 1) : at] + text[at + len(value) : at + len(value) + 1]):
+            return True
+    return False
+
+
+def describe(call: ToolCall, conversation: Conversation) -> str:
+    """A call of the model's latest message, what it rests on, and what it was weighed against; a line each."""
+    values, plan = origins(call["args"], conversation), plan_of(conversation)
+    asked = f"The user asked: {quoted(conversation.goal)}" if conversation.goal else "The user asked nothing in words."
+    lines = [f"{_call(call['name'], call['args'])} waits for approval.", asked, *_origin_lines(values)]
+    lines.extend(_result_lines(conversation, values))
+    if plan.get("missing"):
+        lines.append(f"Left open before it: {quoted(plan['missing'])}")
+    lines.extend(_listed("Also read, and not kept", map(_planned, plan.get("tried", ()))))
+    lines.extend(_listed("Planned after it", map(_planned, plan.get("plan", ()))))
+    others = plan.get("alternatives", [])[:SHOWN_ITEMS]
+    lines.extend(f"Instead: {' then '.join(map(_planned, other['calls']))}" for other in others)
+    return "\n".join(lines)
+
+
+def _listed(heading: str, items: Iterable[str]) -> Iterator[str]:
+    """As many items as a person reads, on one line, and how many there are beside them."""
+    items = list(items)
+    if items:
+        left = len(items) - SHOWN_ITEMS
+        more = f", and {left} more" if left > 0 else ""
+        yield f"{heading}: {', '.join(items[:SHOWN_ITEMS])}{more}"
+
+
+def _origin_lines(values: Sequence[Origin]) -> Iterator[str]:
+    """Where the values stand that the user did not name, those of one result together."""
+    by_place: dict[str, list[str]] = {}
+    for argument, value, results in values:
+        if not argument:
+            by_place["Not looked for"] = [value]
+            continue
+        where = f"only in the result of {results[0]}" if results else "in no result: made up"
+        by_place.setdefault(f"Not from the user, {where}", []).append(f"{_plain(argument)} {quoted(value)}")
+    for where, items in by_place.items():
+        yield from _listed(where, items)
+
+
+def _result_lines(conversation: Conversation, values: Sequence[Origin]) -> Iterator[str]:
+    """The results of this turn that hold values of the call, with what stands around these; the others by number."""
+    lines, others = list[str](), 0
+    for each in conversation.rounds():
+        for call, message in each.pairs():
+            made = _call(call["name"], call["args"]) if call else str(message.name)
+            text = str(message.text)
+            held = [value for _, value, results in values if made in results]
+            if held:
+                at = min(text.casefold().find(value.casefold()) for value in held)
+                lines.append(f"Read for it: {made} gave {quoted(text, around=max(0, at))}")
+            else:
+                others += 1
+    yield from lines[::-1][:SHOWN_ITEMS]
+    others += max(0, len(lines) - SHOWN_ITEMS)
+    if others:
+        yield f"Other results in this turn: {others}"
+
+
+def _planned(call: Mapping[str, Any]) -> str:
+    return _call(call["tool"], call["arguments"])
+
+
+def _call(tool: str, arguments: Mapping[str, Any]) -> str:
+    """A call as Python writes it."""
+    return f"{_plain(tool)}({', '.join(f'{_plain(str(name))}={quoted(value)}' for name, value in arguments.items())})"
+
+
+def _plain(name: str) -> str:
+    """A name as it is, or in quotation marks if it is none."""
+    return name if re.fullmatch(r"[\w.:/\[\]-]{1,128}", name) else quoted(name)
+
+
+def quoted(value: Any, *, around: int = 0) -> str:
+    """A value as Python writes it, so on one line; of a long one the part around a place, and how much is left out."""
+    if not isinstance(value, str):
+        value = repr(value)
+        return value if len(value) <= SHOWN else f"{value[:SHOWN]} ({len(value) - SHOWN} characters more)"
+    begin = max(0, min(around - AROUND, len(value) - SHOWN))
+    part = value[begin : begin + SHOWN]
+    left = len(value) - len(part)
+    return f"{part!r} ({left} characters more)" if left else repr(part)
+
 
 DECISIONS: tuple[DecisionType, ...] = ("approve", "edit", "reject")
 

@@ -18,10 +18,10 @@ import numpy as np
 from langchain_tooltree.errors import GraphFileError
 from langchain_tooltree.sitgraph.states import DIMENSIONS, END, Codes, Rows, States
 from langchain_tooltree.sitgraph.transitions import VIEWS
-from langchain_tooltree.sitgraph.votes import SAMPLED
 
 FORMAT = 5  # version of what contributions hold; another one is refused, since they can be made again of their runs
 GIVER = 32  # bits of a voice that tell tasks apart; those above tell whom it came from
+SAMPLED = 512  # states of the runs that a vote is fitted to: it takes about half a second
 LONG = SAMPLED // 4  # states of a run from which on a vote is not fitted to it: it would be most of the sample
 UNKNOWN = -2  # number of a tool that the graph does not know
 

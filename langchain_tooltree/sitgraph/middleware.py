@@ -13,8 +13,7 @@ from langgraph.runtime import Runtime
 
 from langchain_tooltree.conversation import is_observation, visible_path
 from langchain_tooltree.effects.calls import CallEffects, Effects
-from langchain_tooltree.experience.guide import REMEMBERED
-from langchain_tooltree.experience.hints import hints
+from langchain_tooltree.experience.guide import REMEMBERED, hints
 from langchain_tooltree.experience.recorder import RunRecorder
 from langchain_tooltree.experience.reference import NOTES, SUGGESTED, SUMMARIZE_STATE
 from langchain_tooltree.experience.run_identity import name_of, run_key

@@ -20,8 +20,7 @@ from langchain_tooltree.conversation import Conversation, transcript, visible_pa
 from langchain_tooltree.effects.calls import CallEffects, Effects
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.events import Event
-from langchain_tooltree.experience.guide import Advice, Guide
-from langchain_tooltree.experience.hints import without_hints
+from langchain_tooltree.experience.guide import Advice, Guide, without_hints
 from langchain_tooltree.experience.run_identity import name_of
 from langchain_tooltree.flows import EventSink, Flow, current_writer, emit_all, has_handlers, to_stream
 from langchain_tooltree.models import ATTEMPTS, Meter, usage_sum

@@ -26,8 +26,7 @@ from langchain_core.messages import (
 from langchain_tooltree._langgraph import steps_here
 from langchain_tooltree.events import Event
 from langchain_tooltree.experience.guide import Advice
-from langchain_tooltree.experience.notes import joint_recall
-from langchain_tooltree.experience.records import call_key
+from langchain_tooltree.experience.records import call_key, joint_recall
 from langchain_tooltree.flows import Flow
 from langchain_tooltree.models import usage_sum
 from langchain_tooltree.replies import call_blocks, calls_in, made_anew, with_only_call

@@ -3,7 +3,6 @@
 # ruff: noqa: F401 - names for tests to import
 
 from langchain_tooltree.anomaly.detector import standard_detector
-from langchain_tooltree.anomaly.loops import acknowledges
 from langchain_tooltree.anomaly.phrases import (
     ALFWORLD_PHRASES,
     HEAD,
@@ -14,26 +13,33 @@ from langchain_tooltree.anomaly.phrases import (
     phrases_from,
     signals_in,
 )
-from langchain_tooltree.anomaly.rules import AnomalyKind, error_in, fields_of
+from langchain_tooltree.anomaly.rules import AnomalyKind, acknowledges, error_in, fields_of
 from langchain_tooltree.cfgm import tips as tips_module
-from langchain_tooltree.cfgm.collect.collect import DEFAULT_FAILURE_PROMPT, FailureForm
-from langchain_tooltree.cfgm.collect.environment import StepReading, as_text, is_environment, read_step, resetting
-from langchain_tooltree.cfgm.collect.report import NamedTask, Task, named
+from langchain_tooltree.cfgm.collect import (
+    DEFAULT_FAILURE_PROMPT,
+    FailureForm,
+    NamedTask,
+    StepReading,
+    Task,
+    as_text,
+    is_environment,
+    named,
+    read_step,
+    resetting,
+)
 from langchain_tooltree.cfgm.focus import DEFAULT_FOCUS_PROMPT, LONGEST_FOCUS_POINT
 from langchain_tooltree.cfgm.memory import PAPER_EMBEDDINGS
 from langchain_tooltree.cfgm.recall import RecalledRun, Recollection, chain_of, most_like, recall_text
-from langchain_tooltree.cfgm.recovery import (
+from langchain_tooltree.cfgm.reflection import (
     DEFAULT_COOLDOWN,
     DEFAULT_MAX_REFLECTIONS,
     DEFAULT_PATIENCE,
-    ReflectionBudget,
-)
-from langchain_tooltree.cfgm.reflection import (
     LONGEST_CORRECTION,
     NOTE,
     NOTICES,
     REFLECTION_PROMPT,
     Reflection,
+    ReflectionBudget,
     Reflector,
     advice_in,
     anomaly_in,

@@ -4,12 +4,11 @@
 
 from langchain_tooltree._langgraph import NodeRun
 from langchain_tooltree.effects.names import EFFECTS, is_read
-from langchain_tooltree.experience import catalogue as catalogue_module
 from langchain_tooltree.experience import reference as reference_module
+from langchain_tooltree.experience import store as catalogue_module
 from langchain_tooltree.experience import store as store_module
 from langchain_tooltree.experience.excerpts import DEFAULT_MAX_CHARACTERS, excerpt, review
-from langchain_tooltree.experience.guide import Advice
-from langchain_tooltree.experience.hints import NextTools
+from langchain_tooltree.experience.guide import Advice, NextTools
 from langchain_tooltree.experience.namespaces import NamespaceTemplate, label_of
 from langchain_tooltree.experience.recorder import RunRecorder
 from langchain_tooltree.experience.recording import path_of

@@ -47,10 +47,10 @@ from langchain_tooltree.flows import (
     in_thread,
     run_flow,
 )
-from langchain_tooltree.learning import background as background_module
 from langchain_tooltree.learning import copying as copying_module
 from langchain_tooltree.learning import erasure as erasure_module
 from langchain_tooltree.learning import experience as learning
+from langchain_tooltree.learning import fold as background_module
 from langchain_tooltree.learning import fold as fold_module
 from langchain_tooltree.learning import segments as segments_module
 from langchain_tooltree.learning.copying import copied

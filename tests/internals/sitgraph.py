@@ -2,17 +2,16 @@
 
 # ruff: noqa: F401 - names for tests to import
 
-from langchain_tooltree.experience.hints import hints
+from langchain_tooltree.experience.guide import hints
 from langchain_tooltree.sitgraph import files as files_module
-from langchain_tooltree.sitgraph import mining as mining_module
+from langchain_tooltree.sitgraph import sit_graph as mining_module
 from langchain_tooltree.sitgraph import sit_graph as sit_graph_module
 from langchain_tooltree.sitgraph import states as states_module
+from langchain_tooltree.sitgraph import suggest as votes_module
 from langchain_tooltree.sitgraph import transitions as views_module
-from langchain_tooltree.sitgraph import votes as votes_module
 from langchain_tooltree.sitgraph.files import MANIFEST, save_graph
 from langchain_tooltree.sitgraph.graph import Contribution, Edge, Graph, weights
-from langchain_tooltree.sitgraph.mining import Encoder, state_of
-from langchain_tooltree.sitgraph.sit_graph import DEFAULT_ALPHA
+from langchain_tooltree.sitgraph.sit_graph import DEFAULT_ALPHA, Encoder, state_of
 from langchain_tooltree.sitgraph.states import (
     COMPARED,
     DIMENSIONS,
@@ -30,7 +29,8 @@ from langchain_tooltree.sitgraph.states import (
     unit,
     unpacked,
 )
-from langchain_tooltree.sitgraph.suggest import BANDWIDTH, Ablation, Evidence, Recommender
+from langchain_tooltree.sitgraph.suggest import BANDWIDTH, Ablation, Evidence, Fit, Recommender, gram, kernel, vote
+from langchain_tooltree.sitgraph.suggest import fitted as fitted_vote
 from langchain_tooltree.sitgraph.summarize import ACKNOWLEDGEMENT, DEFAULT_SUMMARY_PROMPT
 from langchain_tooltree.sitgraph.summarize import write_summary as written_summary
 from langchain_tooltree.sitgraph.transitions import (
@@ -48,5 +48,3 @@ from langchain_tooltree.sitgraph.transitions import (
 from langchain_tooltree.sitgraph.transitions import (
     both_ends as shortened,
 )
-from langchain_tooltree.sitgraph.votes import Fit, gram, kernel, vote
-from langchain_tooltree.sitgraph.votes import fitted as fitted_vote

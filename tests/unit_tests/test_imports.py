@@ -17,10 +17,8 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 ROOMS = ("tooltree", "sitgraph", "cfgm")
 HALL = ("anomaly", "experience")
 PURE = {
-    "anomaly/loops.py",
     "anomaly/phrases.py",
     "anomaly/rules.py",
-    "cfgm/collect/report.py",
     "events.py",
     "experience/records.py",
     "sitgraph/graph.py",
@@ -62,7 +60,6 @@ DOCUMENTED = {
 """And what the reference has: names for rarer needs stand in their modules."""
 READERS = {
     "conversation.py",
-    "experience/files.py",
     "experience/records.py",
     "experience/trajectory.py",
     "tooltree/branches.py",

@@ -884,7 +884,7 @@ from langchain_core.messages import AIMessage
 from langgraph.store.base.batch import AsyncBatchedBaseStore
 from langgraph.store.memory import InMemoryStore
 from langchain_tooltree import Experience, asearch
-from langchain_tooltree.learning import background
+from langchain_tooltree.learning import fold as background
 from langchain_tooltree.testing import ScriptedChatModel
 
 class Remote(AsyncBatchedBaseStore):

@@ -1,0 +1,731 @@
+"""Collecting: training tasks are tried, and what happened is kept with what was learnt from failures (CFGM, Alg. 1)."""
+
+import inspect
+import json
+import logging
+import math
+import threading
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, astuple, dataclass, field, replace
+from operator import add
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolCall, ToolMessage
+from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import merge_configs
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.errors import GraphRecursionError
+from langgraph.pregel import Pregel
+from pydantic import BaseModel, Field
+
+from langchain_tooltree._langgraph import interrupts_in, without_graph
+from langchain_tooltree.errors import ConfigurationError, ToolTreeError, described
+from langchain_tooltree.experience.excerpts import DEFAULT_MAX_CHARACTERS, excerpt
+from langchain_tooltree.experience.recorder import TrajectoryRecorder
+from langchain_tooltree.experience.recording import MESSAGES_KEY
+from langchain_tooltree.experience.reference import as_reference
+from langchain_tooltree.experience.run_identity import collecting
+from langchain_tooltree.experience.store import ExperienceStore
+from langchain_tooltree.experience.trajectory import SUCCESS_REWARD, Trajectory
+from langchain_tooltree.flows import Flow, FunctionStep, TogetherStep, TwinStep, flow_of
+from langchain_tooltree.models import (
+    ATTEMPTS,
+    TAG,
+    Meter,
+    Words,
+    call_tools,
+    document_prompt,
+    filled_in,
+    http_status,
+    inner_config,
+    was_refused,
+)
+from langchain_tooltree.text import cut, digest, shortened
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A training task.
+
+    Attributes:
+        text: What is asked for, as the agent gets to read it.
+        id: Tells it from other tasks of the same text; may stay empty where the text does.
+        data: Whatever the user's functions need to set up the world and to evaluate the result. It is not stored.
+    """
+
+    text: str
+    id: str = ""
+    data: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class NamedTask:
+    """A task under the name by which its attempts are recognised in the store."""
+
+    given: str | Task  # what the user passed
+    text: str
+    id: str
+
+    def attempt_id(self, number: int) -> str:
+        """The id of the trajectory of its `number`-th attempt, from 1: the same in every collection."""
+        return f"collected-{digest(json.dumps([self.id, self.text]), 24)}-{number}"
+
+    def __str__(self) -> str:
+        shown = cut(self.text, 60)  # in messages and reports
+        return f"{self.id}: {shown}" if self.id else shown
+
+
+def named(tasks: Iterable[str | Task]) -> list[NamedTask]:
+    """Check tasks and name them; a `ConfigurationError` if there are none, one says nothing, or two are the same."""
+    if isinstance(tasks, str | Task) or not isinstance(tasks, Iterable):
+        msg = f"tasks must be a list of texts or Task records, got {type(tasks).__name__}. Put a single task in a list."
+        raise ConfigurationError(msg)
+    kept: dict[str, NamedTask] = {}
+    for given in tasks:
+        text, key = (given.text, given.id) if isinstance(given, Task) else (given, "")
+        if not isinstance(text, str) or not text.strip() or not isinstance(key, str):
+            msg = f"A task must be a text that says something, or a Task with one and a str as id; got {given!r:.80}."
+            raise ConfigurationError(msg)
+        task = NamedTask(given, text, key)
+        if kept.setdefault(task.attempt_id(1), task) is not task:
+            msg = f"Two tasks are the same: {task}. Tell tasks with the same text apart: Task(text, id=...)."
+            raise ConfigurationError(msg)
+    if not kept:
+        msg = "tasks is empty: there is nothing to collect experience from. Pass texts or Task records."
+        raise ConfigurationError(msg)
+    return list(kept.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What model calls cost; tokens as far as the provider reports them."""
+
+    model_calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+    def __add__(self, other: "Cost") -> "Cost":
+        return Cost(*map(add, astuple(self), astuple(other)))
+
+    def __str__(self) -> str:
+        return f"{self.model_calls:,} model calls, {self.input_tokens:,} tokens in, {self.output_tokens:,} out"
+
+
+@dataclass(frozen=True, slots=True)
+class TaskOutcome:
+    """What became of a task."""
+
+    task: str
+    id: str  # empty if it has none
+    success: bool | None  # `None` while it can still be tried: something went wrong that is no fault of the agent
+    trajectories: tuple[str, ...]  # ids of its attempts in the store, in order
+    reasons: str  # why the last attempt counts as what it does
+    problem: str  # why it is unfinished; the same collection, run again, goes on with it
+    made: int  # attempts that were made in this run; the others were stored before
+    cost: Cost  # of this run, with an attempt that it did not finish
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionReport:
+    """What a collection came to, with one outcome for each task, in the order they were given."""
+
+    outcomes: tuple[TaskOutcome, ...]
+
+    @property
+    def attempts(self) -> int:
+        """How many attempts are stored, of this run and of those before."""
+        return sum(len(outcome.trajectories) for outcome in self.outcomes)
+
+    @property
+    def made(self) -> int:
+        """How many attempts were made in this run."""
+        return sum(outcome.made for outcome in self.outcomes)
+
+    @property
+    def successes(self) -> int:
+        """How many tasks succeeded."""
+        return sum(outcome.success is True for outcome in self.outcomes)
+
+    @property
+    def unfinished(self) -> tuple[TaskOutcome, ...]:
+        """The tasks with which the same collection, run again, goes on."""
+        return tuple(outcome for outcome in self.outcomes if outcome.success is None)
+
+    @property
+    def cost(self) -> Cost:
+        """What this run cost; what each stored attempt did stands in its metadata, under `usage`."""
+        return sum((outcome.cost for outcome in self.outcomes), Cost())
+
+    def __str__(self) -> str:
+        tasks, unfinished = len(self.outcomes), self.unfinished
+        failed = tasks - self.successes - len(unfinished)
+        lines = [
+            f"{tasks} tasks: {self.successes} succeeded, {failed} failed, {len(unfinished)} unfinished",
+            f"{self.attempts} attempts, {self.made} of them in this run: {self.cost}",
+        ]
+        return "\n".join(
+            [*lines, *(f"unfinished: {each.id or each.task:.60}: {each.problem:.160}" for each in unfinished)]
+        )
+
+
+UNACCEPTABLE = frozenset({400, 413, 422})
+"""HTTP statuses by which providers refuse a conversation as such, for its length or its form."""
+
+
+class UnfinishedError(ToolTreeError, RuntimeError):
+    """Something went wrong that is no fault of the agent: the attempt is not stored, and is made again later."""
+
+
+class FailedError(ToolTreeError, RuntimeError):
+    """The agent has failed before its attempt could be evaluated."""
+
+
+def is_unacceptable(error: BaseException | None) -> bool:
+    """Whether a provider will never take this conversation, which is the agent's own doing."""
+    return error is not None and http_status(error) in UNACCEPTABLE
+
+
+def is_outage(error: BaseException) -> bool:
+    """Whether a service cannot be reached or does not serve now."""
+    down = isinstance(error, ConnectionError | TimeoutError) or was_refused(error)
+    return down and not is_unacceptable(error)
+
+
+@contextmanager
+def no_fault_of_the_agent(problem: str) -> Iterator[None]:
+    """What is raised within leaves the attempt unfinished, for this reason."""
+    try:
+        yield
+    except (ConfigurationError, FailedError, UnfinishedError):
+        raise
+    except Exception as error:
+        msg = f"{problem}: {described(error)}"
+        raise UnfinishedError(msg) from error
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptResult:
+    """What an attempt came to, before it is evaluated."""
+
+    trajectory: Trajectory
+    result: Any = None  # what the user's `evaluate` is given
+    problem: str = ""  # why it failed before it could be evaluated
+    success: bool = False  # what the environment itself says
+    reward: float | None = None  # the sum of the environment's rewards
+
+
+@dataclass
+class Attempt:
+    """One attempt at a task: the `number`-th, from 1, of at most `max_steps` tool calls or environment steps."""
+
+    task: NamedTask
+    number: int
+    request: str  # the task, and before it what may help
+    max_steps: int
+    stopped: threading.Event = field(default_factory=threading.Event)  # nothing new is begun once it is set
+    spent: Meter = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.spent = self.meter(0)  # it only counts
+
+    @property
+    def id(self) -> str:
+        """The id of the trajectory that it becomes."""
+        return self.task.attempt_id(self.number)
+
+    def meter(self, allowance: int) -> Meter:
+        """A meter for a question."""
+        return Meter(allowance)
+
+    def check(self) -> None:
+        """Raise `UnfinishedError` once the collection is being stopped."""
+        if self.stopped.is_set():
+            msg = "The collection was stopped."
+            raise UnfinishedError(msg)
+
+
+@dataclass(frozen=True, slots=True)
+class StepReading:
+    """What a step brought."""
+
+    observation: str
+    reward: float | None = None
+    done: bool = False
+    truncated: bool = False  # cut off, by a limit of the environment, before the end
+
+
+def is_environment(candidate: object) -> bool:
+    """Whether it is an environment: an object, not a class, that can be reset and stepped."""
+    able = all(callable(getattr(candidate, name, None)) for name in ("reset", "step"))
+    return able and not isinstance(candidate, type)
+
+
+def resetting(world: Any, task: Any) -> Flow[str]:
+    """Begin an episode, as a flow; returns the first observation.
+
+    `reset(task)` returns an observation, or one and an info. It is called without the task where its first argument can
+    be left out and is not called `task`: gymnasium's is a seed.
+    """
+    first = next(iter(inspect.signature(world.reset).parameters.values()), None)
+    named = first is not None and first.kind not in (first.KEYWORD_ONLY, first.VAR_KEYWORD)
+    takes_task = first is not None and named and (first.default is first.empty or first.name == "task")
+    match (yield FunctionStep(world.reset if takes_task else lambda _: world.reset(), task)):
+        case tuple((observation, Mapping())) | observation:
+            return as_text(observation)
+
+
+def read_step(returned: Any) -> StepReading:
+    """Read what a `step` returned; a `ConfigurationError` for tuples of other lengths.
+
+    That is `(observation, reward, done)`, with an info if you like; gymnasium's five values; or the observation alone.
+    One-element lists, which environments for batches return, count as their element.
+    """
+    truncated = False
+    match returned:
+        case tuple((observation, reward, done)) | tuple((observation, reward, done, _)):
+            pass
+        case tuple((observation, reward, done, truncated, _)):
+            pass
+        case tuple():
+            remedy = "Return (observation, reward, done), with an info if you like, or gymnasium's five values."
+            msg = f"step returned {len(returned)} values: {returned!r:.120}. {remedy}"
+            raise ConfigurationError(msg)
+        case _:
+            return StepReading(as_text(returned))
+    ended, cut_off = bool(_single(done)), bool(_single(truncated))
+    given = None if _single(reward) is None else float(_single(reward))
+    return StepReading(as_text(observation), given, ended or cut_off, cut_off and not ended)
+
+
+def as_text(observation: Any) -> str:
+    """An observation as text: data as JSON, and anything else as it prints itself."""
+    observation = _single(observation)
+    if isinstance(observation, Mapping | list | tuple):
+        return json.dumps(observation, ensure_ascii=False, default=str)
+    return "" if observation is None else str(observation)
+
+
+def _single(value: Any) -> Any:
+    """The element of a list of one; anything else as it is."""
+    return value[0] if isinstance(value, list | tuple) and len(value) == 1 else value
+
+
+DEFAULT_ACT_PROMPT = """\
+You act in an environment to carry out the task that you are given. Each time, think briefly about what the \
+observations so far tell you, then call the tool `act` with exactly one action in the environment's own words. You see \
+what came of it before you act again. What stands between reference_material tags is advice from earlier work: use it \
+where it fits. Stop calling the tool only when the task is done."""
+
+MISCALLED = 'Nothing was done: call `act` with the action as a text, as in act(action="look around").'
+
+ACT = "act"
+
+ACT_TOOL: dict[str, Any] = {
+    "type": "function",
+    "function": {
+        "name": ACT,
+        "description": "Take one action in the environment and see what comes of it.",
+        "parameters": {
+            "type": "object",
+            "properties": {"action": {"type": "string", "description": "The action, in the environment's own words"}},
+            "required": ["action"],
+        },
+    },
+}
+
+Review = Callable[[Sequence[BaseMessage], int], Flow[ToolMessage | None]]
+"""Looks at a dialogue after each reply's actions, with the steps left; an observation to take the place of its own."""
+
+
+def run_in_environment(
+    attempt: Attempt, world: Any, model: BaseChatModel, review: Review | None = None
+) -> Flow[AttemptResult]:
+    """Reset a world and let a model try a task in it, as a flow: until the world ends it, or it makes no more call.
+
+    An attempt is unfinished if the model or the world cannot be reached, or what `step` returned cannot be read.
+    """
+    messages: list[BaseMessage] = []
+    rewards: list[float] = []
+    latest, steps, problem = StepReading(""), 0, ""
+    with no_fault_of_the_agent("The environment could not be reset"):
+        observation = yield from resetting(world, attempt.task.given)
+    messages.append(HumanMessage(f"{attempt.request}\n\n{observation}".strip()))
+    try:
+        while not latest.done:
+            messages.append(reply := (yield from _reply(attempt, model, messages)))
+            if not reply.tool_calls:
+                break
+            for call in reply.tool_calls:
+                steps += 1
+                if steps > attempt.max_steps:
+                    msg = f"The limit of {attempt.max_steps} steps was reached."
+                    raise FailedError(msg)  # noqa: TRY301 - as the model and the world do
+                latest, message = yield from _act(world, call)
+                messages.append(message)
+                rewards += [] if latest.reward is None else [latest.reward]
+                if latest.done:
+                    break
+            if review is not None and (seen := (yield from review(messages, attempt.max_steps - steps))):
+                ids = [getattr(each, "tool_call_id", None) for each in messages]
+                messages[max(at for at, each in enumerate(ids) if each == seen.tool_call_id)] = seen
+    except FailedError as error:
+        problem = str(error)
+    reward = sum(rewards) if rewards else None
+    return AttemptResult(
+        Trajectory.from_messages(messages, id=attempt.id, task=attempt.task.text),
+        {"messages": messages, "reward": reward, "done": latest.done, "truncated": latest.truncated},
+        problem,
+        latest.done and not latest.truncated and (reward is None or reward >= SUCCESS_REWARD),
+        reward,
+    )
+
+
+def _reply(attempt: Attempt, model: BaseChatModel, messages: Sequence[BaseMessage]) -> Flow[AIMessage]:
+    """What the model says next."""
+    attempt.check()
+    meter = attempt.meter(1)
+    config = inner_config("collect", {"trajectory": attempt.id})
+    prompt = [SystemMessage(DEFAULT_ACT_PROMPT), *messages]
+    try:
+        with no_fault_of_the_agent("The model could not be asked"):
+            reply = yield from call_tools(model, [ACT_TOOL], prompt, meter, config)
+    except UnfinishedError as error:
+        if len(messages) > 1 and is_unacceptable(error.__cause__):  # it has grown in the attempt, as into one too long
+            raise FailedError(str(error)) from error
+        raise
+    finally:
+        attempt.spent.add(meter)
+    return reply.model_copy(update={"invalid_tool_calls": []})
+
+
+def _act(world: Any, call: ToolCall) -> Flow[tuple[StepReading, ToolMessage]]:
+    """Carry out a call."""
+    action = str(call["args"].get("action") or "").strip() if call["name"] == ACT else ""
+    try:
+        reading = StepReading(MISCALLED) if not action else read_step((yield FunctionStep(world.step, action)))
+    except ConfigurationError as error:
+        raise UnfinishedError(str(error)) from error
+    except Exception as error:
+        msg = f"The environment raised {described(error)} on the action {action!r:.120}."
+        raise (UnfinishedError if is_outage(error) else FailedError)(msg) from error
+    status = "success" if action else "error"
+    return reading, ToolMessage(reading.observation, tool_call_id=call["id"], name=call["name"], status=status)
+
+
+AgentGraph = Pregel[Any, Any, Any, Any]
+
+
+class _Halt(BaseException):
+    """Ends the run of a graph. No `except Exception` of an agent, a tool or a retry policy takes it for its own."""
+
+
+class _Watch(BaseCallbackHandler):
+    """Counts what a graph spends, and ends its run at the limit of tool calls; a search of this package makes none."""
+
+    run_inline = True
+
+    def __init__(self, attempt: Attempt) -> None:
+        self.errors: list[BaseException] = []  # what models raised
+        self.calls = 0
+        self._attempt = attempt
+
+    def on_tool_start(self, *_: Any, tags: list[str] | None = None, **__: Any) -> None:
+        """Let no tool begin once the run is to end."""
+        self.calls += TAG not in (tags or ())
+        if self.calls > self._attempt.max_steps or self._attempt.stopped.is_set():
+            raise _Halt
+
+    def on_llm_end(self, response: Any, **_: Any) -> None:
+        """Count what a reply has cost."""
+        message = next((getattr(each, "message", None) for row in response.generations for each in row), None)
+        self._attempt.spent.count(message, {})
+
+    def on_llm_error(self, error: BaseException, **_: Any) -> None:
+        """Note what a model raised, and that it may have cost something."""
+        self.errors.append(error)
+        if not was_refused(error):
+            self._attempt.spent.count(None, {})
+
+
+def run_graph(attempt: Attempt, graph: AgentGraph, config: RunnableConfig | None, context: Any) -> Flow[AttemptResult]:
+    """Try a task with an agent whose state has `messages`, as a flow.
+
+    Nothing is kept before it ends: its tools may have changed a world that is gone, so going on from a checkpoint would
+    go on in a world in which nothing has happened.
+    """
+    runs: list[Trajectory] = []
+    watch = _Watch(attempt)
+    if graph.checkpointer:  # a graph that has none may hold things in its state that no checkpoint takes
+        graph = graph.copy(update={"checkpointer": InMemorySaver()})
+    given = {MESSAGES_KEY: [HumanMessage(attempt.request)]}
+    # Enough for an agent whose nodes all run once for each tool call; what counts is the limit of tool calls.
+    limit = (attempt.max_steps + 1) * (len(graph.nodes) + 1)
+    configured: RunnableConfig = {
+        "recursion_limit": max(limit, (graph.config or {}).get("recursion_limit", 0)),
+        **merge_configs(config, {"callbacks": [watch, TrajectoryRecorder(runs.append)]}),
+        # Another thread each time: what tools keep by thread belongs to the world, which has to be fresh.
+        # The memory that is being filled may be the agent's own as well, which would learn each attempt a second time.
+        "configurable": {
+            **without_graph((config or {}).get("configurable") or {}),
+            "thread_id": f"{attempt.id}-{uuid4().hex}",
+            **collecting(),
+        },
+    }
+    raised, state = None, None
+
+    def run() -> Any:
+        with suppress(_Halt):
+            return graph.invoke(given, configured, context=context)
+
+    async def arun() -> Any:
+        with suppress(_Halt):
+            return await graph.ainvoke(given, configured, context=context)
+
+    try:
+        state = yield TwinStep(run, arun)
+    except ConfigurationError:
+        raise
+    except Exception as error:  # noqa: BLE001 - what it means is decided below
+        raised = error
+    attempt.check()
+    problem = _problem(raised, state, watch, attempt)
+    held = state.get(MESSAGES_KEY) if isinstance(state, Mapping) else getattr(state, MESSAGES_KEY, None)
+    if not runs or not (problem or held):
+        msg = f"The state of the agent has no {MESSAGES_KEY!r}; collect needs an agent that keeps its messages there."
+        raise UnfinishedError(msg)
+    return AttemptResult(replace(runs[-1], id=attempt.id, task=attempt.task.text), state, problem)
+
+
+def _problem(error: Exception | None, state: Any, watch: _Watch, attempt: Attempt) -> str:
+    """Why an agent has failed before it could be evaluated; empty if it has not. It is raised if it is not to blame."""
+    if watch.calls > attempt.max_steps:
+        return f"The limit of {attempt.max_steps} tool calls was reached."
+    if interrupts := interrupts_in(state):
+        asked = "; ".join(f"{interrupt.value!r:.200}" for interrupt in interrupts)
+        return f"The agent was interrupted, and nobody is there to answer: {asked}"
+    if error is None or isinstance(error, GraphRecursionError):
+        return str(error or "")
+    # Tools and middleware without a sync half raise the one, nodes and runnables of LangGraph and LangChain the other.
+    if isinstance(error, NotImplementedError) or "synchronous function" in str(error) or "coroutine" in str(error):
+        msg = f"The agent is async in part and cannot be run by collect; use acollect. ({described(error)})"
+        raise ConfigurationError(msg) from error
+    from_model = any(error is each for each in watch.errors)
+    if is_outage(error) or (from_model and not is_unacceptable(error)):  # the agent could do nothing about it
+        msg = f"The agent could not be run: {described(error)}"
+        raise UnfinishedError(msg) from error
+    return f"The agent raised {described(error)}"
+
+
+Evaluate = Callable[[Any, Any], bool | float | Awaitable[bool | float]]
+"""A function of the user's, sync or async, from a task and a result to whether it succeeded, or a reward."""
+
+
+@dataclass(kw_only=True)
+class Collection:
+    """The arguments of a collection, and the course of its tasks.
+
+    An attempt is done when its trajectory is in the store: what is there is not made again, and what is not, is.
+    """
+
+    model: BaseChatModel  # acts in environments
+    reflector: BaseChatModel  # reflects on failures
+    experience: ExperienceStore
+    agent: Any
+    evaluate: Evaluate | None
+    focus_points: Sequence[str]
+    examples: Sequence[str]
+    max_retries: int
+    max_steps: int
+    config: RunnableConfig | None
+    context: Any
+    _stopped: threading.Event = field(default_factory=threading.Event)
+
+    def collecting(self, tasks: Sequence[NamedTask], max_concurrency: int) -> Flow[CollectionReport]:
+        """Try all tasks, some of them at once, as a flow."""
+        outcomes: dict[str, TaskOutcome] = {}
+        waiting = iter(tasks)  # shared: who is free takes the next one
+        # An environment is one world, in which one attempt is made at a time.
+        workers = 1 if is_environment(self.agent) else min(max_concurrency, len(tasks))
+        with self._stopping_on_error():
+            yield TogetherStep([self._working(waiting, outcomes) for _ in range(workers)])
+        return CollectionReport(tuple(outcomes[task.attempt_id(1)] for task in tasks))
+
+    @contextmanager
+    def _stopping_on_error(self) -> Iterator[None]:
+        """After an error of the store or an interrupt, have nobody begin anything new."""
+        try:
+            yield
+        except BaseException:  # also that a flow is closed, which is how it hears of Ctrl-C
+            self._stopped.set()
+            raise
+
+    def _working(self, waiting: Iterator[NamedTask], outcomes: dict[str, TaskOutcome]) -> Flow[None]:
+        """Try one task after the other, beside others who do so."""
+        with self._stopping_on_error():
+            for task in waiting:
+                outcomes[task.attempt_id(1)] = yield from self._trying(task)
+
+    def _trying(self, task: NamedTask) -> Flow[TaskOutcome]:
+        """Try a task until it succeeds or there are no retries left."""
+        attempts: list[Trajectory] = []
+        made, cost, problem = 0, Cost(), ""
+        for number in range(1, self.max_retries + 2):
+            stored = yield from flow_of(self.experience.get)(task.attempt_id(number))
+            if stored is None:
+                reflections = [text for each in attempts if (text := str(each.metadata.get("reflection") or ""))]
+                attempt = Attempt(task, number, self._request(task, reflections), self.max_steps, self._stopped)
+                try:
+                    stored = yield from self._attempting(attempt, reflections)
+                except UnfinishedError as error:
+                    problem = str(error)
+                    logger.warning("Attempt %d at the task %s is unfinished: %s", number, task, problem)
+                    break
+                finally:
+                    cost += _cost(attempt)
+                made += 1
+                yield from flow_of(self.experience.add)(stored)
+            attempts.append(stored)
+            if stored.success:
+                break
+        ids = tuple(each.id for each in attempts)
+        success = None if problem else bool(attempts[-1].success)
+        reasons = attempts[-1].reasons if attempts else ""
+        return TaskOutcome(task.text, task.id, success, ids, reasons, problem, made, cost)
+
+    def _request(self, task: NamedTask, reflections: Sequence[str]) -> str:
+        """What an agent is given: the task, and in front of it what may help, marked as reference material."""
+        parts = []
+        if self.examples:
+            parts.append("\n\n".join(["Examples of tasks done in this environment:", *self.examples]))
+        if self.focus_points:
+            parts.append("\n- ".join(["Points that matter in this environment:", *self.focus_points]))
+        if reflections:
+            listed = [f"{number}. {reflection}" for number, reflection in enumerate(reflections, 1)]
+            parts.append("\n".join(["You have tried this task before and failed. What was learnt from it:", *listed]))
+        reference = [as_reference("\n\n".join(parts), source="earlier work")] if parts else []
+        return "\n\n".join([*reference, task.text])
+
+    def _attempting(self, attempt: Attempt, reflections: Sequence[str]) -> Flow[Trajectory]:
+        """Make an attempt, evaluate it, and reflect on it if it failed."""
+        attempt.check()
+        run = yield from self._in_world(attempt)
+        success, reward, reasons = yield from evaluating(self.evaluate, attempt.task, run)
+        trajectory = replace(run.trajectory, success=success, reasons=reasons)
+        reflection = "" if success else (yield from self._reflecting(attempt, trajectory, reflections))
+        about = {"attempt": attempt.number, "task_id": attempt.task.id, "reflection": reflection, "reward": reward}
+        return replace(trajectory, metadata={**trajectory.metadata, **about, "usage": asdict(_cost(attempt))})
+
+    def _in_world(self, attempt: Attempt) -> Flow[AttemptResult]:
+        """Run the agent, in a world of its own if there is a function that makes one, which is closed afterwards."""
+        if is_agent(self.agent):
+            return (yield from self._running(attempt, self.agent))
+        with no_fault_of_the_agent("No world could be made"):
+            world = yield FunctionStep(self.agent, attempt.task.given)
+        if not is_agent(world):
+            remedy = "It has to return a compiled graph or an environment with reset and step."
+            msg = f"The function passed as agent returned {type(world).__name__} for the task {attempt.task}. {remedy}"
+            raise ConfigurationError(msg)
+        try:
+            run = yield from self._running(attempt, world)
+        except Exception:
+            yield from _closing(world)
+            raise
+        yield from _closing(world)
+        return run
+
+    def _running(self, attempt: Attempt, world: Any) -> Flow[AttemptResult]:
+        if isinstance(world, Pregel):
+            return (yield from run_graph(attempt, world, self.config, self.context))
+        return (yield from run_in_environment(attempt, world, self.model))
+
+    def _reflecting(self, attempt: Attempt, trajectory: Trajectory, earlier: Sequence[str]) -> Flow[str]:
+        """Have a model reflect on a failed attempt; empty, and logged, if it gives no usable reply."""
+        document = {
+            "task": shortened(trajectory.task),
+            "ended": shortened(trajectory.reasons),
+            "focus_points": list(self.focus_points),
+            "earlier_reflections": list(earlier),
+            "record": excerpt(trajectory, max_characters=DEFAULT_MAX_CHARACTERS),
+        }
+        meter = attempt.meter(ATTEMPTS)
+        asked = document_prompt(DEFAULT_FAILURE_PROMPT, document)
+        config = inner_config("failure_reflection", {"trajectory": trajectory.id})
+        reply = yield from filled_in(self.reflector, FailureForm, asked, config, meter)
+        attempt.spent.add(meter)
+        if reply is None:
+            logger.warning("Attempt %s is kept without a reflection: %s", attempt.id, "; ".join(meter.problems))
+            return ""
+        return shortened(f"{reply.what_went_wrong}\n{reply.next_time}", LONGEST_REFLECTION)
+
+
+def is_agent(candidate: object) -> bool:
+    """Whether it is an agent or a world by itself: a compiled graph, or an environment with reset and step."""
+    return isinstance(candidate, Pregel) or is_environment(candidate)
+
+
+def _cost(attempt: Attempt) -> Cost:
+    return Cost(attempt.spent.model_calls, attempt.spent.input_tokens, attempt.spent.output_tokens)
+
+
+def _closing(world: Any) -> Flow[None]:
+    """Close a world, if it has a `close` or `aclose`."""
+    close = getattr(world, "aclose", None) or getattr(world, "close", None)
+    if callable(close):
+        try:
+            yield FunctionStep(lambda _: close(), None)
+        except Exception as error:  # noqa: BLE001 - the attempt is over, and what came of it is kept
+            logger.warning("A world could not be closed: %s", described(error))
+
+
+def evaluating(evaluate: Evaluate | None, task: NamedTask, run: AttemptResult) -> Flow[tuple[bool, float | None, str]]:
+    """Judge an attempt, as a flow: whether it succeeded, its reward if it has one, and why.
+
+    Without a function of the user's the environment decides. If the function raises, or returns neither a bool nor a
+    number, the attempt is unfinished.
+    """
+    if run.problem:
+        return False, run.reward, run.problem
+    if evaluate is None:
+        ended = "is over" if run.result["done"] else "was given up by the agent"
+        reasons = f"The episode {'was cut off' if run.result['truncated'] else ended}; its reward is {run.reward}."
+        return run.success, run.reward, reasons
+    with no_fault_of_the_agent(f"evaluate raised for the task {task}"):
+        verdict = yield FunctionStep(lambda given: evaluate(given, run.result), task.given)
+    if isinstance(verdict, bool | np.bool_):
+        return bool(verdict), run.reward, f"evaluate says that it {'succeeded' if verdict else 'failed'}."
+    with suppress(OverflowError, TypeError):  # too large for a float, or complex
+        if isinstance(verdict, int | float | np.number) and math.isfinite(reward := float(verdict)):
+            return reward >= SUCCESS_REWARD, reward, f"Its reward is {reward:g}; {SUCCESS_REWARD:g} is a success."
+    msg = f"evaluate returned {verdict!r:.80} for the task {task}. Return True, False or a reward (1 is a success)."
+    raise UnfinishedError(msg)
+
+
+DEFAULT_FAILURE_PROMPT = """\
+An assistant has tried a task and failed. It will try the same task again from the beginning, and will read what you \
+write before it does.
+
+You get one JSON document: `task` is what was asked for, `ended` how the attempt ended, `record` what was said, which \
+tools were called and what they brought back, `earlier_reflections` what was written after attempts before this one, \
+`focus_points` what matters in this environment.
+
+Say what went wrong: name the step at which the attempt left the right course and the observation that shows it. Then \
+say what to do next time: concrete steps in the environment's own words, and what is still unknown and should be found \
+out first. Go by what the record shows, make nothing up, and do not repeat earlier reflections: where one of them was \
+followed and did not help, say so. A few sentences each."""
+
+LONGEST_REFLECTION = 2_000
+"""Characters of a reflection that are kept: about 500 tokens, in every later attempt's prompt."""
+
+
+class FailureForm(BaseModel):
+    """What a model is asked to fill in."""
+
+    what_went_wrong: Words = Field(description="Where the attempt went wrong, and which observation shows it")
+    next_time: Words = Field(description="What to do instead, in concrete steps")

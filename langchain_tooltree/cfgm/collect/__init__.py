@@ -1,1 +1,0 @@
-"""Collecting: experience from training tasks, attempt after attempt."""
