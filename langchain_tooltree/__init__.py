@@ -18,9 +18,8 @@ _NAMES = {
     "selection": ("ToolSelectionMiddleware", "ToolRetriever"),
     # Search: how it is asked, set up and judged, and where writes may be tried
     "tooltree.function": ("search", "asearch"),
-    "tooltree.record": ("search_result",),
     "tooltree.search": ("SearchConfig",),
-    "tooltree.result": ("SearchResult",),
+    "tooltree.result": ("SearchResult", "search_result"),
     "tools": ("ToolCard", "ToolLibrary"),
     "effects.ready_made": ("mcp_effects",),
     "tooltree.judge": ("Judge",),
@@ -101,8 +100,8 @@ if TYPE_CHECKING:
     from langchain_tooltree.tooltree.middleware import ToolTreeMiddleware as ToolTreeMiddleware
     from langchain_tooltree.tooltree.node import ToolTreeNode as ToolTreeNode
     from langchain_tooltree.tooltree.prompts import Prompts as Prompts
-    from langchain_tooltree.tooltree.record import search_result as search_result
     from langchain_tooltree.tooltree.result import SearchResult as SearchResult
+    from langchain_tooltree.tooltree.result import search_result as search_result
     from langchain_tooltree.tooltree.search import SearchConfig as SearchConfig
 else:
 

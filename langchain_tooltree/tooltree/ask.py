@@ -6,7 +6,7 @@ request stands. Replies are read as LangChain parsed them; what does not validat
 """
 
 import copy
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import takewhile
@@ -24,7 +24,9 @@ from langchain_tooltree.models import (
     ATTEMPTS,
     UNTRUSTED,
     Meter,
+    StructuredQuestion,
     call_tools,
+    document_prompt,
     inner_config,
     is_form_refusal,
     other_tools_refused,
@@ -32,8 +34,8 @@ from langchain_tooltree.models import (
     was_refused,
 )
 from langchain_tooltree.replies import UNREADABLE, with_only_call
-from langchain_tooltree.text import compact_json, shortened
-from langchain_tooltree.tools import ToolLibrary, checked_arguments
+from langchain_tooltree.text import compact_json, one_line, shortened
+from langchain_tooltree.tools import ToolCard, ToolLibrary, checked_arguments, fields_of, nested_inputs
 from langchain_tooltree.tooltree.judge import SAID_OPEN, Standing, as_score, validated
 from langchain_tooltree.tooltree.prompts import (
     ASSESS_DESCRIPTION,
@@ -45,10 +47,12 @@ from langchain_tooltree.tooltree.prompts import (
     INSTRUCTIONS_PROMPT,
     MISSING_PROMPT,
     NOTHING_PROMPT,
+    PLAN_PROMPT,
     PROPOSE_PROMPT,
     REPAIR_PROMPT,
     TRIED_PROMPT,
     Assessment,
+    CoarsePlan,
 )
 from langchain_tooltree.tooltree.search import Call, Effect, KernelConfig
 
@@ -288,3 +292,60 @@ def _is_signed(reply: AIMessage) -> bool:
 def _listed(entries: Iterable[str]) -> str:
     # An entry is data: none of it begins a line of its own.
     return "\n".join(f"- {' '.join(entry.splitlines())}" for entry in entries)
+
+
+RELEVANT = 0.3
+"""p_t in [0, 1] below which a tool is dropped, as the paper's ACL-format version prints it."""
+
+
+def plan_tools(
+    model: BaseChatModel, library: ToolLibrary, reads: Collection[str], query: str, meter: Meter
+) -> Flow[tuple[str, ...]]:
+    """Choose the tools that a request may need.
+
+    A tool is kept if it belongs to a domain of the request (or to none), its relevance p_t is at least .3, its input
+    can be had, and its output is of use. The first two are asked; the others follow from the schemas. All of the
+    library is kept if the reply is unusable or would leave none: a planner that fails must not take tools away.
+    """
+    cards = [library.card(name) for name in library.names]
+    question = StructuredQuestion(
+        model,
+        CoarsePlan,
+        document_prompt(PLAN_PROMPT, {"request": query, "tools": [*map(_in_short, cards)]}),
+        usable=lambda reply: validated(CoarsePlan, reply) is not None,
+        config=inner_config("plan", {}),
+    )
+    replies = yield from question.ask(meter)
+    plan = validated(CoarsePlan, replies[-1]) if replies else None
+    if plan is None:
+        return library.names
+    relevance = {each.name: each.relevance for each in plan.tools}
+    domains = set(plan.domains)
+    relevant = [
+        card
+        for card in cards
+        if relevance.get(card.name, 1.0) >= RELEVANT  # a tool that nothing was said of is not judged irrelevant
+        and (not card.domains or not domains or not domains.isdisjoint(card.domains))
+    ]
+    # A read whose output is null returns and changes nothing.
+    idle = {card.name for card in cards if card.name in reads and (card.output_schema or {}).get("type") == "null"}
+    useful = {card.name for card in relevant if _obtainable(card, relevant)} - idle
+    return tuple(name for name in library.names if name in useful) or library.names
+
+
+def _in_short(card: ToolCard) -> dict[str, Any]:
+    """What the question says of a tool: the first sentences of its description."""
+    short = {"name": card.name, "description": one_line(card.description, 300)}
+    return {**short, "domains": [*card.domains]} if card.domains else short
+
+
+def _obtainable(card: ToolCard, cards: Sequence[ToolCard]) -> bool:
+    """Whether each required input can be had.
+
+    A request can say a plain value or a list of them. An object has to come from another tool, whose output has a field
+    of this name, or whose name says it, or of which nobody knows what it is.
+    """
+    fields = {other.name: fields_of(other.output_schema or {}) for other in cards if other.name != card.name}
+    return all(
+        any(not fields[tool] or name in fields[tool] or name in tool for tool in fields) for name in nested_inputs(card)
+    )

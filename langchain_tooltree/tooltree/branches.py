@@ -55,7 +55,7 @@ class Mark:
     resumed: bool = False  # whether a write was made since the latest answer
     held: dict[str, Any] | None = None  # the best answer so far, the ids on its `path`, and what it leaves open
     queue: list[dict[str, Any]] = field(default_factory=list)  # candidates that wait, most promising first
-    plan: dict[str, Any] | None = None  # what is left of a plan that was tried in a sandbox, see `ahead`
+    plan: dict[str, Any] | None = None  # what is left of a plan that was tried in a sandbox, see `visit`
     step: int = 0  # the super-step of the latest visit
     began: float = 0.0  # when the search began, in seconds of the clock
     recalled: dict[str, Any] = field(default_factory=dict)  # what was told of past runs, as a record notes it

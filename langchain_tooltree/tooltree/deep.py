@@ -32,10 +32,8 @@ from langchain_tooltree.flows import Flow, FunctionStep, TwinStep, awaited, begu
 from langchain_tooltree.models import ATTEMPTS, Meter, inner_marks
 from langchain_tooltree.sandbox import Sandbox, forked
 from langchain_tooltree.text import shortened
-from langchain_tooltree.tool_runs import ToolStep
-from langchain_tooltree.tools import injected_names
-from langchain_tooltree.tooltree.ask import ProposalRequest, Proposer
-from langchain_tooltree.tooltree.coarse_plan import plan_tools
+from langchain_tooltree.tools import ToolStep, injected_names
+from langchain_tooltree.tooltree.ask import ProposalRequest, Proposer, plan_tools
 from langchain_tooltree.tooltree.judge import Judged, JudgedCall, JudgeRequest, ModelEvaluator
 from langchain_tooltree.tooltree.result import (
     PlanStep,

@@ -17,13 +17,11 @@ from langchain_tooltree.errors import ConfigurationError, EmptyQueryError
 from langchain_tooltree.events import Event
 from langchain_tooltree.experience.guide import Learner
 from langchain_tooltree.flows import Flow, TwinStep, async_twin, current_runtime, driven
-from langchain_tooltree.tool_runs import with_sync_form
-from langchain_tooltree.tools import ToolLibrary
+from langchain_tooltree.tools import ToolLibrary, with_sync_form
 from langchain_tooltree.tooltree.branches import KEY
 from langchain_tooltree.tooltree.host import PlannerOptions
 from langchain_tooltree.tooltree.node import ToolTreeNode, mark_in
-from langchain_tooltree.tooltree.record import made_since, result_of_path, search_result
-from langchain_tooltree.tooltree.result import SearchResult
+from langchain_tooltree.tooltree.result import SearchResult, made_since, result_of_path, search_result
 
 Query = str | BaseMessage | Sequence[BaseMessage | dict[str, Any] | tuple[str, str]]
 """A request, or a conversation in any form that LangChain understands."""

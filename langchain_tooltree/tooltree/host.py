@@ -28,13 +28,11 @@ from langchain_tooltree.replies import sound
 from langchain_tooltree.sandbox import Sandbox, names_bound_by
 from langchain_tooltree.text import forget_oldest, telling_words
 from langchain_tooltree.tools import ToolLibrary, checked_arguments, returns_command
-from langchain_tooltree.tooltree.ahead import carry_on, plan_ahead
 from langchain_tooltree.tooltree.branches import KEY, Branches, Candidate, Mark
 from langchain_tooltree.tooltree.deep import DeepSearch
 from langchain_tooltree.tooltree.gate import Withheld
 from langchain_tooltree.tooltree.judge import Judge, JudgedCall, JudgeRequest, resolve_judge
 from langchain_tooltree.tooltree.prompts import DEFAULT_PROMPTS, Prompts
-from langchain_tooltree.tooltree.record import keep_ended, keep_search
 from langchain_tooltree.tooltree.report import (
     LARGE_REQUEST,
     REPORT_AND_CALL_PROMPT,
@@ -43,8 +41,9 @@ from langchain_tooltree.tooltree.report import (
     Report,
     split_report,
 )
+from langchain_tooltree.tooltree.result import keep_ended, keep_search
 from langchain_tooltree.tooltree.search import SearchConfig
-from langchain_tooltree.tooltree.visit import Outcome, Visit
+from langchain_tooltree.tooltree.visit import Outcome, Visit, carry_on, plan_ahead
 
 KEPT_OFFERINGS = 16
 """Selections of tools of which it is kept what they are: few agents change between more."""

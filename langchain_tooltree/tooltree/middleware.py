@@ -20,8 +20,8 @@ from langchain_tooltree.models import extended, quiet
 from langchain_tooltree.tooltree.branches import KEY, Mark
 from langchain_tooltree.tooltree.gate import Withheld, gated, withholding
 from langchain_tooltree.tooltree.host import Planner, PlannerHost, PlannerOptions
-from langchain_tooltree.tooltree.record import guide_of
 from langchain_tooltree.tooltree.report import Report
+from langchain_tooltree.tooltree.result import guide_of
 from langchain_tooltree.tooltree.visit import Outcome
 
 Handler = Callable[[ModelRequest[Any]], Any]

@@ -1,7 +1,7 @@
 """One visit of the model node: the agent's own step, and, where its answer is doubtful, one step of the search.
 
 A visit restores the tree from the conversation, asks the agent's own step on the path that the model sees, and returns
-its calls unchanged: the host's tools node runs them. Where an answer is doubtful (`doubt`), the visit asks on, and
+its calls unchanged: the host's tools node runs them. Where an answer is doubtful (`report`), the visit asks on, and
 returns the most promising read that was not tried yet as an ordinary message with that call. At the end the best answer
 is returned, and the messages of abandoned branches are removed. How a model is asked is up to the form: see
 `PlannerHost`.
@@ -11,6 +11,7 @@ import time
 import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from langchain_core.messages import (
@@ -22,15 +23,18 @@ from langchain_core.messages import (
     message_to_dict,
     messages_from_dict,
 )
+from langchain_core.runnables.config import ensure_config
+from langgraph.prebuilt import ToolNode
 
-from langchain_tooltree._langgraph import steps_here
+from langchain_tooltree._langgraph import steps_here, tool_node_input, with_runtime
 from langchain_tooltree.events import Event
 from langchain_tooltree.experience.guide import Advice
 from langchain_tooltree.experience.records import call_key, joint_recall
-from langchain_tooltree.flows import Flow
+from langchain_tooltree.flows import Flow, TwinStep
 from langchain_tooltree.models import usage_sum
 from langchain_tooltree.replies import call_blocks, calls_in, made_anew, with_only_call
-from langchain_tooltree.text import cut, words_of
+from langchain_tooltree.sandbox import Sandbox, forked
+from langchain_tooltree.text import cut, made_up, renamed_in, words_of
 from langchain_tooltree.tooltree.branches import (
     KEY,
     Branches,
@@ -40,7 +44,6 @@ from langchain_tooltree.tooltree.branches import (
     is_fruitless,
     results_of,
 )
-from langchain_tooltree.tooltree.doubt import Stop, admits, is_better, is_trouble, next_move
 from langchain_tooltree.tooltree.prompts import (
     AGAIN_PROMPT,
     CHECK_PROMPT,
@@ -49,7 +52,7 @@ from langchain_tooltree.tooltree.prompts import (
     OTHERS_PROMPT,
     UNDONE_PROMPT,
 )
-from langchain_tooltree.tooltree.report import NamedCall, Report
+from langchain_tooltree.tooltree.report import NamedCall, Report, Stop, admits, is_better, is_trouble, next_move
 
 if TYPE_CHECKING:
     from langchain_tooltree.tooltree.host import PlannerHost
@@ -452,3 +455,118 @@ class Visit:
 def label_of(call: Mapping[str, Any]) -> str:
     """A call in one line, for people."""
     return f"{call['name']}({', '.join(f'{name}={value!r}' for name, value in call['args'].items())})"
+
+
+if TYPE_CHECKING:
+    from langchain_tooltree.tooltree.host import PlannerHost
+
+MOST_STEPS = 40
+"""Steps that are planned ahead at the most: more than a turn has, unless the agent has lost its way."""
+
+
+def run_in_fork(
+    world: Sandbox, calls: Sequence[ToolCall], state: Mapping[str, Any]
+) -> Flow[tuple[list[ToolMessage], Sandbox]]:
+    """Make the calls of one message, in order, in a fork of a world, and return the results and the fork.
+
+    `state` is what tools may have injected.
+    """
+    fork = forked(world)
+    node = ToolNode([*fork.tools], handle_tool_errors=True)
+    results: list[ToolMessage] = []
+    for call in calls:
+        given, config = tool_node_input(call, state), with_runtime(ensure_config())
+        made = yield TwinStep(partial(node.invoke, given, config), partial(node.ainvoke, given, config))
+        results += made["messages"] if isinstance(made, Mapping) else made
+    return [each.model_copy(update={"id": f"tried_{uuid.uuid4()}"}) for each in results], fork
+
+
+def plan_ahead(branches: Branches, trial: "PlannerHost", sandbox: Sandbox) -> Flow[Outcome]:
+    """Play the rest of a turn in forks, as far as its calls are bound by the sandbox.
+
+    Args:
+        branches: The conversation as it is.
+        trial: Asks the model. The first step is the agent's own, and streams as such; what follows a fork is unseen.
+        sandbox: The world as it is; it is only ever forked.
+
+    Returns:
+        The first step of the plan, with the rest in the mark. Where the first step is none for the sandbox, or an
+        answer, it is what a visit without a sandbox returns.
+    """
+    messages: list[BaseMessage] = [*branches.messages]
+    start, mark = len(messages), replace(branches.mark, plan=None)
+    worlds: dict[str, Sandbox] = {}
+    trial.bound = trial.planner.bound_tools
+
+    def is_free(name: str, args: Any) -> bool:  # in a fork, what it does not bind cannot be tried
+        return name in trial.bound or (not worlds and branches.is_read(name, args))
+
+    while True:
+        inner = Branches(messages, mark, branches.is_read, is_free)
+        outcome = yield from Visit(inner, trial).run()
+        step = trial.reply if outcome.message is None else outcome.message
+        is_bound = bool(step.tool_calls) and trial.bound.issuperset(call["name"] for call in step.tool_calls)
+        if not is_bound and not worlds:
+            return outcome
+        mark = outcome.mark or mark
+        if not is_bound or len(worlds) == MOST_STEPS:
+            break
+        path = inner.path(mark.hidden)
+        state = {**trial.state, trial.messages_key: [*path, step]}
+        results, fork = yield from run_in_fork(worlds.get(str(path[-1].id), sandbox), step.tool_calls, state)
+        messages += [step, *results]
+        worlds[str(results[-1].id)] = fork
+        trial.unseen = True
+    is_over = not step.tool_calls
+    if not is_over:
+        messages.append(step)
+    gone = {*(outcome.remove if is_over else mark.hidden)}
+    steps = _plan_of([message for message in messages[start:] if message.id not in gone])
+    plan = {"steps": steps, "answer": message_to_dict(step) if is_over else None}
+    real = {message.id for message in branches.messages}
+    kept = Mark(turn=inner.mark.turn, hidden=sorted(gone & real), plan=plan)
+    return replace(_next_step(kept), ended=outcome.ended)
+
+
+def _plan_of(path: Sequence[BaseMessage]) -> list[dict[str, Any]]:
+    """The steps of a path with what they brought back; those whose calls all failed are left out."""
+    steps: list[dict[str, Any]] = []
+    for at, message in enumerate(path):
+        results = results_of(path, at) if calls_in(message) else []
+        if calls_in(message) and not (results and all(each.status == "error" for each in results)):
+            tried = {each.tool_call_id: each.text for each in results}
+            steps.append({"message": message_to_dict(message), "tried": tried})
+    return steps
+
+
+def carry_on(branches: Branches) -> Outcome | None:
+    """The next step of a plan whose first one was carried out last, or its answer.
+
+    `None` if the latest results do not equal those that were tried, or the plan has no more to say.
+    """
+    plan = branches.mark.plan or {}
+    done, *rest = plan.get("steps") or [{}]
+    tried: Mapping[str, str] = done.get("tried") or {}
+    if not tried or len(branches.latest) != len(tried):
+        return None
+    renamed: dict[str, str] = {}
+    for result in branches.latest:
+        before = tried.get(result.tool_call_id)
+        differing = None if before is None or result.status == "error" else made_up(before, result.text)
+        if differing is None or differing.gone:
+            return None
+        renamed |= differing.renamed
+    rest, answer = renamed_in([rest, plan.get("answer")], renamed)
+    if not rest and answer is None:
+        return None
+    return _next_step(replace(branches.mark, plan={"steps": rest, "answer": answer}))
+
+
+def _next_step(mark: Mark) -> Outcome:
+    """The first step of a mark's plan as an ordinary message, or its answer, with which the turn is over."""
+    plan = mark.plan or {}
+    if steps := plan["steps"]:
+        (message,) = messages_from_dict([steps[0]["message"]])
+        return Outcome(cast("AIMessage", message), mark=mark)
+    (message,) = messages_from_dict([plan["answer"]])
+    return Outcome(cast("AIMessage", message), remove=mark.hidden, mark=Mark())

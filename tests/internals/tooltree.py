@@ -19,12 +19,11 @@ from langchain_tooltree.tooltree.ask import (
     Proposal,
     ProposalRequest,
     Proposer,
+    plan_tools,
     proposal_messages,
 )
 from langchain_tooltree.tooltree.branches import Branches, Candidate, Mark
-from langchain_tooltree.tooltree.coarse_plan import plan_tools
 from langchain_tooltree.tooltree.deep import JUDGED_CHARS, DeepSearch
-from langchain_tooltree.tooltree.doubt import Move, Stop, admits, is_better, is_trouble, next_move
 from langchain_tooltree.tooltree.host import Planner, PlannerHost
 from langchain_tooltree.tooltree.judge import (
     SAID_DONE,
@@ -65,9 +64,15 @@ from langchain_tooltree.tooltree.report import (
     REPORT_AND_CALL_PROMPT,
     REPORT_AND_UNDO_PROMPT,
     REPORT_PROMPT,
+    Move,
     NamedCall,
     Report,
+    Stop,
+    admits,
+    is_better,
+    is_trouble,
     may_be_report,
+    next_move,
     parse_report,
     split_report,
 )
@@ -120,8 +125,7 @@ from langchain_tooltree.tooltree.search.posterior import (
     JudgeCalibration,
     PathPosterior,
 )
-from langchain_tooltree.tooltree.search.scheduler import Rollout, Scheduler, Spent
-from langchain_tooltree.tooltree.search.search import FAILURES_TO_GIVE_UP
+from langchain_tooltree.tooltree.search.search import FAILURES_TO_GIVE_UP, Rollout, Scheduler, Spent
 
 MANY_QUESTIONS: Any = {"selection": "posterior", "pre_evaluation": "batched", "post_evaluation": "needed"}
 """Settings of a search that asks the proposer and the judge each by itself, for tests of what they are asked."""

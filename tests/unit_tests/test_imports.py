@@ -28,20 +28,18 @@ PURE = {
     "stores/chroma/filters.py",
     "text.py",
     "tooltree/branches.py",
-    "tooltree/doubt.py",
     "tooltree/report.py",
     "tooltree/search/__init__.py",
     "tooltree/search/config.py",
     "tooltree/search/policies.py",
     "tooltree/search/posterior.py",
-    "tooltree/search/scheduler.py",
     "tooltree/search/search.py",
     "tooltree/search/tree.py",
 }
 LAYERS = (
-    {"search/*", "doubt", "report", "branches"},
-    {"prompts", "judge", "coarse_plan", "gate"},
-    {"visit", "ask", "ahead", "deep", "host", "result", "record"},
+    {"search/*", "report", "branches"},
+    {"prompts", "judge", "gate"},
+    {"visit", "ask", "deep", "host", "result"},
     {"node", "middleware", "function"},
 )
 """The files of `tooltree/` from the inside out: pure kernels, what asks models, what runs a search, what users attach.

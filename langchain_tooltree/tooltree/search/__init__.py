@@ -26,13 +26,12 @@ What `perform` does is up to the driver. One that asks nobody and knows a single
         return OperationOutcome(operation.id, **outcome)
 
 Read `search` for the rollout, `policies` for where it works (Eq. 1) and for the end, `posterior` for the other policy's
-arithmetic, `tree` for values and pruning, `scheduler` for budgets and the order of launches.
+arithmetic, `tree` for values and pruning.
 """
 
 from langchain_tooltree.tooltree.search.config import KernelConfig, SearchConfig
 from langchain_tooltree.tooltree.search.policies import PosteriorPolicy, StopReason, UCTPolicy
-from langchain_tooltree.tooltree.search.scheduler import Operation, OperationOutcome, Spent
-from langchain_tooltree.tooltree.search.search import TreeSearch
+from langchain_tooltree.tooltree.search.search import Operation, OperationOutcome, Spent, TreeSearch
 from langchain_tooltree.tooltree.search.tree import Call, Effect, Frontier, Node, Observation, Tree, Work
 
 __all__ = [

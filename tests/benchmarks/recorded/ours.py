@@ -1,4 +1,4 @@
-"""The package's own policy on recorded proposals: the rules of `doubt`, played as a visit of the model node plays them.
+"""The package's own policy on recorded proposals, played as a visit of the model node plays it.
 
 The model's own steps run until it answers. The answer brings its report, and `next_move` says what to do with it. A
 read that the report names runs without a model call. The own step asked again is one more step of the same model, and
