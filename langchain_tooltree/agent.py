@@ -1,17 +1,17 @@
 """create_tooltree_agent: LangChain's `create_agent` with the planner in, and with experience where wanted."""
 
+from __future__ import annotations
+
 import inspect
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 
 from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware, HumanInTheLoopMiddleware
-from langchain_core.language_models import BaseChatModel
 from langchain_core.tools import BaseTool
-from langgraph.graph.state import CompiledStateGraph
 
-from langchain_tooltree.cfgm.memory import CFGMMemory, check_memory
+from langchain_tooltree.cfgm.memory import CFGMMemory
 from langchain_tooltree.cfgm.middleware import CFGMMiddleware
 from langchain_tooltree.effects.calls import CallEffects, Effects
 from langchain_tooltree.errors import ConfigurationError, check_arguments
@@ -29,6 +29,90 @@ from langchain_tooltree.tooltree.judge import Judge
 from langchain_tooltree.tooltree.middleware import BranchCleanup, ToolTreeMiddleware
 from langchain_tooltree.tooltree.search import SearchConfig
 
+if TYPE_CHECKING:
+    from langchain.agents.middleware.types import (
+        AgentState,
+        ContextT,
+        InputAgentState,
+        OutputAgentState,
+        ResponseT,
+        StateT_co,
+    )
+    from langchain.agents.structured_output import ResponseFormat
+    from langchain_core.language_models import BaseChatModel
+    from langchain_core.messages import SystemMessage
+    from langgraph.cache.base import BaseCache
+    from langgraph.graph.state import CompiledStateGraph
+    from langgraph.store.base import BaseStore
+    from langgraph.types import Checkpointer
+
+    AnyTools = Sequence[BaseTool | Callable[..., Any] | dict[str, Any]] | None
+
+AnyExperience = Experience | SITGraph | CFGMMemory | Sequence[SITGraph | CFGMMemory]
+"""What an agent learns with: an `Experience`, or a part of one, or both parts."""
+
+
+class AgentOptions(TypedDict, total=False):
+    """What an agent with a planner takes by name: the planner's own, and `create_agent`'s that are of no type."""
+
+    judge: str | BaseChatModel | Judge | None
+    config: SearchConfig | None
+    effects: Effects | None
+    sandbox: Sandbox | None
+    record_searches: str | None
+    review: bool
+    experience: AnyExperience | None
+    verdict: AnyVerdict | None
+    system_prompt: str | SystemMessage | None
+    checkpointer: Checkpointer | None
+    store: BaseStore | None
+    interrupt_before: list[str] | None
+    interrupt_after: list[str] | None
+    debug: bool
+    name: str | None
+    cache: BaseCache[Any] | None
+    transformers: Sequence[Any] | None
+
+
+# As LangChain types `create_agent`: without a response format, by a schema as a dict, and by a class.
+@overload
+def create_tooltree_agent(
+    model: str | BaseChatModel,
+    tools: AnyTools = None,
+    *,
+    middleware: Sequence[AgentMiddleware[StateT_co, ContextT]] = (),
+    response_format: None = None,
+    state_schema: None = None,
+    context_schema: type[ContextT] | None = None,
+    **options: Unpack[AgentOptions],
+) -> CompiledStateGraph[AgentState[Any], ContextT, InputAgentState, OutputAgentState[Any]]: ...
+
+
+@overload
+def create_tooltree_agent(
+    model: str | BaseChatModel,
+    tools: AnyTools = None,
+    *,
+    middleware: Sequence[AgentMiddleware[StateT_co, ContextT]] = (),
+    response_format: dict[str, Any],
+    state_schema: type[AgentState[dict[str, Any]]] | None = None,
+    context_schema: type[ContextT] | None = None,
+    **options: Unpack[AgentOptions],
+) -> CompiledStateGraph[AgentState[dict[str, Any]], ContextT, InputAgentState, OutputAgentState[dict[str, Any]]]: ...
+
+
+@overload
+def create_tooltree_agent(
+    model: str | BaseChatModel,
+    tools: AnyTools = None,
+    *,
+    middleware: Sequence[AgentMiddleware[StateT_co, ContextT]] = (),
+    response_format: ResponseFormat[ResponseT] | type[ResponseT] | None = None,
+    state_schema: type[AgentState[ResponseT]] | None = None,
+    context_schema: type[ContextT] | None = None,
+    **options: Unpack[AgentOptions],
+) -> CompiledStateGraph[AgentState[ResponseT], ContextT, InputAgentState, OutputAgentState[ResponseT]]: ...
+
 
 def create_tooltree_agent(
     model: str | BaseChatModel,
@@ -40,10 +124,8 @@ def create_tooltree_agent(
     sandbox: Sandbox | None = None,
     record_searches: str | None = None,
     review: bool = False,
-    experience: Experience | None = None,
+    experience: AnyExperience | None = None,
     verdict: AnyVerdict | None = None,
-    graph: SITGraph | None = None,
-    memory: CFGMMemory | None = None,
     middleware: Sequence[AgentMiddleware[Any, Any]] = (),
     **create_agent_arguments: Any,
 ) -> CompiledStateGraph[Any, Any, Any, Any]:
@@ -69,15 +151,12 @@ def create_tooltree_agent(
         record_searches: A folder in which each search leaves a file, for `langchain-tooltree view`.
         review: Whether a person approves each call that is not declared a read, with what it rests on before them: see
             `PlanReviewMiddleware`. It needs a checkpointer where such a call is made.
-        experience: What the agent has been through: it speaks where there is doubt, and grows with each run. It is the
-            ordinary way; `graph` and `memory` are parts of it for those who want one.
-        verdict: Says whether a run succeeded, for `experience`, `graph` and `memory`: a function (see
-            `VerdictFunction`), a chat model, the name of one, or a `ModelVerdict`.
-        graph: A part of an experience: what came next in past runs. It speaks where there is doubt, and learns from the
-            agent's runs if there is a verdict. To have it speak before each call, put a `SITGraphMiddleware` into
-            `middleware`.
-        memory: A part of an experience: runs and tips. It speaks where there is doubt, and keeps the agent's runs. To
-            have it speak in each prompt, and reflect on anomalies at once, put a `CFGMMiddleware` into `middleware`.
+        experience: What the agent has been through: an `Experience`, which speaks where there is doubt, and grows with
+            each run. Or a part of one, or a list of both: a `SITGraph`, which knows what came next in past runs and
+            learns if there is a verdict, and a `CFGMMemory`, which has runs and tips and keeps the agent's runs. To
+            have these speak at each step, put a `SITGraphMiddleware` or a `CFGMMiddleware` into `middleware`.
+        verdict: Says whether a run succeeded, for `experience`: a function (see `VerdictFunction`), a chat model, the
+            name of one, or a `ModelVerdict`.
         middleware: The agent's other middleware.
         **create_agent_arguments: Everything else that `create_agent` takes: `system_prompt`, `response_format`,
             `checkpointer`, `store`, `context_schema`, `name`, and so on.
@@ -104,10 +183,11 @@ def create_tooltree_agent(
         msg = "create_tooltree_agent adds a ToolTreeMiddleware itself; leave it out of middleware, or use create_agent."
         raise ConfigurationError(msg)
     declared = CallEffects.declared_as(effects)
-    if experience is not None:
-        learner: Learner | None = _with_verdict(experience, verdict, graph, memory)
+    learner: Learner | None
+    if isinstance(experience, Experience):
+        learner = _with_verdict(experience, verdict)
     else:
-        learner = _parts(middleware, graph, memory, verdict)
+        learner = _parts(middleware, experience, verdict)
     tools = as_tools(() if tools is None else tools, provider_side=True)
     own = [tool for entry in middleware for tool in getattr(entry, "tools", ())]
     by_name = {tool.name: tool for tool in (*own, *tools) if isinstance(tool, BaseTool)}
@@ -180,16 +260,7 @@ def _refuse_second(middleware: Sequence[AgentMiddleware[Any, Any]], kind: type, 
         raise ConfigurationError(msg)
 
 
-def _with_verdict(
-    experience: Experience, verdict: AnyVerdict | None, graph: SITGraph | None, memory: CFGMMemory | None
-) -> Experience:
-    if not isinstance(experience, Experience):
-        msg = f"experience must be an Experience, got {type(experience).__name__}. Make one: Experience(store)."
-        raise ConfigurationError(msg)
-    for name, part in (("graph", graph), ("memory", memory)):
-        if part is not None:
-            msg = f"An Experience has a {name} of its own, but {name}= was passed, too. Leave one of them out."
-            raise ConfigurationError(msg)
+def _with_verdict(experience: Experience, verdict: AnyVerdict | None) -> Experience:
     if verdict is not None:
         experience = experience.judged_by(verdict)
     if not experience.has_verdict:
@@ -204,25 +275,28 @@ _NOTHING_LEARNT = (
 
 
 def _parts(
-    middleware: Sequence[AgentMiddleware[Any, Any]],
-    graph: SITGraph | None,
-    memory: CFGMMemory | None,
-    verdict: AnyVerdict | None,
+    middleware: Sequence[AgentMiddleware[Any, Any]], experience: Any, verdict: AnyVerdict | None
 ) -> Parts | None:
-    check_memory(memory)
-    if graph is not None and not isinstance(graph, SITGraph):
-        msg = f"graph must be a SITGraph, got {type(graph).__name__}. Make one: SITGraph.from_trajectories(...)."
+    """A graph, a memory, or both, in place of an experience; `None` if there is nothing to learn with."""
+    given = list(experience) if isinstance(experience, list | tuple) else [experience] * (experience is not None)
+    graphs = [each for each in given if isinstance(each, SITGraph)]
+    memories = [each for each in given if isinstance(each, CFGMMemory)]
+    if len(graphs) > 1 or len(memories) > 1 or len(given) > len(graphs) + len(memories):
+        msg = (
+            f"experience must be an Experience, or a SITGraph, a CFGMMemory or one of each, got {experience!r:.80}. "
+            "Make one: Experience(store)."
+        )
         raise ConfigurationError(msg)
-    if graph is None and memory is None:
+    if not given:
         if verdict is None:
             return None
-        msg = f"verdict={verdict!r:.80} judges runs for an experience, a graph or a memory. Pass one: experience=."
+        msg = f"verdict={verdict!r:.80} judges runs for an experience. Pass one: experience=."
         raise ConfigurationError(msg)
-    if memory is not None:
-        _refuse_second(middleware, CFGMMiddleware, "leave out memory=")
+    if memories:
+        _refuse_second(middleware, CFGMMiddleware, "leave the memory out of experience=")
         judges = any(isinstance(entry, SITGraphMiddleware) for entry in middleware)
         if verdict is None and not judges:
             warnings.warn(_NOTHING_LEARNT.format("memory"), stacklevel=3)
-    if graph is not None:
-        _refuse_second(middleware, SITGraphMiddleware, "leave out graph=")
-    return Parts(graph, memory, verdict=verdict)
+    if graphs:
+        _refuse_second(middleware, SITGraphMiddleware, "leave the graph out of experience=")
+    return Parts(next(iter(graphs), None), next(iter(memories), None), verdict=verdict)

@@ -1,10 +1,14 @@
 """How somebody else's code uses the public names; `.ci/package` has mypy and pyright check it, both strict."""
 
+from dataclasses import dataclass
 from typing import Any, assert_type
 
+from langchain.agents.middleware.types import AgentState, InputAgentState, OutputAgentState
 from langchain_core.language_models import BaseChatModel
 from langchain_core.tools import BaseTool
+from langgraph.graph.state import CompiledStateGraph
 from langgraph.store.memory import InMemoryStore
+from pydantic import BaseModel
 
 from langchain_tooltree import (
     CFGMMemory,
@@ -29,6 +33,15 @@ from langchain_tooltree.errors import ToolTreeError
 from langchain_tooltree.tooltree.judge import JudgeRequest
 
 
+class Answer(BaseModel):
+    miles: float
+
+
+@dataclass
+class Whose:
+    user_id: str
+
+
 def judge(request: JudgeRequest) -> list[float]:
     return [0.5 for _ in request.calls]
 
@@ -40,9 +53,12 @@ async def plan(model: BaseChatModel, tools: list[BaseTool]) -> None:
     effects = {"query": sql_reads("sql", dialect="sqlite"), "fetch": http_reads("method")}
     assert_type(await asearch("?", tools, model="openai:gpt-4.1-mini", effects=effects), SearchResult)
     agent = create_tooltree_agent(model, tools, system_prompt="Look.", effects={"look": "read"}, review=True)
-    out: dict[str, Any] = agent.invoke({"messages": [("user", "?")]})  # pyright: ignore[reportUnknownMemberType]
+    out: dict[str, Any] = agent.invoke({"messages": [{"role": "user", "content": "?"}]})  # pyright: ignore[reportUnknownMemberType]
     assert_type(search_result(out["messages"][-1]).to_mermaid(), str)
     ToolTreeNode(model, tools)
+    answers = create_tooltree_agent(model, tools, response_format=Answer, context_schema=Whose)
+    assert_type(answers, CompiledStateGraph[AgentState[Answer], Whose, InputAgentState, OutputAgentState[Answer]])
+    create_tooltree_agent(model, tools, experiense=None)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
 
 
 async def learn(model: BaseChatModel) -> None:

@@ -192,7 +192,8 @@ def test_nodes_in_one_graph_tell_what_fits_the_path(sit, cfgm, learns, clerk, pa
 def parts_of(names: str) -> dict[str, Any]:
     make: dict[str, Any] = {"experience": experience, "graph": lambda: GRAPH, "memory": memory}
     verdict = {} if "experience" in names else {"verdict": lambda _: None}
-    return {**{name: make[name]() for name in names.split()}, **verdict}
+    parts = [make[name]() for name in names.split()]
+    return {"experience": parts if len(parts) > 1 else parts[0], **verdict}
 
 
 @pytest.mark.parametrize("names", ["experience", "graph memory", "graph", "memory"])

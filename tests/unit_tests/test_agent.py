@@ -120,7 +120,7 @@ SANDBOX = ObjectSandbox([], lambda _: [tool(echo)])
             ConfigurationError,
             "a PlanReviewMiddleware already",
         ),
-        ({"verdict": lambda _: True}, ConfigurationError, "judges runs for an experience, a graph or a memory"),
+        ({"verdict": lambda _: True}, ConfigurationError, "judges runs for an experience"),
         (
             {"effects": {"echo": http_reads("nn")}},
             ConfigurationError,
@@ -228,7 +228,7 @@ def test_summing_up_the_state_needs_nobody_s_approval(graph):
     noted = {"name": "summarize_state", "args": {"summary": "Somebody says hello."}, "id": "1"}
     model = ScriptedChatModel(replies=[AIMessage("", tool_calls=[noted]), "Hello."])
     tools = [echo, create_summarize_state_tool(graph)]
-    agent = create_tooltree_agent(model, tools, graph=graph, review=True, checkpointer=InMemorySaver())
+    agent = create_tooltree_agent(model, tools, experience=graph, review=True, checkpointer=InMemorySaver())
     result = agent.invoke(HELLO, {"configurable": {"thread_id": "1"}})
     assert "__interrupt__" not in result
     assert [message.name for message in result["messages"] if message.type == "tool"] == ["summarize_state"]
@@ -248,7 +248,9 @@ def test_a_memory_tells_nothing_where_there_is_no_doubt_and_keeps_the_run():
     memory = CFGMMemory(model, InMemoryStore())
     past = [HumanMessage("Lift a box."), lifting("green", "0"), ToolMessage("You lift green.", tool_call_id="0")]
     memory.experience.add(Trajectory.from_messages(past, success=True, id="past"))
-    agent = create_tooltree_agent(model, [lift], memory=memory, verdict=lambda _: True, checkpointer=InMemorySaver())
+    agent = create_tooltree_agent(
+        model, [lift], experience=memory, verdict=lambda _: True, checkpointer=InMemorySaver()
+    )
 
     messages = agent.invoke({"messages": [("user", "Lift any box.")]}, {"configurable": {"thread_id": "now"}})[
         "messages"
@@ -269,7 +271,7 @@ def test_a_graph_learns_from_the_runs_of_the_agent_as_the_verdict_says():
         model = ScriptedChatModel(replies=[AIMessage("", tool_calls=[call]), "Done."])
         verdict = verdicts[number]
         agent = create_tooltree_agent(
-            model, [echo], graph=graph, verdict=lambda _, verdict=verdict: verdict, effects={"echo": "read"}
+            model, [echo], experience=graph, verdict=lambda _, verdict=verdict: verdict, effects={"echo": "read"}
         )
         agent.invoke(HELLO)
         assert not any("echo" in message.text for message in model.calls[0])
@@ -279,14 +281,14 @@ def test_a_graph_learns_from_the_runs_of_the_agent_as_the_verdict_says():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"memory": InMemoryStore()}, "memory must be a CFGMMemory, got InMemoryStore"),
+        ({"experience": InMemoryStore()}, "experience must be an Experience, or .* got <.*InMemoryStore"),
         ({"middleware": [CFGMMiddleware(ScriptedChatModel())]}, "holds a CFGMMiddleware already"),
     ],
     ids=["no memory", "twice"],
 )
 def test_what_cannot_work_with_a_memory_is_refused(offline, options, message):
     with pytest.raises(ConfigurationError, match=message):
-        create_tooltree_agent(offline(), [echo], **{"memory": CFGMMemory(offline(), InMemoryStore()), **options})
+        create_tooltree_agent(offline(), [echo], **{"experience": CFGMMemory(offline(), InMemoryStore()), **options})
 
 
 @pytest.mark.parametrize(
@@ -294,10 +296,10 @@ def test_what_cannot_work_with_a_memory_is_refused(offline, options, message):
     [
         ({"middleware": [SITGraphMiddleware(SITGraph())]}, "holds a SITGraphMiddleware already"),
         ({"effects": ["echo"]}, "effects must be a mapping"),
-        ({"graph": {}}, "graph must be a SITGraph"),
+        ({"experience": [SITGraph(), SITGraph()]}, "experience must be an Experience, or"),
     ],
-    ids=["twice", "effects", "no graph"],
+    ids=["twice", "effects", "two graphs"],
 )
 def test_what_cannot_work_with_a_graph_is_refused(offline, graph, options, message):
     with pytest.raises(ConfigurationError, match=message):
-        create_tooltree_agent(offline(), [echo], **{"graph": graph, **options})
+        create_tooltree_agent(offline(), [echo], **{"experience": graph, **options})
