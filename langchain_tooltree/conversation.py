@@ -20,24 +20,22 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
 from langchain_tooltree.experience.records import (
     EXTRAS,
+    MARK,
+    NOTE,
+    NOTES,
     PARTS,
     PROMPTED,
+    SEARCH_MARK,
     ChatMessage,
     Outcome,
     Part,
     Step,
+    added_to,
     aim_of,
     own_messages,
     part_of,
     readable,
     text_of,
-)
-from langchain_tooltree.experience.reference import (
-    MARK,
-    NOTE,
-    NOTES,
-    SEARCH_MARK,
-    added_to,
     without_added,
     without_reference,
 )

@@ -28,7 +28,7 @@ from langchain_tooltree.errors import ConfigurationError, ToolTreeError, describ
 from langchain_tooltree.experience.excerpts import DEFAULT_MAX_CHARACTERS, excerpt
 from langchain_tooltree.experience.recorder import TrajectoryRecorder
 from langchain_tooltree.experience.recording import MESSAGES_KEY
-from langchain_tooltree.experience.reference import as_reference
+from langchain_tooltree.experience.records import as_reference
 from langchain_tooltree.experience.run_identity import collecting
 from langchain_tooltree.experience.store import ExperienceStore
 from langchain_tooltree.experience.trajectory import SUCCESS_REWARD, Trajectory

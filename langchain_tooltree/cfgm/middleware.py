@@ -26,8 +26,7 @@ from langchain_tooltree.conversation import Conversation, visible_path
 from langchain_tooltree.errors import check_count
 from langchain_tooltree.experience.guide import Remembered, begun_with
 from langchain_tooltree.experience.recorder import RunRecorder
-from langchain_tooltree.experience.records import aim_of, recall_metadata
-from langchain_tooltree.experience.reference import remarked
+from langchain_tooltree.experience.records import aim_of, recall_metadata, remarked
 from langchain_tooltree.experience.run_identity import is_collecting, run_id, run_key
 from langchain_tooltree.experience.verdict import AnyVerdict
 from langchain_tooltree.flows import Flow, async_twin, driven

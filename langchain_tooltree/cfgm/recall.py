@@ -8,8 +8,7 @@ from itertools import groupby
 from langchain_tooltree.anomaly.rules import has_failed
 from langchain_tooltree.cfgm.tips import IDENTIFYING, Tip, distinct
 from langchain_tooltree.errors import check_count
-from langchain_tooltree.experience.records import Record, Step
-from langchain_tooltree.experience.reference import SUMMARIZE_STATE, as_reference
+from langchain_tooltree.experience.records import SUMMARIZE_STATE, Record, Step, as_reference
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.text import (
     GAP,

@@ -26,8 +26,7 @@ from langchain_tooltree.experience.excerpts import (
     LONGEST_INSTRUCTIONS,
     excerpt,
 )
-from langchain_tooltree.experience.records import Record
-from langchain_tooltree.experience.reference import ADDED, NOTES, added_to, as_reference
+from langchain_tooltree.experience.records import ADDED, NOTES, Record, added_to, as_reference
 from langchain_tooltree.experience.run_identity import tools_in
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.flows import Flow, Writer, async_twin, driven, emitted, flow_of

@@ -25,7 +25,6 @@ from langchain_tooltree._langgraph import (
 )
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError
-from langchain_tooltree.experience.namespaces import USERS, labels_in
 from langchain_tooltree.experience.recording import (
     MESSAGES_KEY,
     CallbackRun,
@@ -42,9 +41,18 @@ from langchain_tooltree.experience.records import (
     recalled_in,
     tip_sources,
     with_recalled,
+    without_report_line,
 )
-from langchain_tooltree.experience.reference import without_report_line
-from langchain_tooltree.experience.run_identity import OWN, OfferedTools, distinct_id, run_id, run_key, tools_in
+from langchain_tooltree.experience.run_identity import (
+    OWN,
+    USERS,
+    OfferedTools,
+    distinct_id,
+    labels_in,
+    run_id,
+    run_key,
+    tools_in,
+)
 from langchain_tooltree.experience.store import ExperienceStore
 from langchain_tooltree.experience.trajectory import Trajectory, to_chat
 from langchain_tooltree.experience.verdict import AnyVerdict, Verdict, resolve_verdict

@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 
 from langchain_tooltree.errors import ConfigurationError, StoreError, ToolTreeError, TrajectoryFormatError, check_count
 from langchain_tooltree.experience.embeddings import embedded, embedder_name, resolve_embeddings
-from langchain_tooltree.experience.namespaces import (
+from langchain_tooltree.experience.records import Source, extras_of, part_of, recalled_in, tip_sources
+from langchain_tooltree.experience.run_identity import (
     USERS,
     Namespace,
     NamespaceTemplate,
@@ -28,7 +29,6 @@ from langchain_tooltree.experience.namespaces import (
     label_of,
     labels_in,
 )
-from langchain_tooltree.experience.records import Source, extras_of, part_of, recalled_in, tip_sources
 from langchain_tooltree.experience.trajectory import Trajectory, from_json, to_json
 from langchain_tooltree.flows import Flow, arun_flow, async_twin, driven, flow_of, run_flow
 from langchain_tooltree.secrets import masked

@@ -8,7 +8,7 @@ from typing import Any
 from langchain_core.utils import batch_iterate
 from langgraph.store.base import BaseStore, GetOp, PutOp
 
-from langchain_tooltree.experience.namespaces import Namespace
+from langchain_tooltree.experience.run_identity import Namespace
 from langchain_tooltree.experience.store import HEAD, PAGE, TASKS, TOKEN, TRAJECTORIES, StoreCall, listing
 from langchain_tooltree.flows import Flow
 from langchain_tooltree.learning.segments import SEGMENTS

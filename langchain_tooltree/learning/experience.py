@@ -24,10 +24,9 @@ from langchain_tooltree.effects.names import EFFECTS
 from langchain_tooltree.errors import ConfigurationError, ForeignNamespaceError, described
 from langchain_tooltree.experience.embeddings import resolve_embeddings
 from langchain_tooltree.experience.guide import Remembered, begun_with
-from langchain_tooltree.experience.namespaces import Namespace
 from langchain_tooltree.experience.recorder import RunRecorder, TrajectoryRecorder
 from langchain_tooltree.experience.records import RECALLED, Source, recalled_in, with_recalled
-from langchain_tooltree.experience.run_identity import as_metadata, is_collecting, run_id, tools_in
+from langchain_tooltree.experience.run_identity import Namespace, as_metadata, is_collecting, run_id, tools_in
 from langchain_tooltree.experience.store import PENDING, ExperienceStore, entry_of
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.experience.verdict import UNUSABLE, AnyVerdict, Verdict, resolve_verdict

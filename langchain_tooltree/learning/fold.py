@@ -22,8 +22,8 @@ from langchain_tooltree.cfgm.memory import CFGMMemory
 from langchain_tooltree.cfgm.tips import all_tips
 from langchain_tooltree.errors import TrajectoryFormatError, described
 from langchain_tooltree.experience.embeddings import embedder_name
-from langchain_tooltree.experience.namespaces import Namespace
 from langchain_tooltree.experience.records import without_gone
+from langchain_tooltree.experience.run_identity import Namespace
 from langchain_tooltree.experience.store import (
     JUDGED,
     PAGE,

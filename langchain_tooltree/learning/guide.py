@@ -19,8 +19,7 @@ from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.experience.guide import LEAST_SHARE, Advice, NextTools, Remembered, begun_with, counted_line
 from langchain_tooltree.experience.recorder import RunRecorder
-from langchain_tooltree.experience.records import RECALLED, ChatMessage, aim_of, recall_metadata
-from langchain_tooltree.experience.reference import as_reference
+from langchain_tooltree.experience.records import RECALLED, ChatMessage, aim_of, as_reference, recall_metadata
 from langchain_tooltree.experience.run_identity import is_collecting, run_id, tools_in
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.experience.verdict import AnyVerdict

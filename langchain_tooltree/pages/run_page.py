@@ -7,9 +7,11 @@ from typing import Any
 
 from langchain_tooltree.experience.records import (
     ATTEMPT_OF,
+    SUGGESTED,
     Branch,
     ChatMessage,
     Record,
+    added_to,
     arguments_of,
     entries_in,
     extras_of,
@@ -19,9 +21,9 @@ from langchain_tooltree.experience.records import (
     part_of,
     readable,
     recalled_in,
+    without_added,
     woven,
 )
-from langchain_tooltree.experience.reference import SUGGESTED, added_to, without_added
 from langchain_tooltree.pages.page import longest_text, page
 from langchain_tooltree.svg import visible
 from langchain_tooltree.text import mapping_in, one_line, plain, shortened, shortened_in

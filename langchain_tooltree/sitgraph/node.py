@@ -12,10 +12,9 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_tooltree.conversation import Conversation, visible_path
 from langchain_tooltree.errors import ConfigurationError, check_count, described
 from langchain_tooltree.experience.guide import LEAST_SHARE, Learner, hints
-from langchain_tooltree.experience.namespaces import USERS, labels_in
 from langchain_tooltree.experience.recorder import RunRecorder
 from langchain_tooltree.experience.records import suggestion_notes
-from langchain_tooltree.experience.run_identity import GivenTools, names_of
+from langchain_tooltree.experience.run_identity import USERS, GivenTools, labels_in, names_of
 from langchain_tooltree.experience.verdict import AnyVerdict
 from langchain_tooltree.flows import Flow, Writer, async_twin, current_writer, driven, emitted, flow_of
 from langchain_tooltree.models import extended

@@ -13,8 +13,7 @@ from langchain_tooltree.effects.calls import ReadTool
 from langchain_tooltree.errors import SummaryError
 from langchain_tooltree.experience.excerpts import DEFAULT_MAX_CHARACTERS, excerpt
 from langchain_tooltree.experience.guide import hints
-from langchain_tooltree.experience.records import ChatMessage, Record
-from langchain_tooltree.experience.reference import ADDED, SUMMARIZE_STATE
+from langchain_tooltree.experience.records import ADDED, SUMMARIZE_STATE, ChatMessage, Record
 from langchain_tooltree.flows import Flow, async_twin, driven
 from langchain_tooltree.models import (
     Meter,

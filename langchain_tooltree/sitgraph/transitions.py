@@ -14,6 +14,8 @@ from typing import Any
 
 from langchain_tooltree.anomaly.rules import has_failed
 from langchain_tooltree.experience.records import (
+    MARK,
+    SUMMARIZE_STATE,
     ChatMessage,
     Record,
     Step,
@@ -25,7 +27,6 @@ from langchain_tooltree.experience.records import (
     steps_in,
     text_of,
 )
-from langchain_tooltree.experience.reference import MARK, SUMMARIZE_STATE
 from langchain_tooltree.text import digest
 
 START = ""

@@ -13,7 +13,7 @@ from langchain_core.tools import BaseTool
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError, EmptyQueryError
 from langchain_tooltree.experience.guide import Learner, checked_experience, hints
-from langchain_tooltree.experience.reference import SEARCH_MARK, looks_marked, remarked
+from langchain_tooltree.experience.records import SEARCH_MARK, looks_marked, remarked
 from langchain_tooltree.flows import EventSink, Flow, TwinStep, async_twin, driven
 from langchain_tooltree.models import bind_tools, extended, quiet, resolve_model
 from langchain_tooltree.tools import ToolLibrary, check_effects

@@ -4,32 +4,44 @@
 
 from langchain_tooltree._langgraph import NodeRun
 from langchain_tooltree.effects.names import EFFECTS, is_read
-from langchain_tooltree.experience import reference as reference_module
+from langchain_tooltree.experience import records as reference_module
 from langchain_tooltree.experience import store as catalogue_module
 from langchain_tooltree.experience import store as store_module
 from langchain_tooltree.experience.excerpts import DEFAULT_MAX_CHARACTERS, excerpt, review
 from langchain_tooltree.experience.guide import Advice, NextTools
-from langchain_tooltree.experience.namespaces import NamespaceTemplate, label_of
 from langchain_tooltree.experience.recorder import RunRecorder
 from langchain_tooltree.experience.recording import path_of
 from langchain_tooltree.experience.records import (
     LONGEST_AIM,
+    MARK,
+    TAG,
     Branch,
     ChatMessage,
     Outcome,
     Record,
     Step,
     aim_of,
+    as_reference,
     call_key,
     count_unread,
     first_request,
     function_of,
+    is_reference,
     own_messages,
+    remarked,
     steps_in,
     text_of,
+    without_reference,
 )
-from langchain_tooltree.experience.reference import MARK, TAG, as_reference, is_reference, remarked, without_reference
-from langchain_tooltree.experience.run_identity import MOST_RUNS, OfferedTools, as_metadata, collecting, tools_in
+from langchain_tooltree.experience.run_identity import (
+    MOST_RUNS,
+    NamespaceTemplate,
+    OfferedTools,
+    as_metadata,
+    collecting,
+    label_of,
+    tools_in,
+)
 from langchain_tooltree.experience.store import HEAD, TASKS, TRAJECTORIES
 from langchain_tooltree.experience.trajectory import from_json, to_chat, to_json, to_message, to_messages
 from langchain_tooltree.experience.verdict import resolve_verdict, verdict_prompt
