@@ -17,9 +17,6 @@ from typing import Any
 
 SECONDS_PER_JOB = 60
 
-HUNG = -signal.SIGALRM
-"""How a job ends that took longer."""
-
 
 def serve(work: Callable[..., None]) -> None:
     """Fork a child for every job on standard input; answer each with how it ended: 0, or minus the signal."""

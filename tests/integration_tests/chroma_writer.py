@@ -7,7 +7,7 @@ from store_servers import chroma_client
 from langchain_tooltree import ChromaStore
 
 SHARED = ("shared", "notes")
-TURNS = 15
+TURNS = 9
 
 
 def write(port, database, number):

@@ -21,7 +21,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 from pydantic import Field
 
-from langchain_tooltree import ToolTreeMiddleware
+from langchain_tooltree import ToolTreeMiddleware, Trajectory
 from langchain_tooltree.testing import ScriptedChatModel
 
 Step = tuple[str, dict[str, Any]]
@@ -287,13 +287,6 @@ def run_agent(
     return run
 
 
-def invoke(graph: Any, given: Any, config: Any = None, *, path: str, **options: Any) -> Any:
-    """Invoke a graph on one of the two paths."""
-    if path == "async":
-        return asyncio.run(graph.ainvoke(given, config, **options))
-    return graph.invoke(given, config, **options)
-
-
 def asking(request: str = REQUEST) -> dict[str, Any]:
     """The input that asks for something."""
     return {"messages": [HumanMessage(request)]}
@@ -322,3 +315,22 @@ def leg(agent: Any, given: Any, *, path: str) -> tuple[Any, list[Any], list[Any]
     stream = agent.stream_events(given, THREAD, version="v3")
     calls = list(stream.tool_calls)
     return stream.output, calls, stream.interrupts
+
+
+# --- runs that went well before ---
+
+ITEMS = ("screw", "nail", "hinge", "hook", "lamp", "rope", "saw", "drill")
+
+
+def past_run(number: int) -> Trajectory:
+    """A run that looks an item up and tells its price, or one that looks twice and orders."""
+    item = ITEMS[number]
+    steps = (("find", item), ("price", item)) if number % 2 else (("find", f"{item}s"), ("find", item), ("order", item))
+    messages: list[Any] = [HumanMessage(f"What does the {item} cost? Write to bob@example.com.")]
+    for at, (name, asked) in enumerate(steps):
+        call = {"name": name, "args": {"item": asked}, "id": f"{number}.{at}"}
+        messages += [AIMessage("", tool_calls=[call]), ToolMessage(f"{name}: 7", tool_call_id=call["id"], name=name)]
+    return Trajectory.from_messages([*messages, AIMessage("It is 7.")], success=True, id=f"run {number}")
+
+
+RUNS = [past_run(number) for number in range(len(ITEMS))]

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 from store_references import NAMES, PATHS, References
-from travel import Agency
 
 QUICK = {"test_composition_failures.py", "test_effects_by_call.py", "test_tracing.py"}
 """The modules that the inner loop runs: compiled graphs and agents as users build them. All others are slow."""
@@ -30,12 +29,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def path(request: pytest.FixtureRequest) -> str:
     """Which of the two paths a test takes: `invoke` or `ainvoke`, `stream` or `astream`."""
     return str(request.param)
-
-
-@pytest.fixture
-def agency() -> Agency:
-    """A travel agency that has done nothing yet."""
-    return Agency()
 
 
 @pytest.fixture(scope="module")

@@ -11,25 +11,21 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from agents import THREAD, invoke
+from agents import invoke
+from composition import THREAD, asks_for_report
 from langchain.agents import create_agent
 from langchain.agents.middleware import HumanInTheLoopMiddleware
 from langchain.agents.structured_output import ToolStrategy
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import START, MessagesState, StateGraph
-from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.types import Command
-from langgraph_supervisor import create_supervisor
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 
-from cookbook.docs.apps.rag_before import retrieve_context
-from cookbook.docs.apps.sql_before import LOOKUPS, run_query
-from cookbook.docs.apps.supervisor_before import create_event, free_slots, send_mail
+from cookbook.docs.apps.supervisor_before import send_mail
 from cookbook.docs.apps.weather_before import PROMPT, User, get_user_location, get_weather
-from langchain_tooltree import ToolTreeNode, create_tooltree_agent
-from langchain_tooltree.testing import Made, OfflineChatModel, Question, read_question
+from langchain_tooltree import create_tooltree_agent
+from langchain_tooltree.testing import ScriptedChatModel
 
 Step = tuple[str, Mapping[str, Any]]
 
@@ -39,7 +35,6 @@ WEATHER = "What is the weather outside?"
 THANKS = "Thank you!"
 MAIL = "Answer the mail of Ann."
 MEETING = "Set up a meeting with the design team on Tuesday at two, and remind them by mail to look at the drafts."
-SUMS = "What do both offices employ together?"
 
 MEET = "Meeting with the design team on Tuesday at two"
 REMIND = "Remind design@example.com to look at the drafts"
@@ -79,10 +74,6 @@ SCRIPT: dict[str, tuple[list[list[Step]], str]] = {
         "Tuesday at two it is.",
     ),
     REMIND: ([[("send_mail", REMINDER)]], "The reminder is on its way."),
-    SUMS: (
-        [[("headcount", {"office": "Oslo"}), ("headcount", {"office": "Rome"})], [("add", {"a": 30, "b": 12})]],
-        "42.",
-    ),
 }
 """What each request takes, reply by reply, and the answer."""
 
@@ -94,63 +85,25 @@ class Pun(BaseModel):
     conditions: str | None = None
 
 
-class Script:
-    """Knows the replies of every request, and is sure of them."""
-
-    def act(self, question: Question) -> Sequence[Step]:
-        """All calls of the next reply."""
-        left = self._left(question)
-        return left[0] if left else []
-
-    def propose(self, question: Question) -> Sequence[Step]:
-        """The next call."""
-        return self.act(question)[:1]
-
-    def missing(self, question: Question) -> Sequence[str]:
-        """What is not done yet."""
-        return [f"the call of {name}" for reply in self._left(question) for name, _ in reply]
-
-    def score_call(self, _: Question, __: Made) -> float:
-        """High: all of them are right."""
-        return 0.9
-
-    def score_observation(self, question: Question, call: Made) -> tuple[float, float]:
-        """High; the goal is reached once nothing is left."""
-        return 0.9, float(not self._left(Question("post", question.request, (*question.path, call))))
-
-    def answer(self, question: Question) -> str:
-        """The prepared answer."""
-        return SCRIPT[question.request][1]
-
-    @staticmethod
-    def _left(question: Question) -> list[list[Step]]:
-        made = [(each.tool, dict(each.arguments)) for each in question.path]
-        replies = [
-            [step for step in reply if (step[0], dict(step[1])) not in made] for reply in SCRIPT[question.request][0]
-        ]
-        return [reply for reply in replies if reply]
-
-
-class ScriptModel(OfflineChatModel):
-    """A model that replies to the plain agent's question as to that of a search."""
-
-    policy: Any = Field(default_factory=Script)
+class ScriptModel(ScriptedChatModel):
+    """Makes the calls of a request reply by reply, and then gives the prepared answer."""
 
     def _respond(self, messages: list[BaseMessage], tools: Sequence[Mapping[str, Any]]) -> Any:
-        question, _ = read_question(messages, tools)
-        names = [each["function"]["name"] for each in tools]
-        if question.kind not in {"answer", "step"} or not tools:
-            return super()._respond(messages, tools)
-        calls = [*self.policy.act(question)]
-        if not calls and "Pun" in names:
-            calls = [("Pun", {"punny_response": self.policy.answer(question), "conditions": "sunny"})]
+        asked = max(at for at, message in enumerate(messages) if isinstance(message, HumanMessage))
+        turn = [message for message in messages[asked:] if isinstance(message, AIMessage)]
+        made = [(call["name"], call["args"]) for message in turn for call in message.tool_calls]
+        replies, answer = SCRIPT[messages[asked].text]
+        left = [[step for step in reply if step not in made] for reply in replies]
+        calls: list[Step] = next(filter(None, left), [])
+        if not calls and any(each["function"]["name"] == "Pun" for each in tools):
+            calls = [("Pun", {"punny_response": answer, "conditions": "sunny"})]
         if not calls:
-            return super()._respond(messages, tools)
-        made = sum(len(message.tool_calls) for message in messages if isinstance(message, AIMessage))
-        asked = [
-            {"name": name, "args": dict(given), "id": f"call_{made + at}"} for at, (name, given) in enumerate(calls)
-        ]
-        return AIMessage("", tool_calls=asked)
+            return f'{{"missing": "nothing"}}\n{answer}' if asks_for_report(messages[0]) else answer
+        first = sum(len(message.tool_calls) for message in messages if isinstance(message, AIMessage))
+        numbered = enumerate(calls, first)
+        return AIMessage(
+            "", tool_calls=[{"name": name, "args": dict(given), "id": f"call_{at}"} for at, (name, given) in numbered]
+        )
 
 
 # --- the tools ---
@@ -162,19 +115,7 @@ def read_inbox() -> list[dict[str, str]]:
     return [{"type": "text", "text": "From ann@example.com: lunch at noon?"}]
 
 
-@tool
-def headcount(office: str) -> int:
-    """Tell how many people work in an office."""
-    return {"Oslo": 30, "Rome": 12}[office]
-
-
-@tool
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
-
-
-READS = frozenset({"get_weather", "get_user_location", "read_inbox", "free_slots", "headcount", "add"})
+READS = frozenset({"get_weather", "get_user_location", "read_inbox", "free_slots"})
 
 # --- the agents ---
 
@@ -185,19 +126,16 @@ class Example:
 
     requests: tuple[str, ...]
     context: Any = None
-    node: bool = False  # whether it is also written as a graph of one's own
 
 
 EXAMPLES = {
-    "rag": Example((RAG,), node=True),
-    "sql": Example((SQL,), node=True),
+    "rag": Example((RAG,)),
+    "sql": Example((SQL,)),
     "weather": Example((WEATHER, THANKS), context=User("1")),
     "weather in a form": Example((WEATHER, THANKS), context=User("1")),
     "weather in a schema": Example((WEATHER, THANKS), context=User("1")),
     "mail": Example((MAIL,)),
     "supervisor": Example((MEETING,)),
-    "supervisor with approval": Example((MEETING,)),
-    "handoffs": Example((SUMS,)),
 }
 
 
@@ -229,73 +167,8 @@ def build(name: str, model: Any, *, planned: bool) -> Any:
                 middleware=[approval],
                 checkpointer=InMemorySaver(),
             )
-        case "supervisor with approval":
-            return _supervisor(model, planned=planned)
-        case "handoffs":
-            return _handoffs(model, planned=planned)
     msg = f"There is no example {name!r}; there are {', '.join(EXAMPLES)}."
     raise ValueError(msg)
-
-
-def _supervisor(model: Any, *, planned: bool) -> Any:
-    guards = [[HumanInTheLoopMiddleware({name: True})] for name in ("create_event", "send_mail")]
-    keeps: dict[str, Any] = {"system_prompt": "You keep a calendar.", "middleware": guards[0]}
-    writes: dict[str, Any] = {"system_prompt": "You write mails.", "middleware": guards[1]}
-    calendar = _agent(model, [free_slots, create_event], planned=planned, **keeps)
-    mail = _agent(model, [send_mail], planned=planned, **writes)
-
-    @tool
-    def schedule_event(request: str) -> str:
-        """Have the calendar kept, in words."""
-        return str(calendar.invoke({"messages": [HumanMessage(request)]})["messages"][-1].text)
-
-    @tool
-    def manage_mail(request: str) -> str:
-        """Have mails written, in words."""
-        return str(mail.invoke({"messages": [HumanMessage(request)]})["messages"][-1].text)
-
-    prompt = "You are an assistant. Break a request down into calls, and put their results together."
-    tools = [schedule_event, manage_mail]
-    return _agent(model, tools, planned=planned, system_prompt=prompt, checkpointer=InMemorySaver())
-
-
-class Dispatcher(OfflineChatModel):
-    """Hands over to the clerk, and then repeats what the clerk has found out."""
-
-    def _respond(self, messages: list[BaseMessage], tools: Sequence[Mapping[str, Any]]) -> Any:
-        said = [message for message in messages if isinstance(message, AIMessage) and message.name == "clerk"]
-        if said and said[-1].text:
-            return SCRIPT[SUMS][1]
-        call = {"name": tools[0]["function"]["name"], "args": {}, "id": "call_handoff"}
-        return AIMessage("", tool_calls=[call])
-
-
-def _handoffs(model: Any, *, planned: bool) -> Any:
-    prompt = "You know how many people work where."
-    clerk = _agent(model, [headcount, add], planned=planned, name="clerk", system_prompt=prompt)
-    chief = Dispatcher(policy=None)
-    return create_supervisor([clerk], model=chief, prompt="You hand over to your clerk.").compile()
-
-
-def build_node(name: str, model: Any, *, planned: bool) -> Any:
-    """The same as a graph of one's own: a model node, or the planner in its place."""
-    tools: list[Any] = {"rag": [retrieve_context], "sql": [*LOOKUPS, run_query]}[name]
-    prompt = "Answer the user's questions with the tools."
-
-    def ask(state: MessagesState) -> Any:
-        return {
-            "messages": [model.bind_tools(tools).invoke([{"role": "system", "content": prompt}, *state["messages"]])]
-        }
-
-    effects: Any = [(each, "read") for each in tools]
-    node = ToolTreeNode(model, tools, effects=effects, system_prompt=prompt) if planned else ask
-    graph = StateGraph(MessagesState)
-    graph.add_node("model", node)
-    graph.add_node("tools", ToolNode(tools))
-    graph.add_edge(START, "model")
-    graph.add_conditional_edges("model", tools_condition)
-    graph.add_edge("tools", "model")
-    return graph.compile()
 
 
 def run(name: str, agent: Any, *, path: str, callbacks: Sequence[Any] = ()) -> dict[str, Any]:

@@ -1,4 +1,7 @@
-"""A locked door, and a model that learns to open it: one that keeps to forms, or to none of them."""
+"""A locked door, and a model that learns to open it: one that keeps to forms, or to none of them.
+
+The world of memory and reflection, in the process and over HTTP.
+"""
 
 import json
 from collections.abc import Callable, Mapping
@@ -6,6 +9,7 @@ from typing import Any
 
 from langchain_core.messages import AIMessage
 from langchain_core.tools import ToolException, tool
+from pydantic import Field
 
 from langchain_tooltree.testing import ScriptedChatModel
 from tests.internals.cfgm import (
@@ -61,9 +65,13 @@ class DoorKeeper(ScriptedChatModel):
 
     Args:
         way: How it answers questions that ask for a form.
+        heeds_recall: Whether it also turns the key first where recalled runs tell of a locked door.
+        failures: Raised in place of a reply, by the number of messages that it is shown.
     """
 
     way: str = "as asked"
+    heeds_recall: bool = False
+    failures: dict[int, Exception] = Field(default_factory=dict)
 
     def _respond(self, messages: Any, tools: Any) -> Any:
         answer = next((said for prompt, said in ANSWERS.items() if messages[0].text.startswith(prompt)), None)
@@ -72,7 +80,10 @@ class DoorKeeper(ScriptedChatModel):
         done = [call["args"]["action"] for message in messages for call in getattr(message, "tool_calls", ())]
         if messages[-1].type == "tool" and "The door is open." in messages[-1].text:
             return "I am out."
+        if failure := self.failures.pop(len(messages), None):
+            raise failure
         told = any(LESSON in message.text for message in messages if message.type in {"human", "tool"})
+        told |= self.heeds_recall and LOCKED in messages[0].text
         action = "turn key" if told and "turn key" not in done else "open door"
         call = {"name": tools[0]["function"]["name"], "args": {"action": action}, "id": f"call_{len(messages)}"}
         return AIMessage("", tool_calls=[call])

@@ -8,7 +8,6 @@ imports take. Every call is noted in the door's journal, a line each. In a lying
 claim to be read-only.
 """
 
-import asyncio
 import json
 import os
 import signal
@@ -18,11 +17,10 @@ import threading
 from pathlib import Path
 from typing import TypedDict
 
-from mcp.server.fastmcp import FastMCP, Image
+from mcp.server.fastmcp import FastMCP
 from mcp.types import ToolAnnotations
 
 LETTERS = {"ada.txt": "The key is under the mat.", "bob.txt": "Send milk."}
-PIXEL = b"\x89PNG\r\n\x1a\n"
 
 
 class Facts(TypedDict):
@@ -59,19 +57,6 @@ def archive(journal: Path, *, lying: bool) -> FastMCP:
         """Tell facts about a letter, as structured content."""
         note(f"describe_letter {name}")
         return Facts(name=name, words=len(LETTERS[name].split()))
-
-    @server.tool(annotations=reads)
-    async def show_seal() -> Image:
-        """Show a picture of the seal."""
-        note("show_seal")
-        return Image(data=PIXEL, format="png")
-
-    @server.tool(annotations=reads)
-    async def search_cellar() -> str:
-        """Search the cellar, which takes forever."""
-        note("search_cellar")
-        await asyncio.sleep(600)
-        return "nothing"
 
     @server.tool(annotations=writes)
     async def burn_letter(name: str) -> str:

@@ -57,7 +57,6 @@ class Reply:
     Attributes:
         text: The text, empty if there is none.
         calls: The tool calls.
-        refusal: What it says instead of filling in a form that it refuses to fill in.
         reasoned: Whether it is preceded by reasoning that its model wants back; by responses only.
         input_tokens: Tokens read.
         output_tokens: Tokens written.
@@ -65,7 +64,6 @@ class Reply:
 
     text: str = ""
     calls: tuple[WrittenCall, ...] = ()
-    refusal: str | None = None
     reasoned: bool = False
     input_tokens: int = 0
     output_tokens: int = 0
@@ -101,7 +99,7 @@ def read_chat(body: Mapping[str, Any]) -> ChatRequest:
 
 def write_chat(reply: Reply, model: str) -> dict[str, Any]:
     """A reply of chat completions."""
-    message: dict[str, Any] = {"role": "assistant", "content": reply.text or None, "refusal": reply.refusal}
+    message: dict[str, Any] = {"role": "assistant", "content": reply.text or None, "refusal": None}
     if reply.calls:
         message["tool_calls"] = [_chat_call(call) for call in reply.calls]
     return {
@@ -122,8 +120,6 @@ def stream_chat(reply: Reply, model: str, *, usage: bool) -> Iterator[str]:
     yield chunk({"role": "assistant", "content": "" if reply.text else None})
     for word in reply.words():
         yield chunk({"content": word})
-    if reply.refusal:
-        yield chunk({"refusal": reply.refusal})
     for position, call in enumerate(reply.calls):
         whole = _chat_call(call)
         yield chunk({"tool_calls": [{"index": position, **whole, "function": {"name": call.name, "arguments": ""}}]})
@@ -243,9 +239,6 @@ def stream_responses(reply: Reply, items: list[dict[str, Any]], model: str) -> I
             for piece in _halves(item["arguments"]):
                 yield event("response.function_call_arguments.delta", **at, delta=piece)
             yield event("response.function_call_arguments.done", **at, name=item["name"], arguments=item["arguments"])
-        elif reply.refusal:
-            yield event("response.refusal.delta", **at, content_index=0, delta=reply.refusal)
-            yield event("response.refusal.done", **at, content_index=0, refusal=reply.refusal)
         else:
             for word in reply.words():
                 yield event("response.output_text.delta", **at, content_index=0, delta=word, logprobs=[])
@@ -287,12 +280,8 @@ def items_of(reply: Reply) -> list[dict[str, Any]]:
     items: list[dict[str, Any]] = []
     if reply.reasoned:
         items.append({"id": f"rs_{uuid.uuid4().hex}", "type": "reasoning", "summary": []})
-    if reply.text or reply.refusal:
-        part = (
-            {"type": "refusal", "refusal": reply.refusal}
-            if reply.refusal
-            else {"type": "output_text", "text": reply.text, "annotations": [], "logprobs": []}
-        )
+    if reply.text:
+        part = {"type": "output_text", "text": reply.text, "annotations": [], "logprobs": []}
         message = {"type": "message", "role": "assistant", "status": "completed", "content": [part]}
         items.append({"id": f"msg_{uuid.uuid4().hex}", **message})
     for call in reply.calls:

@@ -10,24 +10,22 @@ import asyncio
 import json
 import os
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from child_processes import serve
-from langchain.agents import create_agent
+from doubts import middleware_agent, node_agent
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.tools import BaseTool, StructuredTool
 from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
-from langgraph.graph import START, MessagesState, StateGraph
-from langgraph.prebuilt import ToolNode, tools_condition
 
-from langchain_tooltree import ObjectSandbox, ToolTreeMiddleware, ToolTreeNode
+from langchain_tooltree import ObjectSandbox
 from langchain_tooltree.testing import ScriptedChatModel
 
 MISSING = "where the key is, so that a mail to ann can say it"
@@ -69,20 +67,11 @@ class Job:
     kill: int | None = None
 
 
-class PowerCut(BaseException):
-    """Ends a run as a kill does, past every handler, where process and checkpointer have to live on."""
-
-
-def kill() -> None:
-    """End this process at once."""
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
 class Journal:
-    """Writes down every event, and cuts the power once it has written a line."""
+    """Writes down every event, and kills this process once it has written a line."""
 
-    def __init__(self, path: Path, at: int | None = None, cut: Callable[[], None] = kill) -> None:
-        self._path, self._at, self._cut = path, at, cut
+    def __init__(self, path: Path, at: int | None = None) -> None:
+        self._path, self._at = path, at
         self._lines = 0
 
     def note(self, line: str) -> None:
@@ -92,7 +81,7 @@ class Journal:
         os.close(file)
         self._lines += 1
         if self._lines == self._at:
-            self._cut()
+            os.kill(os.getpid(), signal.SIGKILL)
 
     @property
     def lines(self) -> list[str]:
@@ -189,15 +178,8 @@ def agent_of(host: str, turn: str, journal: Journal, checkpointer: Any) -> Any:
         tools, options = list(sandbox.tools), {"sandbox": sandbox}
     else:
         tools, options = house_tools(journal), {"effects": {"look": "read"}}
-    if host == "agent":
-        return create_agent(model, tools, middleware=[ToolTreeMiddleware(**options)], checkpointer=checkpointer)
-    graph = StateGraph(MessagesState)
-    graph.add_node("model", ToolTreeNode(model, tools, **options))
-    graph.add_node("tools", ToolNode(tools))
-    graph.add_edge(START, "model")
-    graph.add_conditional_edges("model", tools_condition)
-    graph.add_edge("tools", "model")
-    return graph.compile(checkpointer=checkpointer)
+    make = middleware_agent if host == "agent" else node_agent
+    return make(model, tools, checkpointer=checkpointer, **options)
 
 
 def noting(saver: Any, journal: Journal) -> Any:

@@ -6,7 +6,7 @@ Strict where the providers are: a request whose conversation they would not acce
 import base64
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from openai_server import host, streamed
 from openai_wire import BadRequestError, Reply, WrittenCall
@@ -15,20 +15,6 @@ from starlette.responses import JSONResponse, Response
 
 SKIPPED = "skip_thought_signature_validator"
 """What Gemini takes in the place of a signature for a call that it did not make."""
-
-
-class SigningServer(Protocol):
-    """A server of one provider.
-
-    Attributes:
-        url: Its address.
-        requests: The bodies of the requests received, in order.
-        rejected: Why requests were found to be invalid; empty, if the client does its work.
-    """
-
-    url: str
-    requests: list[dict[str, Any]]
-    rejected: list[str]
 
 
 class _Server:

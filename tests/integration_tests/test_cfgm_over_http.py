@@ -9,12 +9,10 @@ import pytest
 from door_keeper import LESSON, POINTS, TIPS, Door, DoorKeeper
 from langchain.agents import create_agent
 from langchain_core.messages import ToolMessage
-from langgraph.graph import START, MessagesState, StateGraph
-from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.store.memory import InMemoryStore
 from openai_server import OpenAIServer
 
-from langchain_tooltree import CFGMMemory, CFGMMiddleware, CFGMReflectionNode, TrajectoryRecorder
+from langchain_tooltree import CFGMMemory, CFGMMiddleware, TrajectoryRecorder
 from langchain_tooltree.cfgm.recall import recall_text
 from langchain_tooltree.errors import ReplyError
 from tests.internals.experience import TAG
@@ -43,18 +41,6 @@ async def invoked(path: str, agent: Any, text: str, config: Any = None) -> list[
     bounded = {"recursion_limit": 40, **(config or {})}
     result = await on(path, agent, "invoke", {"messages": [("user", text)]}, bounded)
     return result["messages"]
-
-
-def in_a_graph(model: Any, node: CFGMReflectionNode, tools: list[Any]) -> Any:
-    graph: Any = StateGraph(MessagesState)
-    graph.add_node("model", lambda state: {"messages": [model.bind_tools(tools).invoke(state["messages"])]})
-    graph.add_node("tools", ToolNode(tools))
-    graph.add_node("reflect", node)
-    graph.add_edge(START, "model")
-    graph.add_conditional_edges("model", tools_condition)
-    graph.add_edge("tools", "reflect")
-    graph.add_edge("reflect", "model")
-    return graph.compile()
 
 
 FORMS = [
@@ -104,18 +90,6 @@ async def test_experience_is_collected_learnt_from_and_used(way: str, forms: Any
             "success",
         ]
         assert TIPS["comparison"] in server.requests[before].asked.messages[0].text
-    assert server.rejected == []
-
-
-@pytest.mark.parametrize("path", ["sync", "async"])
-async def test_a_node_of_a_graph_of_ones_own_recovers_as_well(path: str) -> None:
-    server = OpenAIServer(DoorKeeper())
-    async with server.client() as model:
-        memory = CFGMMemory(model, InMemoryStore())
-        await learnt(memory, path)
-        tools = [Door().tool()]
-        messages = await invoked(path, in_a_graph(model, CFGMReflectionNode(model, memory, patience=0), tools), OTHER)
-    assert messages[-1].text == "I am out."
     assert server.rejected == []
 
 

@@ -70,12 +70,13 @@ def test_an_experience_on_a_server_is_looked_at_while_it_learns(port, monkeypatc
 
 def test_a_batch_larger_than_a_request_may_be_is_stored(port):
     with chroma_client(port, "large") as client, ChromaStore(client) as store:
-        values = {f"k{n}": {"text": f"word{n}", "payload": "x" * 2**20} for n in range(50)}
+        values = {f"k{n}": {"text": f"word{n}", "payload": "x" * 2**20} for n in range(41)}  # 40 MB are refused
         store.batch([PutOp(("large",), key, value, ["text"]) for key, value in values.items()])
         assert {item.key: item.value for item in store.search(("large",), limit=100)} == values
         assert store.search(("large",), query="word7", limit=1)[0].key == "k7"
-        store.batch([PutOp(("many",), str(n), {"text": f"word{n}"}, ["text"]) for n in range(6000)])
-        assert [item.key for item in store.search(("many",), query="word4321", limit=1)] == ["4321"]
+        store.batch([PutOp(("many",), str(n), {"number": n}, False) for n in range(6000)])
+        assert store.get(("many",), "4321").value == {"number": 4321}
+        assert len(store.search(("many",), limit=9_999)) == 6000
 
 
 def test_an_emptied_namespace_stays_usable_for_others(port):

@@ -1,11 +1,11 @@
 """What failed where a search ran steps by itself: approvals, guards, limits, tools and models that change."""
 
-import asyncio
 import operator
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Annotated, Any, NotRequired
 
 import pytest
+from agents import invoke
 from composition import (
     APPROVE,
     DETOUR,
@@ -18,24 +18,21 @@ from composition import (
     Run,
     asking,
     check_equal,
-    invoke,
     middleware_of,
     run_agent,
-    summary,
 )
 from conversations import check_conversation, check_pairs, outline
 from langchain.agents import create_agent
 from langchain.agents import middleware as mw
 from langchain.agents.middleware.model_call_limit import ModelCallLimitExceededError
 from langchain.agents.middleware.tool_call_limit import ToolCallLimitExceededError
-from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, RemoveMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.types import Command
 
-from langchain_tooltree import AnomalyDetector, create_tooltree_agent
-from langchain_tooltree.testing import ScriptedChatModel
+from langchain_tooltree import create_tooltree_agent
 
 pytestmark = pytest.mark.filterwarnings("ignore:The v3 streaming protocol")
 
@@ -254,15 +251,6 @@ def test_a_limit_ends_a_straight_run_where_it_ends_the_plain_agents(
     assert plain.calls == ["find bolt"]
 
 
-def test_a_limit_of_tool_calls_that_ends_a_search_leaves_nothing_of_its_branches(path: str) -> None:
-    run = planned(mw.ToolCallLimitMiddleware(run_limit=1, exit_behavior="end"), path=path)
-
-    check_pairs(run.raw)
-    assert run.calls == ["find bolts"]
-    assert outline(run.raw) == ["human", "call find", "result find", "answer"]
-    assert "call limit" in run.raw[-1].text
-
-
 def test_a_limit_of_model_calls_counts_visits_and_leaves_nothing_of_the_branches(path: str) -> None:
     run = planned(mw.ModelCallLimitMiddleware(run_limit=2, exit_behavior="end"), path=path)
 
@@ -287,37 +275,6 @@ def test_branches_that_a_limit_leaves_in_a_bare_agent_go_with_the_next_turn(path
     one = ["human", "call find", "result find", "answer"]
     assert outline(first) == [*one[:3], *one[1:]]
     assert outline(check_conversation(messages)) == [*one, "human", "call find", "result find", *PRICED]
-
-
-# --- prompts that grow ---
-
-PAGES = [("find", {"item": f"page{number}"}) for number in range(12)]
-LONG = "It is a long page. " * 530
-"""About 2,500 tokens."""
-
-
-class LongDepot(Depot):
-    """Its pages are long."""
-
-    def _tool(self, name: str, description: str, reply: str) -> Any:
-        return super()._tool(name, description, f"{reply} {LONG}")
-
-
-def test_a_summary_at_15k_tokens_keeps_prompts_as_small_as_the_plain_agents(planner: str, path: str) -> None:
-    def summarizing() -> mw.SummarizationMiddleware:
-        return mw.SummarizationMiddleware(
-            ScriptedChatModel(replies=[summary] * 50),
-            trigger=("tokens", 15_000),
-            keep=("messages", 4),
-            trim_tokens_to_summarize=None,
-        )
-
-    plain = once(summarizing(), planner=None, path=path, depot=LongDepot(), steps=PAGES)
-    run = once(summarizing(), planner=planner, path=path, depot=LongDepot(), steps=PAGES)
-
-    check_equal(run, plain)
-    assert len(run.calls) == len(PAGES)
-    assert max(len(str(prompt)) for prompt, _ in run.prompts) < 4 * 20_000
 
 
 # --- tools and models that change from step to step ---
@@ -355,14 +312,10 @@ def another_model(request: mw.ModelRequest[Any]) -> mw.ModelRequest[Any]:
     return request.override(model=OTHER) if calls_before(request) else request
 
 
-def selecting() -> mw.LLMToolSelectorMiddleware:
-    return mw.LLMToolSelectorMiddleware(model=ScriptedChatModel(replies=[{"tools": ["find", "price"]}] * 50))
-
-
 @pytest.mark.parametrize(
     "make",
-    [lambda: Changing(revealed), selecting, lambda: Changing(another_model)],
-    ids=["tools revealed step by step", "tools selected by a model", "another model"],
+    [lambda: Changing(revealed), lambda: Changing(another_model)],
+    ids=["tools revealed step by step", "another model"],
 )
 def test_each_step_has_the_tools_and_the_model_that_it_has_in_the_plain_agent(
     planner: str, path: str, make: Any
@@ -424,107 +377,3 @@ def test_a_tool_of_the_run_time_runs_as_in_the_plain_agent(planner: str, path: s
     assert offering.ran == ["bolt"]
     branched = once(RunTimeTool(), planner=planner, path=path, steps=steps, **BRANCH)
     assert branched.messages == plain.messages
-
-
-@mw.dynamic_prompt
-def brief(_: mw.ModelRequest[Any]) -> str:
-    return "Be brief."
-
-
-def fallback(model: Clerk) -> mw.ModelFallbackMiddleware:
-    other = model.model_copy()
-    model.failures.extend([ConnectionError("down")] * 20)
-    return mw.ModelFallbackMiddleware(other.model_copy(update={"failures": []}))
-
-
-def another(model: Clerk) -> Changing:
-    other = model.model_copy()
-    return Changing(lambda request: request.override(model=other))
-
-
-@pytest.mark.parametrize("make", [lambda _: brief, fallback, another], ids=["prompt", "fallback", "model"])
-def test_behind_the_planner_another_prompt_or_model_may_be_put_in(planner: str, path: str, make: Any) -> None:
-    model = Clerk(**BRANCH)
-    agent = create_agent(model, Depot().tools, middleware=middleware_of([make(model)], planner))
-
-    async def streamed() -> list[Any]:
-        return [each async for each in agent.astream(asking(), stream_mode=["messages", "values"])]
-
-    chunks = asyncio.run(streamed()) if path == "async" else agent.stream(asking(), stream_mode=["messages", "values"])
-    tokens, state = "", {}
-    for mode, data in chunks:
-        if mode == "values":
-            state = data
-        elif isinstance(data[0], AIMessageChunk):
-            tokens += data[0].text
-
-    assert outline(check_conversation(state["messages"])) == ["human", *["call find", "result find"], *PRICED]
-    assert tokens == state["messages"][-1].text, "neither a report nor a doubtful answer"
-
-
-# --- hooks of one kind only ---
-
-
-class OnlySync(mw.AgentMiddleware[Any, Any, Any]):
-    """Has no async hooks."""
-
-    def wrap_model_call(self, request: mw.ModelRequest[Any], handler: Callable[..., Any]) -> Any:
-        return handler(request)
-
-
-class OnlySyncTools(mw.AgentMiddleware[Any, Any, Any]):
-    """Has no async hooks, for tools."""
-
-    def wrap_tool_call(self, request: mw.ToolCallRequest, handler: Callable[..., Any]) -> Any:
-        return handler(request)
-
-
-@pytest.mark.parametrize("kind", [OnlySync, OnlySyncTools])
-@pytest.mark.parametrize("model", [STRAIGHT, BRANCH], ids=["straight", "branch"])
-def test_hooks_that_are_sync_only_fail_in_an_async_run_as_in_the_plain_agents(
-    planner: str, kind: Any, model: Any
-) -> None:
-    told = []
-    for place in (None, planner):
-        agent = create_agent(Clerk(**model), Depot().tools, middleware=middleware_of([kind()], place))
-        with pytest.raises(NotImplementedError) as raised:
-            asyncio.run(agent.ainvoke({"messages": [HumanMessage("What does the bolt cost?")]}))
-        told.append(str(raised.value))
-
-    assert told[0] == told[1]
-    assert once(kind(), planner=planner, path="sync", **model).calls
-
-
-# --- who watches the tools ---
-
-
-class Detector(mw.AgentMiddleware[Any, Any, Any]):
-    """Looks at each observation before the model does."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._detector = AnomalyDetector(phrases=["out of order"])
-        self.seen: list[tuple[str, bool]] = []
-
-    def before_model(self, state: Any, runtime: Any) -> None:
-        latest = state["messages"][-1]
-        if isinstance(latest, ToolMessage):
-            self.seen.append((latest.text[:12], self._detector.check(state["messages"]) is not None))
-
-
-class OddDepot(Depot):
-    """Where nothing is found."""
-
-    def _tool(self, name: str, description: str, reply: str) -> Any:
-        return super()._tool(name, description, "out of order" if name == "find" else reply)
-
-
-def test_a_detector_of_anomalies_sees_each_read(planner: str, path: str) -> None:
-    def watched(place: str | None, **model: Any) -> list[tuple[str, bool]]:
-        detector = Detector()
-        once(detector, planner=place, path=path, depot=OddDepot(), **model)
-        return detector.seen
-
-    plain = watched(None)
-    assert watched(planner) == plain == [("find bolt: o", True), ("price bolt: ", False)]
-    assert watched(planner, **BRANCH) == [*watched(None, **BRANCH), *plain]

@@ -1,13 +1,12 @@
 """The planner inside of larger things: deep agents, supervisors, swarms, graphs, entrypoints, tools, processes."""
 
 import asyncio
-import json
-import operator
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, TypedDict
 
 import pytest
+from agents import invoke
 from composition import (
     DETOUR,
     EFFECTS,
@@ -20,7 +19,6 @@ from composition import (
     Depot,
     Step,
     asking,
-    invoke,
     run_agent,
     told,
 )
@@ -28,31 +26,26 @@ from conversations import check_conversation, check_pairs, outline
 from deepagents import FilesystemPermission, create_deep_agent
 from deepagents.backends.utils import create_file_data
 from langchain.agents import create_agent
-from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage, convert_to_messages
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 from langchain_core.tools import BaseTool, InjectedToolCallId, StructuredTool, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.func import entrypoint, task
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.graph.message import add_messages
 from langgraph.prebuilt import InjectedState, InjectedStore, ToolNode, ToolRuntime, tools_condition
-from langgraph.pregel.remote import RemoteGraph
 from langgraph.store.base import BaseStore
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command, interrupt
-from langgraph_sdk.schema import StreamPart
 from langgraph_supervisor import create_supervisor
 from langgraph_swarm import create_handoff_tool, create_swarm
 from pydantic import BaseModel
 
 from langchain_tooltree import (
-    ConfigurationError,
     ToolTreeMiddleware,
     ToolTreeNode,
     asearch,
     create_tooltree_agent,
-    search,
 )
-from langchain_tooltree.errors import EmptyQueryError
 from langchain_tooltree.testing import ScriptedChatModel
 
 pytestmark = [
@@ -312,82 +305,27 @@ def test_an_agent_that_is_a_tool_searches_inside_the_search_of_another(kind: Any
     assert depot.calls == ["find bolts", "find bolt", "price bolt"] * (len(depot.calls) // 3)
 
 
-# --- entrypoints, and a graph of another process ---
+# --- entrypoints ---
 
 
 def test_an_entrypoint_calls_agents_and_searches_in_tasks_at_once(kind: Any) -> None:
     agent = kind(Clerk(**BRANCH), Depot().tools)
-    options: Any = {"effects": {"find": "read", "price": "read"}}
 
     @task
-    def answered(request: str) -> list[AnyMessage]:
-        return agent.invoke(asking(request))["messages"][1:]
-
-    @task
-    async def aanswered(request: str) -> list[AnyMessage]:
+    async def answered(request: str) -> list[AnyMessage]:
         return (await agent.ainvoke(asking(request)))["messages"][1:]
 
     @task
-    def planned(request: str) -> list[AnyMessage]:
-        return search(request, Depot().tools, model=Clerk(**BRANCH), **options).messages
-
-    @task
-    async def aplanned(request: str) -> list[AnyMessage]:
-        return (await asearch(request, Depot().tools, model=Clerk(**BRANCH), **options)).messages
+    async def planned(request: str) -> list[AnyMessage]:
+        effects: Any = {"find": "read", "price": "read"}
+        return (await asearch(request, Depot().tools, model=Clerk(**BRANCH), effects=effects)).messages
 
     @entrypoint(checkpointer=InMemorySaver())
-    def workflow(request: str) -> list[list[AnyMessage]]:
-        return [future.result() for future in [answered(request), planned(request)]]
+    async def workflow(request: str) -> list[list[AnyMessage]]:
+        return list(await asyncio.gather(answered(request), planned(request)))
 
-    @entrypoint(checkpointer=InMemorySaver())
-    async def aworkflow(request: str) -> list[list[AnyMessage]]:
-        return list(await asyncio.gather(aanswered(request), aplanned(request)))
-
-    for plans in (workflow.invoke(REQUEST, THREAD), asyncio.run(aworkflow.ainvoke(REQUEST, THREAD))):
-        assert [outline(messages) for messages in plans] == [FOUND, FOUND]
-
-
-@dataclass
-class Server:
-    """Serves a graph as its API does: what it streams is JSON. Stands in for the clients of a `RemoteGraph`."""
-
-    graph: Any
-
-    @property
-    def runs(self) -> "Server":
-        return self
-
-    def stream(self, *, input: Any, stream_mode: Any, thread_id: str | None = None, **_: Any) -> Iterator[StreamPart]:  # noqa: A002 - as in the SDK
-        config = {"configurable": {"thread_id": thread_id}}
-        for mode, data in self.graph.stream(json.loads(as_json(input)), config, stream_mode=[*stream_mode]):
-            yield StreamPart(mode, json.loads(as_json(data)))
-
-
-@dataclass
-class AsyncServer(Server):
-    """The async twin."""
-
-    async def stream(self, **given: Any) -> AsyncIterator[StreamPart]:  # type: ignore[override]
-        config = {"configurable": {"thread_id": given["thread_id"]}}
-        modes = [*given["stream_mode"]]
-        async for mode, data in self.graph.astream(json.loads(as_json(given["input"])), config, stream_mode=modes):
-            yield StreamPart(mode, json.loads(as_json(data)))
-
-
-def as_json(data: Any) -> str:
-    """What the server sends; a message as its fields."""
-    return json.dumps(data, default=lambda each: each.model_dump())
-
-
-@BOTH
-def test_a_remote_graph_answers_as_that_of_a_plain_agent(kind: Any, path: str, model: dict[str, Any]) -> None:
-    def once(make: Any, **clerk: Any) -> list[AnyMessage]:
-        agent = make(Clerk(**clerk), Depot().tools, checkpointer=InMemorySaver())
-        remote: Any = RemoteGraph("agent", sync_client=Server(agent), client=AsyncServer(agent))  # type: ignore[arg-type]
-        state = invoke(below(remote).compile(checkpointer=InMemorySaver()), asking(), THREAD, path=path)
-        return check_conversation(convert_to_messages(state["messages"]))
-
-    assert told(once(kind, **model)) == told(once(plain, **as_right(model)))
+    plans = asyncio.run(workflow.ainvoke(REQUEST, THREAD))
+    assert [outline(messages) for messages in plans] == [FOUND, FOUND]
 
 
 # --- what tools get, and what they may do ---
@@ -477,15 +415,6 @@ async def test_a_run_that_is_cancelled_in_a_search_ends_at_once_and_goes_on_wher
 # --- requests that are not the planner's ---
 
 
-def test_a_system_prompt_in_blocks_keeps_the_marks_of_its_beginning(path: str) -> None:
-    model = Clerk()
-    prompt = SystemMessage([{"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}])
-
-    invoke(with_planner(model, Depot().tools, system_prompt=prompt), asking(), path=path)
-
-    assert all(messages[0].content[:1] == prompt.content for messages in model.calls)
-
-
 def test_a_tool_that_the_provider_runs_is_offered_at_each_step_and_never_tried(path: str) -> None:
     provided = {"type": "web_search", "max_uses": 3}
     model = Clerk(**BRANCH)
@@ -508,16 +437,7 @@ class DataclassState:
     messages: Annotated[list[AnyMessage], add_messages] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class SlottedState:
-    messages: Annotated[list[AnyMessage], add_messages] = field(default_factory=list)
-
-
-class AddingState(TypedDict):
-    messages: Annotated[list[AnyMessage], operator.add]
-
-
-@pytest.mark.parametrize("schema", [MessagesState, ModelState, DataclassState, SlottedState])
+@pytest.mark.parametrize("schema", [MessagesState, ModelState, DataclassState])
 def test_the_state_may_be_a_dict_a_model_or_a_dataclass(schema: type, path: str) -> None:
     agent = with_node(Clerk(**BRANCH), Depot().tools, schema=schema, checkpointer=InMemorySaver())
 
@@ -525,15 +445,6 @@ def test_the_state_may_be_a_dict_a_model_or_a_dataclass(schema: type, path: str)
 
     assert outline(check_conversation(messages)) == ["human", *FOUND]
     assert not any("mark" in str(message.response_metadata) for message in messages)
-
-
-def test_a_reducer_that_cannot_remove_messages_leaves_one_path(path: str) -> None:
-    agent = with_node(Clerk(**BRANCH), Depot().tools, schema=AddingState)
-
-    messages = invoke(agent, asking(), path=path)["messages"]
-
-    assert outline(check_conversation(messages)) == ["human", "call find", "result find", "answer"]
-    assert "missing" not in messages[-1].text
 
 
 def test_the_conversation_may_stand_under_another_key(path: str) -> None:
@@ -552,27 +463,3 @@ def test_the_conversation_may_stand_under_another_key(path: str) -> None:
     messages = invoke(graph.compile(), {"chat": [HumanMessage(REQUEST)]}, path=path)["chat"]
 
     assert outline(check_conversation(messages)) == ["human", *FOUND]
-
-
-def node(**model: Any) -> ToolTreeNode:
-    return ToolTreeNode(Clerk(**model), Depot().tools, effects={"find": "read", "price": "read"}, system_prompt="Hm.")
-
-
-@pytest.mark.parametrize("given", [asking(), asking()["messages"], [("user", REQUEST)]])
-def test_the_node_works_outside_any_graph(given: Any, path: str) -> None:
-    messages = invoke(node(), given, path=path)["messages"]
-
-    assert outline(check_conversation(messages, pending="find")) == ["call find"]
-
-
-@pytest.mark.parametrize(
-    ("state", "error", "message"),
-    [
-        ({"chat": [("user", REQUEST)]}, EmptyQueryError, "The state has no 'messages', only chat: see messages_key="),
-        (REQUEST, ConfigurationError, "The state must be a mapping, an object or a list of messages, got str"),
-        (None, ConfigurationError, "got NoneType"),
-    ],
-)
-def test_a_state_that_holds_no_conversation_is_refused(state: Any, error: type[Exception], message: str) -> None:
-    with pytest.raises(error, match=message):
-        node().invoke(state)

@@ -13,7 +13,7 @@ from langgraph.runtime import Runtime
 
 from langchain_tooltree import PlanReviewMiddleware, PlanReviewNode, create_tooltree_agent, search
 from langchain_tooltree.testing import ScriptedChatModel
-from tests.internals.hall import LONGEST_SQL, CallEffects, sql_reads
+from tests.internals.hall import LONGEST_SQL, sql_reads
 
 ROWS = 799
 PAID = 149
@@ -62,12 +62,6 @@ def sql_tool(invoices):
 def rows_in(path):
     with sqlite3.connect(path) as database:
         return database.execute("SELECT count(*) FROM invoices").fetchone()[0]
-
-
-def test_a_tool_declared_a_read_deletes_while_searching_which_is_why_effects_go_by_call(sql_tool, invoices):
-    model = looking_for_others(SWEEP)
-    search("How many are paid?", [sql_tool], model=model, effects={"sql_db_query": "read"})
-    assert rows_in(invoices) == ROWS - PAID
 
 
 @pytest.mark.parametrize("made_as", ["search, by name", "search, by object", "agent"])
@@ -132,11 +126,3 @@ async def test_a_flood_of_long_queries_does_not_hold_the_event_loop(kind):
         asking = graph.ainvoke(lookups(FLOOD))
     longest, _ = await longest_hold(asking)
     assert longest < HELD
-
-
-async def test_queries_beyond_the_bound_are_writes_and_cost_nothing():
-    effects = CallEffects.declared_as({"sql_db_query": sql_reads(dialect="sqlite")})
-    calls = calling(*(f"{query} -- {'x' * LONGEST_SQL}" for query in FLOOD)).tool_calls
-    before = time.thread_time()
-    assert effects.of_calls(calls) == {"sql_db_query": []}
-    assert time.thread_time() - before < HELD

@@ -13,15 +13,14 @@ import pytest
 from agents import ListeningModel, invoke
 from conversations import check_pairs
 from doubts import middleware_agent, node_agent
-from langchain_core.messages import HumanMessage, ToolMessage
+from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from travel import Step
 
 from langchain_tooltree import (
     ObjectSandbox,
-    search,
 )
-from langchain_tooltree.testing import Made, OfflineChatModel, Question
+from langchain_tooltree.testing import Made, Question
 
 WRITES = ("create_order", "pay", "ship", "notify")
 
@@ -122,21 +121,6 @@ def clerk() -> ListeningModel:
     return ListeningModel(policy=Clerk())
 
 
-def in_a_loop(model: Any, sandbox: ObjectSandbox, tools: Callable[[], Sequence[Any]]) -> list[Any]:
-    """The messages of a plain function that carries out what is planned."""
-    messages = list(REQUEST["messages"])
-    by_name = {tool.name: tool for tool in sandbox.tools}
-    for _ in range(10):
-        result = search(messages, tools(), model=model, sandbox=sandbox)
-        messages += result.messages
-        if result.answer is not None:
-            return messages
-        for step in result.waiting:
-            content = by_name[step.call.tool].invoke(dict(step.call.arguments))
-            messages.append(ToolMessage(content, tool_call_id=step.call_id, name=step.call.tool))
-    return messages
-
-
 def check(shop: Shop, messages: Sequence[Any]) -> None:
     """Each step was made once, with the order of the real shop, of which the answer speaks."""
     check_pairs(list(messages))
@@ -157,15 +141,6 @@ def test_a_plan_of_four_writes_takes_five_model_calls(make: Any, checkpointer: A
     shop, model = Shop(), clerk()
     agent = make(model, ObjectSandbox.of_methods(shop), checkpointer=checkpointer())
     check(shop, invoke(agent, REQUEST, THREAD, path=path)["messages"])
-    assert len(model.heard) == 5
-
-
-@pytest.mark.parametrize("as_methods", [False, True], ids=["tools", "methods"])
-def test_also_by_a_plain_function_that_searches_after_each_write(*, as_methods: bool) -> None:
-    shop, model = Shop(), clerk()
-    sandbox = ObjectSandbox.of_methods(shop)
-    tools = (lambda: [getattr(shop, name) for name in WRITES]) if as_methods else (lambda: sandbox.tools)
-    check(shop, in_a_loop(model, sandbox, tools))
     assert len(model.heard) == 5
 
 
@@ -190,54 +165,3 @@ def test_a_price_that_differs_is_no_name_so_that_the_rest_is_planned_anew(make: 
     agent = make(model, ObjectSandbox.of_methods(shop), checkpointer=InMemorySaver())
     check(shop, invoke(agent, REQUEST, THREAD, path=path)["messages"])
     assert len(model.heard) == 5 + 4
-
-
-class Salon:
-    """Books the next free hour, which somebody else may take."""
-
-    def __init__(self, *free: str) -> None:
-        self.free = list(free)
-        self.booked: list[str] = []
-
-    def book(self, name: str) -> str:
-        """Book the next free hour."""
-        self.booked.append(self.free.pop(0))
-        return f"{name} is booked at {self.booked[-1]}."
-
-    def bookings(self) -> str:
-        """All hours booked."""
-        return ", ".join(self.booked)
-
-
-class Receptionist:
-    """Books, looks, and tells what it was told, in words of its own."""
-
-    def propose(self, question: Question) -> Sequence[Step]:
-        """The next step."""
-        steps: list[Step] = [("book", {"name": "Ann"}), ("bookings", {})]
-        return steps[len(question.path) :][:1]
-
-    def score_call(self, *_: Any) -> float:
-        """All are right."""
-        return 0.9
-
-    def score_observation(self, question: Question, call: Made) -> tuple[float, float]:
-        """Done with the second."""
-        return 0.9, 0.9 if question.path else 0.2
-
-    def answer(self, question: Question) -> str:
-        """The hour."""
-        return f"At {question.path[-1].observation}".replace(":00", "", 1)
-
-
-@pytest.mark.parametrize("seconds", ["", ":00"])
-def test_an_hour_that_came_out_otherwise_is_told_as_it_came_out(make: Any, seconds: str) -> None:
-    salon = Salon(f"14:00{seconds}", f"16:00{seconds}")
-    sandbox = ObjectSandbox.of_methods(salon)
-    agent = make(OfflineChatModel(policy=Receptionist()), sandbox, checkpointer=InMemorySaver())
-    agent.invoke(REQUEST, THREAD, interrupt_before=["tools"])
-    del salon.free[0]
-    messages = agent.invoke(None, THREAD)["messages"]
-    said = [message.text for message in messages if message.type == "tool"]
-    assert said == [f"Ann is booked at 16:00{seconds}.", f"16:00{seconds}"]
-    assert messages[-1].text == f"At 16{seconds}"

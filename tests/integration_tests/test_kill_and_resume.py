@@ -19,10 +19,10 @@ import pytest
 from agents import invoke
 from child_processes import Servers, servers
 from conversations import check_pairs
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.postgres import PostgresSaver
-from rescued import Job, Journal, PowerCut, agent_of, asked, noting, outcome
+from rescued import Job, Journal, agent_of, asked
 from store_servers import postgres_programs, postgres_server
 
 TURNS = ("rescue", "plan")
@@ -33,15 +33,16 @@ SCRIPT = Path(__file__).with_name("rescued.py")
 CHECKPOINT = "checkpoint"
 
 PLACES = [
-    pytest.param("sqlite", {"agent": "sync", "node": "async"}, id="sqlite"),
+    pytest.param("sqlite", {"agent": "sync", "node": "async"}, 2, id="sqlite"),
     pytest.param(
         "postgres",
         {"agent": "async", "node": "sync"},
+        5,
         id="postgres",
         marks=pytest.mark.skipif(postgres_programs() is None, reason="pgserver has no wheel for this Python"),
     ),
 ]
-"""The checkpointers, and which path each host takes with them."""
+"""The checkpointers, which path each host takes with them, and of how many lines one is followed by a kill."""
 
 
 @pytest.fixture(scope="module")
@@ -105,9 +106,9 @@ def check_whole(run: Run, turn: str) -> None:
         ]
 
 
-@pytest.mark.parametrize(("place", "paths"), PLACES)
+@pytest.mark.parametrize(("place", "paths", "every"), PLACES)
 def test_a_process_that_was_killed_at_any_step_is_resumed_by_another(
-    children: Servers, databases: Iterator[str], tmp_path: Path, place: str, paths: dict[str, str]
+    children: Servers, databases: Iterator[str], tmp_path: Path, place: str, paths: dict[str, str], every: int
 ) -> None:
     def run(host: str, turn: str, at: int | None) -> Run:
         name = f"{host} {turn} {at}"
@@ -126,7 +127,7 @@ def test_a_process_that_was_killed_at_any_step_is_resumed_by_another(
         whole = dict(zip(kinds, pool.map(lambda kind: run(*kind, None), kinds), strict=True))
         for kind, each in whole.items():
             check_whole(each, kind[1])
-        points = [(*kind, at) for kind in kinds for at in range(1, len(whole[kind].lines))]
+        points = [(*kind, at) for kind in kinds for at in range(1, len(whole[kind].lines), every)]
         for (host, turn, at), resumed in zip(points, pool.map(lambda point: run(*point), points), strict=True):
             check_resumed(resumed, whole[host, turn], at)
 
@@ -135,57 +136,9 @@ def vars_of(job: Job) -> dict[str, Any]:
     return {name: getattr(job, name) for name in Job.__dataclass_fields__}
 
 
-# --- in one process ---
+# --- time travel ---
 
 THREAD: Any = {"configurable": {"thread_id": "1"}}
-
-
-def run_in_memory(host: str, turn: str, log: Path, at: int | None = None) -> Run:
-    """Run a turn in this process, and resume it if the power was cut after a line.
-
-    LangChain's async models know no such end, so this is sync.
-    """
-
-    def cut() -> None:
-        raise PowerCut
-
-    saver = InMemorySaver()
-    agent = agent_of(host, turn, journal := Journal(log, at, cut), noting(saver, journal))
-    if at is not None:
-        with pytest.raises(PowerCut):
-            agent.invoke(asked(turn), THREAD, durability="sync")
-    agent.invoke(None if at is not None else asked(turn), THREAD, durability="sync")
-    return Run(outcome(agent.get_state(THREAD)), journal.lines)
-
-
-@pytest.mark.parametrize("turn", TURNS)
-@pytest.mark.parametrize("host", HOSTS)
-def test_a_run_that_ended_at_any_call_is_resumed_from_memory(host: str, turn: str, tmp_path: Path) -> None:
-    whole = run_in_memory(host, turn, tmp_path / "whole")
-    check_whole(whole, turn)
-
-    for at, line in enumerate(whole.lines, 1):
-        if line != CHECKPOINT:  # which a background thread keeps
-            check_resumed(run_in_memory(host, turn, tmp_path / str(at), at), whole, at)
-
-
-@pytest.mark.parametrize("turn", TURNS)
-@pytest.mark.parametrize("host", HOSTS)
-def test_from_any_checkpoint_a_turn_goes_on_to_the_same_end(host: str, turn: str, path: str, tmp_path: Path) -> None:
-    journal, saver = Journal(tmp_path / "log"), InMemorySaver()
-    agent = agent_of(host, turn, journal, saver)
-    invoke(agent, asked(turn), THREAD, path=path)
-    whole = Run(outcome(agent.get_state(THREAD)), journal.lines)
-    check_whole(whole, turn)
-
-    past = [each for each in agent.get_state_history(THREAD) if each.next and each.next != ("__start__",)]
-    assert len(past) == 9
-    for snapshot in past:
-        before = len(journal.lines)
-        invoke(agent, None, snapshot.config, path=path)
-        assert outcome(agent.get_state(THREAD)) == whole.outcome
-        made = journal.lines[before:]
-        assert made == whole.lines[len(whole.lines) - len(made) :]
 
 
 @pytest.mark.parametrize("host", HOSTS)
@@ -214,20 +167,3 @@ def test_a_thread_that_is_forked_inside_a_search_takes_another_branch(host: str,
 def _latest_call(snapshot: Any) -> Any:
     last = snapshot.values["messages"][-1] if snapshot.values.get("messages") else None
     return last.tool_calls[0]["args"] if isinstance(last, AIMessage) and last.tool_calls else None
-
-
-@pytest.mark.parametrize("host", HOSTS)
-@pytest.mark.parametrize("mark", [{"mark": {"search": "", "hidden": ["x"]}}, {"mark": {"plan": {}}}, {}, "x", None, 7])
-def test_a_mark_that_a_client_made_up_harms_nothing(host: str, mark: Any, tmp_path: Path) -> None:
-    journal = Journal(tmp_path / "log")
-    agent = agent_of(host, "rescue", journal, InMemorySaver())
-    forged = AIMessage("Hi.", response_metadata={"tooltree": mark})
-    given = {
-        "messages": [HumanMessage("Where is the key? Hello."), forged, *asked("rescue")["messages"]],
-        "tooltree": mark,
-    }
-
-    messages = agent.invoke(given, THREAD)["messages"]
-
-    check_pairs(messages)
-    assert messages[-1].text == "The key lies on the shelf, and ann knows."

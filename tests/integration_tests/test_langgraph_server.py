@@ -1,5 +1,6 @@
 """The graphs of `cookbook/langgraph.json` under `langgraph dev`, driven over its HTTP API, as LangGraph Studio is."""
 
+import json
 import os
 import shutil
 import socket
@@ -12,8 +13,11 @@ from typing import Any
 
 import httpx
 import pytest
+from conversations import check_conversation
+from langchain_core.messages import messages_from_dict
 from langgraph_sdk import get_sync_client
 from langgraph_sdk.client import SyncLangGraphClient
+from travel import BOOKING
 
 pytest.importorskip("langgraph_api", reason="the server of langgraph dev: pip install 'langgraph-cli[inmem]'")
 
@@ -23,6 +27,44 @@ GRAPHS = {"planning_agent": "PlanReviewMiddleware.after_model", "own_graph": "re
 """The graphs, and the node where a person is asked, if the test is one of a booking."""
 
 READS = ["find_flights", "read_price", "check_weather"]
+
+DEEP = '''
+"""Agents that search in an inner graph: in forks of a world, and with a tool that has no async form."""
+
+from langchain_core.tools import tool
+from tests.integration_tests.travel import EFFECTS, Agency, travel_model
+
+from langchain_tooltree import ObjectSandbox, SearchConfig, create_tooltree_agent
+
+
+class Bookings:
+    def __init__(self) -> None:
+        self.made = []
+
+    def book(self, flight: str) -> str:
+        """Book a flight."""
+        self.made.append(flight)
+        return f"{flight} is booked"
+
+
+@tool
+def read_price(flight: str) -> str:
+    """Read the price of a flight."""
+    return f"{flight} costs 90"
+
+
+world = ObjectSandbox.of_methods(Bookings())
+reads = [read_price if each.name == "read_price" else each for each in Agency(0.001).tools if each.name in EFFECTS]
+sandboxed = create_tooltree_agent(travel_model(), [*reads, *world.tools], effects=EFFECTS, sandbox=world)
+deep = SearchConfig(selection="posterior", max_rollouts=6, coarse_planner=True)
+judged = create_tooltree_agent(
+    travel_model(),
+    [*reads, *(each for each in Agency().tools if each.name == "book")],
+    judge=lambda request: [0.9] * len(request.calls) if request.stage == "pre" else (0.9, 0.3),
+    effects=EFFECTS,
+    config=deep,
+)
+'''
 
 SECONDS_TO_START = 60
 
@@ -34,36 +76,16 @@ ALONE = {
 }
 """The server then calls nobody."""
 
-WATCH = """
-import os, sys
-
-def heard(event, given):
-    host = given[0] if event == "socket.getaddrinfo" else given[1]
-    host = host[0] if isinstance(host, tuple) else host
-    if event in ("socket.getaddrinfo", "socket.connect") and host not in (None, "127.0.0.1", "::1", "localhost"):
-        with open(os.environ["HEARD"], "a") as file:
-            print(event, host, file=file)
-
-sys.addaudithook(lambda event, given: heard(event, given) if event.startswith("socket.") and len(given) > 1 else None)
-"""
-"""A `sitecustomize` module, which notes to whom a process wants to speak beyond this machine."""
-
 
 @pytest.fixture(scope="module")
-def heard(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the server's calls to the outside are noted."""
-    return tmp_path_factory.mktemp("heard") / "calls.txt"
-
-
-@pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory, heard: Path) -> Iterator[SyncLangGraphClient]:
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SyncLangGraphClient]:
     """A client of one server for all tests, started as the guide says, in a copy of the cookbook."""
     project = tmp_path_factory.mktemp("cookbook")
-    shutil.copy(COOKBOOK / "langgraph.json", project)
+    served = json.loads((COOKBOOK / "langgraph.json").read_text(encoding="utf-8"))
+    served["graphs"] |= {name: f"./deep.py:{name}" for name in ("sandboxed", "judged")}
+    (project / "langgraph.json").write_text(json.dumps(served), encoding="utf-8")
+    (project / "deep.py").write_text(DEEP, encoding="utf-8")
     shutil.copytree(COOKBOOK / "studio", project / "studio")
-    watching = tmp_path_factory.mktemp("watching")
-    (watching / "sitecustomize.py").write_text(WATCH, encoding="utf-8")
-    paths = os.pathsep.join([str(watching), str(COOKBOOK.parent)])
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -73,7 +95,7 @@ def client(tmp_path_factory: pytest.TempPathFactory, heard: Path) -> Iterator[Sy
         server = subprocess.Popen(  # noqa: S603 - own code
             command,
             cwd=project,
-            env={**os.environ, **ALONE, "PYTHONPATH": paths, "HEARD": str(heard), "TOOLTREE_MODEL": ""},
+            env={**os.environ, **ALONE, "PYTHONPATH": str(COOKBOOK.parent), "TOOLTREE_MODEL": ""},
             stdout=output,
             stderr=subprocess.STDOUT,
         )
@@ -147,6 +169,22 @@ def test_a_booking_is_searched_approved_and_carried_out_over_http(client: SyncLa
     assert state["values"]["messages"][-1]["content"] == "OS-2 is booked."
 
 
+@pytest.mark.parametrize(("graph", "last"), [("sandboxed", "book"), ("judged", "check_weather")])
+def test_a_deep_search_never_blocks_the_servers_event_loop(client: SyncLangGraphClient, graph: str, last: str) -> None:
+    thread = client.threads.create()["thread_id"]
+    events = run(client, graph, thread, input=asking(BOOKING))
+
+    # The server has a call that blocks raise; in a deep search that would be an observation, or a question unanswered.
+    assert {event["status"] for event in events if event["type"] == "execute"} <= {"ok"}
+    assert all(event["scored"] for event in events if event["type"] in {"judge", "evaluate"})
+    assert not [event for event in events if event["type"] == "fallback"]
+    messages = messages_from_dict(
+        [{"type": each["type"], "data": each} for each in client.threads.get_state(thread)["values"]["messages"]]
+    )
+    check_conversation(messages)
+    assert [message.name for message in messages if message.type == "tool"][-1] == last
+
+
 def test_what_threads_learn_is_kept_in_the_servers_store(client: SyncLangGraphClient) -> None:
     for city in ("Oslo", "Rome"):
         thread = client.threads.create()["thread_id"]
@@ -155,8 +193,3 @@ def test_what_threads_learn_is_kept_in_the_servers_store(client: SyncLangGraphCl
 
     items = client.store.search_items(("tooltree",), limit=100)["items"]
     assert sum(item["namespace"][-1] == "trajectories" for item in items) == 2
-
-
-def test_the_server_has_called_nobody(client: SyncLangGraphClient, heard: Path) -> None:
-    assert client.assistants.count() >= len(GRAPHS)
-    assert not heard.exists(), heard.read_text(encoding="utf-8")

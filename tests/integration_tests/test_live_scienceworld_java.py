@@ -6,7 +6,7 @@ from langchain_core.messages import AIMessage
 from langchain_tooltree.testing import ScriptedChatModel
 from tests.benchmarks import scienceworld_world
 from tests.benchmarks.live.bench_scienceworld import ScienceWorldBench, _process
-from tests.benchmarks.live.episode import Options, Setting, UsageError
+from tests.benchmarks.live.episode import Options, Setting
 from tests.benchmarks.live.methods import METHODS
 from tests.benchmarks.live.runs import converse
 
@@ -40,20 +40,3 @@ def test_gold_is_a_success_and_a_part_of_it_is_none(task):
     _, outcome = played(task, gold[:2])
     assert not outcome.success
     assert 0 < outcome.score < 1
-
-
-def test_what_is_done_in_a_copy_is_not_done_in_the_world(task):
-    episode = task.start()
-    fork = episode.sandbox.fork()
-    before = fork.take("look around").answer
-    other = fork.fork()
-    for action in ("open door to kitchen", "go to kitchen"):
-        fork.take(action)
-    assert "kitchen" in fork.take("look around").answer.partition(".")[0]
-    rooms = [course.take("look around").answer.partition(".")[0] for course in (other, episode.sandbox)]
-    assert rooms == [before.partition(".")[0]] * 2
-
-
-def test_a_type_that_is_not_there_is_refused(task):
-    with pytest.raises(UsageError, match="no task type"):
-        ScienceWorldBench().tasks(Options(category="swim"))

@@ -2,26 +2,23 @@
 
 import asyncio
 import json
-import operator
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any
 
 import pytest
 from conversations import check_conversation, outline
 from langchain.agents import AgentState, create_agent
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
-from langchain_core.runnables import RunnableConfig, RunnableLambda
 from langchain_core.tools import BaseTool, StructuredTool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, StateGraph
 from langgraph.prebuilt import InjectedState, ToolNode, ToolRuntime, tools_condition
 from langgraph.store.memory import InMemoryStore
-from langgraph.types import Send
 
-from langchain_tooltree import ObjectSandbox, ToolTreeMiddleware, ToolTreeNode
+from langchain_tooltree import ToolTreeMiddleware, ToolTreeNode
 from langchain_tooltree.testing import ScriptedChatModel
 
 RUNS = 50
@@ -179,69 +176,3 @@ async def test_fifty_runs_on_one_loop_keep_to_themselves(host: str) -> None:
     runs = await asyncio.wait_for(asyncio.gather(*map(run, range(RUNS))), HANGS_AFTER)
     for number, chunks in enumerate(runs):
         check_own(number, chunks)
-
-
-class Fan(TypedDict):
-    requests: list[str]
-    steps: Annotated[list[list[BaseMessage]], operator.add]
-
-
-@pytest.mark.parametrize("limit", [{}, {"max_concurrency": 2}], ids=["unlimited", "two-at-once"])
-@pytest.mark.parametrize("checkpointer", [None, InMemorySaver], ids=["without-checkpointer", "with-checkpointer"])
-def test_eight_planners_in_one_step_do_not_starve_each_other(path: str, limit: Any, checkpointer: Any) -> None:
-    planner = ToolTreeNode(Clerk(), desk_tools(), effects={"look": "read"})
-
-    def plan(state: Any, config: RunnableConfig) -> dict[str, Any]:
-        return {"steps": [[*state["messages"], *planner.invoke(state, config)["messages"]]]}
-
-    async def aplan(state: Any, config: RunnableConfig) -> dict[str, Any]:
-        return {"steps": [[*state["messages"], *(await planner.ainvoke(state, config))["messages"]]]}
-
-    graph = StateGraph(Fan)
-    graph.add_node("plan", RunnableLambda(plan, aplan))
-    graph.add_conditional_edges(
-        START, lambda state: [Send("plan", {"messages": [HumanMessage(each)]}) for each in state["requests"]], ["plan"]
-    )
-    requests = [f"Where is the key? #{number}" for number in range(8)]
-    given: Any = {"requests": requests, "steps": []}
-    config: Any = {"configurable": {"thread_id": "1"}, **limit}
-    fan = graph.compile(checkpointer=checkpointer and checkpointer())
-
-    ended = asyncio.run(fan.ainvoke(given, config)) if path == "async" else fan.invoke(given, config)
-
-    assert [messages[0].text for messages in ended["steps"]] == requests
-    for messages in ended["steps"]:
-        check_conversation(messages, pending="look")
-
-
-class Basket(list[str]):
-    """What a sandboxed tool changes."""
-
-
-def basket_tools(basket: Basket) -> list[BaseTool]:
-    def look(place: str, state: Annotated[dict[str, Any], InjectedState]) -> str:
-        """Put what is in a place into the basket."""
-        basket.append(f"{place} of {number_of(state['messages'])}")
-        return f"a key, and {' '.join(basket)}" if place != "void" else ""
-
-    def send(text: str) -> str:
-        """Send the basket."""
-        return text
-
-    return [StructuredTool.from_function(look), StructuredTool.from_function(send)]
-
-
-async def test_forks_of_one_sandbox_hold_what_their_own_run_did() -> None:
-    real = Basket()
-    sandbox = ObjectSandbox(real, basket_tools)
-    node = ToolTreeNode(Clerk(), sandbox.tools, sandbox=sandbox)
-
-    runs = [node.ainvoke({"messages": [HumanMessage(f"Send the key. #{number}")]}) for number in range(RUNS)]
-    plans = await asyncio.wait_for(asyncio.gather(*runs), HANGS_AFTER)
-
-    for number, plan in enumerate(plans):
-        mark = json.dumps(plan["messages"][-1].response_metadata)
-        assert f"cellar of {number}" in mark
-        assert f"Run {number} is done" in mark
-        assert mark.count("cellar of ") == mark.count(f"cellar of {number}")
-    assert real == []

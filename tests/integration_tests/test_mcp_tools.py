@@ -11,14 +11,13 @@ from typing import Any
 
 import pytest
 from conversations import check_conversation, outline
+from doubts import node_agent
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import BaseTool
 from langchain_mcp_adapters.client import MultiServerMCPClient
 from langchain_mcp_adapters.tools import load_mcp_tools
-from langgraph.graph import START, MessagesState, StateGraph
-from langgraph.prebuilt import ToolNode, tools_condition
 
-from langchain_tooltree import SearchConfig, SearchResult, ToolTreeNode, asearch, mcp_effects, search
+from langchain_tooltree import SearchConfig, SearchResult, asearch, mcp_effects, search
 from langchain_tooltree.testing import Made, OfflineChatModel, Question, ScriptedChatModel
 
 SERVER = Path(__file__).with_name("mcp_server.py")
@@ -33,8 +32,6 @@ LIST: Step = ("list_letters", {})
 READ: Step = ("read_letter", {"name": "ada.txt"})
 READ_MISSING: Step = ("read_letter", {"name": "eve.txt"})
 DESCRIBE: Step = ("describe_letter", {"name": "ada.txt"})
-SEAL: Step = ("show_seal", {})
-CELLAR: Step = ("search_cellar", {})
 BURN: Step = ("burn_letter", {"name": "ada.txt"})
 STAMP: Step = ("stamp_letter", {"name": "ada.txt"})
 
@@ -143,10 +140,11 @@ def test_the_tools_are_async_only_and_described_by_a_schema(loaded: list[BaseToo
         loaded[0].invoke({})
 
 
-def test_reads_run_while_searching_and_a_write_waits(find: Any, servers: Servers) -> None:
-    result = find(LIST, READ, BURN)
+@pytest.mark.parametrize("write", [BURN, STAMP], ids=["hinted", "without a hint"])
+def test_reads_run_while_searching_and_a_write_waits(find: Any, servers: Servers, write: Step) -> None:
+    result = find(LIST, READ, write)
 
-    assert outline(check_conversation(result.messages, pending="burn_letter"))[:4] == [
+    assert outline(check_conversation(result.messages, pending=write[0]))[:4] == [
         "call list_letters",
         "result list_letters",
         "call read_letter",
@@ -154,13 +152,6 @@ def test_reads_run_while_searching_and_a_write_waits(find: Any, servers: Servers
     ]
     assert results_in(result)[1].text == "The key is under the mat."
     assert servers.journal() == ["list_letters", "read_letter ada.txt"]
-
-
-def test_a_tool_without_a_hint_is_a_write(find: Any, servers: Servers) -> None:
-    result = find(LIST, STAMP)
-
-    check_conversation(result.messages, pending="stamp_letter")
-    assert servers.journal() == ["list_letters"]
 
 
 def test_an_error_is_an_observation_and_the_search_goes_on(find: Any) -> None:
@@ -180,37 +171,14 @@ def test_structured_content_comes_along_as_the_artifact(find: Any) -> None:
     assert '"words": 6' in facts.text
 
 
-def test_a_picture_comes_back_as_a_picture_and_judges_are_told_of_one(find: Any) -> None:
-    result = find(SEAL, READ)
-
-    seal, _ = results_in(result)
-    assert [(block["type"], block["mime_type"]) for block in seal.content] == [("image", "image/png")]
-    assert result.cost.tool_calls == 2
-
-
-def test_sync_and_async_searches_bring_back_the_same(loaded: list[BaseTool]) -> None:
-    given: Any = {"model": errand_model(LIST, SEAL, DESCRIBE), "effects": mcp_effects(loaded, server=TRUSTED)}
-
-    one = search("Go through the archive.", loaded, **given)
-    other = asyncio.run(asearch("Go through the archive.", loaded, **given))
-
-    assert one.to_dict() == other.to_dict()
-
-
-def graph_of(model: Any, tools: list[BaseTool]) -> Any:
-    graph = StateGraph(MessagesState)
-    graph.add_node("model", ToolTreeNode(model, tools, effects=mcp_effects(tools, server=TRUSTED)))
-    graph.add_node("tools", ToolNode(tools))
-    graph.add_edge(START, "model")
-    graph.add_conditional_edges("model", tools_condition)
-    graph.add_edge("tools", "model")
-    return graph.compile()
+def planning_graph(model: Any, tools: list[BaseTool]) -> Any:
+    return node_agent(model, tools, effects=mcp_effects(tools, server=TRUSTED))
 
 
 def test_in_a_graph_a_write_reaches_the_server_once(loaded: list[BaseTool], servers: Servers) -> None:
     given: Any = {"messages": [HumanMessage("Burn Ada's letter.")]}
 
-    messages = asyncio.run(graph_of(errand_model(LIST, READ, BURN), loaded).ainvoke(given))["messages"]
+    messages = asyncio.run(planning_graph(errand_model(LIST, READ, BURN), loaded).ainvoke(given))["messages"]
 
     assert messages[-1].text == "It says ada.txt is burnt"
     assert outline(check_conversation(messages))[-3:] == ["call burn_letter", "result burn_letter", "answer"]
@@ -228,7 +196,7 @@ async def test_a_search_tries_what_the_server_hints_to_be_a_read(
     )
 
     if where == "graph":
-        ended = await graph_of(model, loaded).ainvoke({"messages": [HumanMessage("What does Ada say?")]})
+        ended = await planning_graph(model, loaded).ainvoke({"messages": [HumanMessage("What does Ada say?")]})
         answer = ended["messages"][-1]
     else:
         effects = mcp_effects(loaded, server=TRUSTED)

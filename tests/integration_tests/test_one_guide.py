@@ -10,9 +10,10 @@ from itertools import product
 from typing import Any
 
 import pytest
-from composition import DETOUR, OTHERS, REQUEST, THREAD, Clerk, Depot, asking, invoke, is_note
+from agents import invoke
+from composition import DETOUR, OTHERS, REQUEST, RUNS, THREAD, Clerk, Depot, asking, is_note
 from langchain.agents import create_agent
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
@@ -30,7 +31,6 @@ from langchain_tooltree import (
     SITGraphNode,
     ToolTreeMiddleware,
     ToolTreeNode,
-    Trajectory,
     create_tooltree_agent,
 )
 from langchain_tooltree.sitgraph.node import with_suggestions
@@ -41,21 +41,6 @@ NAMES = ("find", "price", "order")
 EFFECTS: dict[str, Any] = {"find": "read", "price": "read"}
 
 
-ITEMS = ("screw", "nail", "hinge", "hook", "lamp", "rope", "saw", "drill")
-
-
-def past_run(number: int) -> Trajectory:
-    """A run that looks an item up and tells its price, or one that looks twice and orders."""
-    item = ITEMS[number]
-    steps = (("find", item), ("price", item)) if number % 2 else (("find", f"{item}s"), ("find", item), ("order", item))
-    messages: list[Any] = [HumanMessage(f"What does the {item} cost? Write to bob@example.com.")]
-    for at, (name, asked) in enumerate(steps):
-        call = {"name": name, "args": {"item": asked}, "id": f"{number}.{at}"}
-        messages += [AIMessage("", tool_calls=[call]), ToolMessage(f"{name}: 7", tool_call_id=call["id"], name=name)]
-    return Trajectory.from_messages([*messages, AIMessage("It is 7.")], success=True, id=f"run {number}")
-
-
-RUNS = [past_run(number) for number in range(len(ITEMS))]
 GRAPH = SITGraph.from_trajectories(RUNS)
 PLACES = (None, "before", "after")
 
@@ -223,17 +208,6 @@ def texts(prompt: list[Any], *, told: bool = False) -> list[str]:
 
 def ai(messages: list[Any]) -> list[AIMessage]:
     return [each for each in messages if isinstance(each, AIMessage)]
-
-
-def test_a_straight_run_costs_what_the_plain_agent_costs_and_the_line(path):
-    plain, planned = Clerk(), Clerk()
-    invoke(create_agent(plain, Depot().tools), asking(), path=path)
-    invoke(parts_agent(planned, experience=experience()), asking(), THREAD, path=path)
-    assert len(planned.calls) == len(plain.calls)
-    for prompt, other in zip(planned.calls, plain.calls, strict=True):
-        (line, *rest) = prompt
-        assert line.text == 'First line of an answer: {"missing": "nothing, or what"}'
-        assert texts(rest) == texts(other)
 
 
 # --- reflection in the planner's loop ---

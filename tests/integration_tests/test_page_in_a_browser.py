@@ -180,46 +180,6 @@ def test_the_slider_replays_the_search(browser: Browser, replayed: Path) -> None
     assert browser.run(f"new Promise((done) => {{ const wait = () => {ended}; wait(); }})") == 0
 
 
-def test_finding_sizes_and_the_plan_alone(browser: Browser, story: Path) -> None:
-    browser.open(story)
-    browser.run("stage.focus()")
-    browser.press("/")
-    assert browser.run("document.activeElement.id") == "find"
-    browser.press(*"343", "Enter")
-    assert browser.run("[matches.map((each) => each.id), selected.id, $('hits').textContent]") == [
-        [3, 4],
-        3,
-        "1 of 2",
-    ]
-    for control, grows in (("larger", True), ("smaller", False)):
-        before = browser.run("size")
-        browser.run(f"$('{control}').click()")
-        assert (browser.run("size") > before) is grows
-    x, y = middle_of(browser, 0)
-    before = browser.run("[x0, y0]")
-    browser.mouse("mousePressed", x + 30, y - 90)
-    browser.mouse("mouseMoved", x + 80, y - 60)
-    browser.mouse("mouseReleased", x + 80, y - 60)
-    assert browser.run("[x0, y0]") == [pytest.approx(before[0] + 50), pytest.approx(before[1] + 30)]
-    size = browser.run("size")
-    browser.mouse("mouseWheel", x, y, deltaX=0, deltaY=-120)
-    assert browser.run("size") > size
-    browser.run("$('fit').click()")
-    assert quiet(browser, story)
-
-
-def test_a_large_search_can_be_reduced_to_its_plan_and_what_stood_beside_it(browser: Browser, tmp_path: Path) -> None:
-    nodes = [made("first"), made("aside"), made("under aside", parent=2), made("second", parent=1)]
-    browser.open(page_of(search_of(*nodes, best=[1, 4]), tmp_path))
-    drawn = "view.boxes.map((box) => box.title)"
-    assert len(browser.run(drawn)) == 5
-    browser.run("document.querySelector('#controls button').click()")
-    assert browser.run(drawn) == ["request", "first", "second", "aside"]
-    assert browser.run("document.querySelector('#controls button').getAttribute('aria-pressed')") == "true"
-    browser.run("select(data.nodes[3])")
-    assert len(browser.run(drawn)) == 5, "what is looked for is drawn"
-
-
 def names_of_controls(browser: Browser) -> set[tuple[str, str]]:
     """Roles and names of all that a page can be used with, as a screen reader has them."""
     nodes = browser.call("Accessibility.getFullAXTree")["nodes"]

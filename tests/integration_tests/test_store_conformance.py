@@ -1,7 +1,5 @@
 """What `langgraph.store.base` documents of stores, on each of LangGraph's own and on ChromaStore, sync and async.
 
-Items, filters and namespaces are here, queries in `test_store_queries.py`.
-
 Only what they have in common is tested for all. Where they differ (`python -m tests.benchmarks.store_differences`
 prints what each does), ChromaStore follows the majority of the other three, or the documentation:
 
@@ -24,7 +22,6 @@ prints what each does), ChromaStore follows the majority of the other three, or 
 - `ttl=` is refused (InMemoryStore); SqliteStore and PostgresStore support it.
 """
 
-import asyncio
 from datetime import datetime
 
 import pytest
@@ -33,7 +30,6 @@ from langgraph.store.base import (
     InvalidNamespaceError,
     Item,
     ListNamespacesOp,
-    MatchCondition,
     PutOp,
     SearchItem,
     SearchOp,
@@ -50,26 +46,6 @@ async def fill(store, values, namespace=DOCS):
     await store.batch([PutOp(namespace, key, value) for key, value in values.items()])
 
 
-VALUES = [
-    {},
-    {"text": "plain", "number": 1, "ratio": 0.25, "yes": True, "no": False, "nothing": None},
-    {"list": [1, "two", None, [3, {"four": 4}], {}], "empty": [], "deep": {"a": {"b": {"c": [{"d": {}}]}}}},
-    {"text": "naïve 日本語 😀 \"quoted\" 'single' \\ / \n\t", "": "empty key", "a.b": 1, "$eq": 2, "with space": 3},
-    {"negative": -5, "big": 2**53, "small": 1e-300, "zero": 0, "float": 3.0},
-]
-
-
-async def test_a_value_comes_back_unchanged(store, subtests):
-    for number, value in enumerate(VALUES):
-        with subtests.test(value=value):
-            await store.put(DOCS, f"key{number}", value)
-            found = (await store.get(DOCS, f"key{number}")).value
-            assert found == value
-            assert {key: type(entry) for key, entry in found.items()} == {
-                key: type(entry) for key, entry in value.items()
-            }
-
-
 async def test_an_item_tells_where_it_is_and_when_it_was_written(store):
     await store.put(DOCS, "key", {"n": 1})
     (found,) = await store.search(DOCS)
@@ -80,45 +56,6 @@ async def test_an_item_tells_where_it_is_and_when_it_was_written(store):
         assert item.created_at <= item.updated_at
     assert isinstance(found, SearchItem)
     assert found.score is None
-
-
-async def test_what_is_not_there_is_none(store):
-    assert await store.get(DOCS, "key") is None
-    await store.put(DOCS, "key", {"n": 1})
-    assert await store.get(DOCS, "other") is None
-    assert await store.get(("docs",), "key") is None
-    assert await store.get((*DOCS, "deeper"), "key") is None
-    assert await store.search(("elsewhere",)) == []
-
-
-async def test_a_second_put_replaces_the_value(store):
-    await store.put(DOCS, "key", {"a": 1, "b": 2})
-    before = await store.get(DOCS, "key")
-    await store.put(DOCS, "key", {"b": 3})
-    after = await store.get(DOCS, "key")
-    assert after.value == {"b": 3}
-    assert after.updated_at >= before.updated_at
-    assert len(await store.search(DOCS)) == 1
-
-
-async def test_a_deleted_item_is_gone(store):
-    await fill(store, {"a": {"n": 1}, "b": {"n": 2}})
-    await store.delete(DOCS, "a")
-    assert await store.get(DOCS, "a") is None
-    assert keys(await store.search(DOCS)) == ["b"]
-    await store.delete(DOCS, "a")
-    await store.delete(("elsewhere",), "a")
-    await store.put(DOCS, "a", {"n": 3})
-    assert (await store.get(DOCS, "a")).value == {"n": 3}
-
-
-async def test_any_text_can_be_a_key(store, subtests):
-    for key in ("plain", "with space", "a.b", "a/b:c", "日本 😀", "'; --", "%_*?[x]", "x" * 300, "*"):
-        with subtests.test(key=key):
-            await store.put(DOCS, key, {"n": 1})
-            assert (await store.get(DOCS, key)).key == key
-            assert keys(await store.search(DOCS)) == [key]
-            await store.delete(DOCS, key)
 
 
 async def test_any_label_without_a_period_can_be_in_a_namespace(store, subtests):
@@ -135,14 +72,6 @@ async def test_any_label_without_a_period_can_be_in_a_namespace(store, subtests)
             assert await store.list_namespaces(suffix=(label, "leaf")) == [namespace]
 
 
-async def test_namespaces_may_be_deep(store):
-    namespace = tuple(f"level{n}" for n in range(40))
-    await store.put(namespace, "key", {"n": 1})
-    assert (await store.get(namespace, "key")).namespace == namespace
-    assert (await store.search(namespace[:20]))[0].namespace == namespace
-    assert await store.list_namespaces() == [namespace]
-
-
 async def test_a_prefix_is_one_of_labels_not_of_letters(store):
     for namespace in [("foo",), ("foo", "bar"), ("foo", "bar", "baz"), ("foobar",), ("FOO",), ("bar", "foo")]:
         await store.put(namespace, "key", {"at": "/".join(namespace)})
@@ -150,17 +79,6 @@ async def test_a_prefix_is_one_of_labels_not_of_letters(store):
     assert found == {"foo", "foo/bar", "foo/bar/baz"}
     assert {item.value["at"] for item in await store.search(("foo", "bar"))} == {"foo/bar", "foo/bar/baz"}
     assert len(await store.search(())) == 6
-
-
-async def test_pages_cover_everything_once(store):
-    values = {f"k{n:02}": {"n": n} for n in range(25)}
-    for key, value in values.items():
-        await store.put((*DOCS, str(value["n"] % 3)), key, value)
-    assert len(await store.search(DOCS)) == 10
-    pages = [await store.search(DOCS, limit=7, offset=offset) for offset in range(0, 35, 7)]
-    assert [len(page) for page in pages] == [7, 7, 7, 4, 0]
-    assert sorted(key for page in pages for key in keys(page)) == sorted(values)
-    assert await store.search(DOCS, limit=0) == []
 
 
 MEALS = {
@@ -204,21 +122,6 @@ async def test_filters_select_as_documented(store, subtests):
             assert sorted(keys(found)) == sorted(expected)
 
 
-async def test_filters_pages_and_prefixes_go_together(store):
-    for n in range(20):
-        await store.put((*DOCS, str(n % 4)), f"k{n}", {"even": n % 2 == 0, "group": n % 5})
-    pages = [await store.search(DOCS, filter={"even": True}, limit=4, offset=offset) for offset in (0, 4, 8)]
-    assert [len(page) for page in pages] == [4, 4, 2]
-    assert {key for page in pages for key in keys(page)} == {f"k{n}" for n in range(0, 20, 2)}
-    assert keys(await store.search((*DOCS, "1"), filter={"group": 0})) == ["k5"]
-
-
-async def test_an_unknown_operator_is_refused(store):
-    await fill(store, MEALS)
-    with pytest.raises(ValueError, match="Unsupported operator"):
-        await store.search(DOCS, filter={"price": {"$in": [4.5]}})
-
-
 async def test_a_batch_answers_in_order_from_the_state_before_its_writes(store):
     await fill(store, {"a": {"n": 1}, "b": {"n": 2}})
     results = await store.batch(
@@ -252,58 +155,13 @@ async def test_the_last_write_of_a_batch_counts(store):
     assert (await store.get(DOCS, "a")).value == {"n": 6}
 
 
-async def test_an_empty_batch_is_nothing(store):
-    assert await store.batch([]) == []
-
-
-TREE = [("a", "b", "c"), ("a", "b", "d", "e"), ("a", "b", "d", "i"), ("a", "b", "f"), ("a", "c", "f"), ("x", "c")]
-
-
-LISTS = [
-    ({}, TREE),
-    ({"prefix": ("a", "b")}, TREE[:4]),
-    ({"prefix": ("a", "b"), "max_depth": 3}, [("a", "b", "c"), ("a", "b", "d"), ("a", "b", "f")]),
-    ({"max_depth": 1}, [("a",), ("x",)]),
-    ({"max_depth": 9}, TREE),
-    ({"suffix": ("f",)}, [("a", "b", "f"), ("a", "c", "f")]),
-    ({"suffix": ("c", "f")}, [("a", "c", "f")]),
-    ({"suffix": ("*", "c")}, [("a", "b", "c"), ("x", "c")]),
-    ({"prefix": ("a", "*", "f")}, [("a", "b", "f"), ("a", "c", "f")]),
-    ({"prefix": ("*", "c")}, [("a", "c", "f"), ("x", "c")]),
-    ({"prefix": ("a", "*"), "suffix": ("f",), "max_depth": 2}, [("a", "b"), ("a", "c")]),
-    ({"prefix": ("a", "b", "c", "d")}, []),
-    ({"prefix": ("b",)}, []),
-    ({"limit": 2}, TREE[:2]),
-    ({"limit": 2, "offset": 4}, TREE[4:]),
-    ({"offset": 9}, []),
-    ({"prefix": (), "suffix": ()}, TREE),
-]
-
-
-async def test_namespaces_are_listed_as_documented(store, subtests):
-    for namespace in reversed(TREE):
-        await store.put(namespace, "key", {"n": 1})
-        await store.put(namespace, "other", {"n": 2})
-    for options, expected in LISTS:
-        with subtests.test(options=options):
-            assert await store.list_namespaces(**options) == expected
-
-
-async def test_several_conditions_on_namespaces_hold_together(store):
-    for namespace in TREE:
-        await store.put(namespace, "key", {"n": 1})
-    conditions = (MatchCondition("prefix", ("a",)), MatchCondition("suffix", ("*",)), MatchCondition("suffix", ("f",)))
-    assert (await store.batch([ListNamespacesOp(conditions)]))[0] == [("a", "b", "f"), ("a", "c", "f")]
-
-
-async def test_a_namespace_that_cannot_be_is_refused(store, subtests):
-    for namespace in ((), ("",), ("a", ""), ("a.b",), ("a", "b.c"), ("langgraph",), ("a", 5)):
-        with subtests.test(namespace=namespace), pytest.raises(InvalidNamespaceError):
-            await store.put(namespace, "key", {})
-
-
 async def test_labels_that_cannot_be_are_refused_everywhere(store, subtests):
+    for namespace in ((), ("a", "b.c"), ("langgraph",)):
+        with subtests.test("put", namespace=namespace), pytest.raises(InvalidNamespaceError):
+            await store.put(namespace, "key", {})
     for labels in (("",), ("a.b",), ("a", 5)):
+        with subtests.test("put", labels=labels), pytest.raises(InvalidNamespaceError):
+            await store.put(labels, "key", {})
         with subtests.test("get", labels=labels), pytest.raises(InvalidNamespaceError):
             await store.get(labels, "key")
         with subtests.test("search", labels=labels), pytest.raises(InvalidNamespaceError):
@@ -316,28 +174,56 @@ async def test_labels_that_cannot_be_are_refused_everywhere(store, subtests):
             await store.list_namespaces(suffix=labels)
 
 
-async def test_a_value_that_is_not_json_is_no_half_item(store):
-    if store.name == "memory":
-        pytest.skip("InMemoryStore keeps Python objects")
-    with pytest.raises(TypeError):
-        await store.put(DOCS, "key", {"value": object()})
-    assert await store.get(DOCS, "key") is None
+# --- queries ---
 
 
-@pytest.mark.filterwarnings("ignore:The default datetime adapter is deprecated:DeprecationWarning")  # SqliteStore's
-async def test_expiry_is_supported_or_refused(store):
-    await store.put(DOCS, "forever", {"n": 1}, ttl=None)
-    if store.name in {"sqlite", "postgres"}:  # AsyncSqliteStore has it and does not say so in `supports_ttl`
-        await store.put(DOCS, "key", {"n": 1}, ttl=60)
-        assert (await store.get(DOCS, "key", refresh_ttl=True)).value == {"n": 1}
-    else:
-        with pytest.raises(NotImplementedError, match="TTL is not supported"):
-            await store.put(DOCS, "key", {"n": 1}, ttl=60)
-        assert await store.get(DOCS, "key") is None
-    assert (await store.get(DOCS, "forever", refresh_ttl=False)).value == {"n": 1}
+@pytest.fixture
+def indexed(store):
+    """A store that finds by meaning."""
+    if not store.indexed:
+        pytest.skip("this Python's sqlite3 cannot load extensions, so SqliteStore has no vectors")
+    return store
 
 
-async def test_writes_at_once_are_all_kept(store):
-    await asyncio.gather(*(store.put((*DOCS, str(n % 4)), f"k{n}", {"n": n}) for n in range(24)))
-    found = await asyncio.gather(*(store.get((*DOCS, str(n % 4)), f"k{n}") for n in range(24)))
-    assert [item.value["n"] for item in found] == list(range(24))
+TEXTS = {
+    "apples": {"text": "red apples in a basket"},
+    "stones": {"text": "grey stones by the river"},
+    "birds": {"text": "small birds over the river"},
+}
+
+
+async def test_a_query_ranks_by_similarity_higher_is_better(indexed):
+    await fill(indexed, TEXTS)
+    found = await indexed.search(DOCS, query="birds over the river")
+    assert keys(found) == ["birds", "stones", "apples"]
+    scores = [item.score for item in found]
+    assert scores == sorted(scores, reverse=True)
+    assert scores[0] <= 1
+    assert keys(await indexed.search(("docs",), query="apples", limit=1)) == ["apples"]
+
+
+async def test_an_item_that_is_not_indexed_is_stored_but_has_no_score(indexed):
+    await indexed.put(DOCS, "secret", {"text": "grey stones"}, index=False)
+    await indexed.put(DOCS, "open", {"text": "grey stones"})
+    assert (await indexed.get(DOCS, "secret")).value == {"text": "grey stones"}
+    assert sorted(keys(await indexed.search(DOCS))) == ["open", "secret"]
+    scores = {item.key: item.score for item in await indexed.search(DOCS, query="grey stones")}
+    assert scores.get("secret") is None
+    assert scores["open"] > 0.5
+
+
+async def test_only_the_fields_asked_for_are_indexed(indexed):
+    value = {
+        "title": "red apples",
+        "body": {"text": "grey stones"},
+        "parts": [{"t": "small birds"}, {"t": "long road"}],
+    }
+    await indexed.put(DOCS, "title", value, index=["title"])
+    await indexed.put(DOCS, "body", value, index=["body.text"])
+    await indexed.put(DOCS, "parts", value, index=["parts[*].t"])
+    await indexed.put(DOCS, "last", value, index=["parts[-1].t"])
+    for query, best in (("red apples", {"title"}), ("grey stones", {"body"}), ("small birds", {"parts"})):
+        found = await indexed.search(DOCS, query=query)
+        assert {item.key for item in found if item.score > 0.99} == best
+    found = await indexed.search(DOCS, query="long road")
+    assert {item.key for item in found if item.score > 0.99} == {"parts", "last"}

@@ -10,19 +10,18 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from doubts import node_agent
 from langchain.agents import create_agent
 from langchain.chat_models import init_chat_model
 from langchain_anthropic import ChatAnthropic
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
 from langchain_core.tools import tool
 from langchain_google_genai import ChatGoogleGenerativeAI
-from langgraph.graph import START, MessagesState, StateGraph
-from langgraph.prebuilt import ToolNode, tools_condition
 from openai_server import OpenAIServer
 from openai_wire import Reply, WrittenCall
 from signing_servers import AnthropicServer, GeminiServer
 
-from langchain_tooltree import SearchConfig, ToolTreeMiddleware, ToolTreeNode
+from langchain_tooltree import SearchConfig, ToolTreeMiddleware
 from langchain_tooltree.testing import ScriptedChatModel
 
 pytestmark = pytest.mark.filterwarnings(
@@ -108,16 +107,6 @@ def planned(model: Any, **options: Any) -> Any:
     return create_agent(model, [look], middleware=[ToolTreeMiddleware(effects={"look": "read"}, **options)])
 
 
-def planned_graph(model: Any) -> Any:
-    graph = StateGraph(MessagesState)
-    graph.add_node("model", ToolTreeNode(model, [look], effects={"look": "read"}))
-    graph.add_node("tools", ToolNode([look]))
-    graph.add_edge(START, "model")
-    graph.add_conditional_edges("model", tools_condition)
-    graph.add_edge("tools", "model")
-    return graph.compile()
-
-
 async def streamed(graph: Any, mode: Any, *, path: str) -> list[Any]:
     if path == "async":
         return [each async for each in graph.astream(asking(), stream_mode=mode)]
@@ -184,27 +173,6 @@ def said_in(event: Any) -> list[Any]:
     return [data.text, blocks_of(data), calls_of(data)] if isinstance(data, AIMessage) else []
 
 
-async def test_a_straight_run_has_the_typed_events_of_the_plain_agent(client: str) -> None:
-    runs = []
-    for script in (STRAIGHT, PLAIN):
-        async with opened(client, script) as (_, model):
-            agent = create_agent(model, [look]) if script is PLAIN else planned(model)
-            run = await agent.astream_events(asking(), version="v3")
-            events = [event async for event in run]
-            runs.append([(each["method"], *protocol_of(each["params"])) for each in events])
-
-    ours, plain = runs
-    assert ours == plain
-
-
-def protocol_of(params: Any) -> list[Any]:
-    data = params["data"][0] if isinstance(params["data"], tuple) else params["data"]
-    if not isinstance(data, dict) or "event" not in data:
-        return []
-    delta = data.get("delta") or {}
-    return [data["event"], delta.get("type"), delta.get("text")]
-
-
 @pytest.mark.parametrize("script", SEARCHES.values(), ids=SEARCHES)
 async def test_a_search_streams_its_steps_and_the_answer_but_no_draft(client: str, script: Script) -> None:
     async with opened(client, script) as (server, model):
@@ -231,7 +199,7 @@ async def test_typed_streams_of_a_search_show_its_steps_and_the_answer(client: s
     async with opened(client, script) as (_, model):
         calls = await typed(planned(model), "tool_calls", path=path)
     async with opened(client, script) as (_, model):
-        in_graph = await typed(planned_graph(model), "messages", path=path)
+        in_graph = await typed(node_agent(model, [look], effects={"look": "read"}), "messages", path=path)
 
     assert server.rejected == []
     assert [message.text for message in said if message.text] == [ANSWER]

@@ -12,7 +12,7 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.tracers.base import BaseTracer
 from langchain_core.tracers.schemas import Run
 
-from langchain_tooltree import create_tooltree_agent, search
+from langchain_tooltree import create_tooltree_agent
 from langchain_tooltree.testing import ScriptedChatModel
 
 RESCUE = REPLIES["removed branches"]
@@ -91,6 +91,8 @@ def test_own_steps_carry_no_tag_and_the_question_for_other_calls_does(make: Any,
     invoke(make(), ASKED, {"callbacks": [tracer], "run_name": "my agent"}, path=path)
 
     assert [root.name for root in tracer.roots] == ["my agent"]
+    assert not tracer.run_map
+    assert [run.name for run in tracer.runs if run.error or run.end_time is None] == []
     assert [inner(run) for run in tracer.of("llm")] == [set(), set(), set(), set(), INNER, set()]
     assert {run.name for run in tracer.of("llm")} == {"ScriptedChatModel"}
     assert {tuple(tracer.above(run)) for run in tracer.of("llm")} == {("my agent", "model")}
@@ -106,14 +108,6 @@ def test_a_run_without_doubt_is_traced_as_the_plain_agent_s(make: Any, path: str
         traces.append([(tuple(tracer.above(run)), inner(run)) for kind in ("llm", "tool") for run in tracer.of(kind)])
 
     assert traces[0] == traces[1]
-
-
-def test_every_run_of_a_trace_ends_without_an_error(make: Any, path: str) -> None:
-    tracer = Tracer()
-    invoke(make(), ASKED, {"callbacks": [tracer]}, path=path)
-
-    assert not tracer.run_map
-    assert [run.name for run in tracer.runs if run.error or run.end_time is None] == []
 
 
 def test_questions_to_a_judge_are_named_and_tagged(make: Any, path: str) -> None:
@@ -141,17 +135,6 @@ def test_a_callback_handler_hears_what_is_streamed_and_in_which_run(make: Any, p
     assert listener.run_ids <= {run.id for run in tracer.runs if run.name == "model"}
 
 
-async def test_astream_events_tells_the_same_story(make: Any) -> None:
-    listener = Listener()
-
-    shown = [event async for event in make().astream_events(ASKED, {"callbacks": [listener]}, version="v2")]
-
-    custom = [event for event in shown if event["event"] == "on_custom_event"]
-    assert [event["data"] for event in custom] == listener.events
-    names = {event["run_id"]: event["name"] for event in shown if event["event"].endswith("_start")}
-    assert {names[event["run_id"]] for event in custom} == {"model"}
-
-
 def test_tags_and_metadata_of_the_host_reach_every_run_of_a_search(make: Any, path: str) -> None:
     tracer = Tracer()
 
@@ -159,12 +142,3 @@ def test_tags_and_metadata_of_the_host_reach_every_run_of_a_search(make: Any, pa
 
     runs = [*tracer.of("llm"), *tracer.of("tool")]
     assert all("mine" in (run.tags or []) and run.metadata["user"] == "ann" for run in runs)
-
-
-def test_callbacks_given_to_a_function_hear_of_the_whole_search() -> None:
-    tracer, model = Tracer(), ScriptedChatModel(replies=RESCUE)
-
-    search("Where is the key?", [look], model=model, effects=READS, callbacks=[tracer])
-
-    assert [root.name for root in tracer.roots] == ["tooltree.search"]
-    assert (len(tracer.of("llm")), len(tracer.of("tool"))) == (len(RESCUE), 3)

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from agents import THREAD, ListeningModel, invoke, stream
+from agents import ListeningModel, invoke, stream
+from composition import THREAD
 from conversations import check_pairs
 from doubts import ASKED, READS, REPLIES, look, middleware_agent, node_agent
 from langchain_core.callbacks import BaseCallbackHandler, UsageMetadataCallbackHandler
@@ -20,7 +21,6 @@ from langchain_tooltree import (
     SearchConfig,
     asearch,
     search,
-    search_result,
 )
 from langchain_tooltree.testing import ScriptedChatModel
 
@@ -45,13 +45,6 @@ class Reporter(ListeningModel):
 
     def _message(self, messages: list[BaseMessage], options: Any) -> AIMessage:
         return reported(super()._message(messages, options), len(self.heard))
-
-
-class Silent(ScriptedChatModel):
-    """Reports no usage."""
-
-    def _message(self, messages: list[BaseMessage], options: Any) -> AIMessage:
-        return super()._message(messages, options).model_copy(update={"usage_metadata": None})
 
 
 @pytest.fixture(params=[node_agent, middleware_agent], ids=["node", "middleware"])
@@ -117,16 +110,6 @@ def test_so_do_those_of_the_function(path: str, config: SearchConfig) -> None:
     check_usage(result.messages, counter)
 
 
-@pytest.mark.parametrize("replies", [REPLIES[each] for each in REPLIES if len(REPLIES[each]) > 2])
-def test_so_does_the_cost_of_a_search(make: Any, path: str, replies: list[Any]) -> None:
-    counter = UsageMetadataCallbackHandler()
-    agent = make(ScriptedReporter(replies=replies), [look], effects=READS)
-
-    cost = search_result(invoke(agent, ASKED, {"callbacks": [counter]}, path=path)["messages"][-1]).cost
-
-    assert (cost.model_calls, cost.usage) == (len(replies), counter.usage_metadata["reporting"])
-
-
 def test_a_plan_that_was_tried_in_a_sandbox_counts_every_call_once(make: Any, path: str) -> None:
     counter, sandbox = UsageMetadataCallbackHandler(), ObjectSandbox.of_methods(Shop())
     agent = make(Reporter(policy=Clerk()), list(sandbox.tools), sandbox=sandbox, checkpointer=InMemorySaver())
@@ -153,9 +136,3 @@ def test_what_is_streamed_of_a_sure_answer_reports_every_token_once(make: Any, p
     shown = stream(agent, ASKED, {"callbacks": [total]}, path=path, stream_mode="messages")
 
     assert returned([message for message, _ in shown]) == total.usage
-
-
-def test_a_model_without_usage_gets_none(make: Any, path: str) -> None:
-    agent = make(Silent(replies=REPLIES["removed branches"]), [look], effects=READS)
-
-    assert returned(invoke(agent, ASKED, path=path)["messages"]) is None

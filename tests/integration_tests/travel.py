@@ -9,11 +9,7 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage, HumanMessage
 from langchain_core.tools import BaseTool, StructuredTool
-from langgraph.graph import START, MessagesState, StateGraph
-from langgraph.graph.state import CompiledStateGraph
-from langgraph.prebuilt import ToolNode, tools_condition
 
-from langchain_tooltree import SearchConfig, ToolTreeNode
 from langchain_tooltree.testing import Made, OfflineChatModel, Question
 
 Step = tuple[str, Mapping[str, Any]]
@@ -123,24 +119,6 @@ class Agency:
 def travel_model() -> OfflineChatModel:
     """The stand-in model."""
     return OfflineChatModel(policy=TravelPolicy())
-
-
-def planner_node(agency: Agency, config: SearchConfig | None = None, **options: Any) -> ToolTreeNode:
-    """A planner over the agency's tools."""
-    return ToolTreeNode(travel_model(), agency.tools, config=config, **{"effects": EFFECTS, **options})
-
-
-def travel_agent(
-    agency: Agency, config: SearchConfig | None = None, *, checkpointer: Any = None, **options: Any
-) -> CompiledStateGraph[Any, Any, Any, Any]:
-    """A plain ReAct graph with the planner in place of the model."""
-    graph = StateGraph(MessagesState)
-    graph.add_node("model", planner_node(agency, config, **options))
-    graph.add_node("tools", ToolNode(agency.tools))
-    graph.add_edge(START, "model")
-    graph.add_conditional_edges("model", tools_condition)
-    graph.add_edge("tools", "model")
-    return graph.compile(checkpointer=checkpointer)
 
 
 def asking(request: str) -> dict[str, list[BaseMessage]]:

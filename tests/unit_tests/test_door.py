@@ -17,33 +17,47 @@ HEAVY = {"chromadb", "grpc", "jsonschema", "langchain_openai", "networkx", "nump
 MOST_NAMES = 55
 
 
-def modules_loaded_by(code):
-    """The modules that code loads beyond those that `langchain.agents` has loaded."""
-    program = f"import sys, langchain.agents\nbefore = set(sys.modules)\n{code}\nprint(*(set(sys.modules) - before))"
-    shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)  # noqa: S603 - own code
-    return set(shown.stdout.split())
+FORKING = """
+import langchain.agents, os, sys
+
+before = set(sys.modules)
+for code in sys.argv[1:]:
+    child = os.fork()
+    if child == 0:
+        exec(code)
+        print(*(set(sys.modules) - before), flush=True)
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0, code
+"""
+"""Loads the hosts once, since that takes a second, and forks a process for each code."""
+
+
+def modules_loaded_by(*codes):
+    """The modules that each code loads beyond those that `langchain.agents` has loaded."""
+    command = [sys.executable, "-c", FORKING, *codes]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603 - own code
+    return [set(line.split()) for line in shown.stdout.splitlines()]
+
+
+USED = {
+    "import langchain_tooltree.testing": set(),
+    "import langchain_tooltree.errors": set(),
+    "from langchain_tooltree import ToolTreeNode, SearchConfig, search": {"numpy", "jsonschema"},
+    "from langchain_tooltree import CFGMMiddleware, CFGMMemory, AnomalyDetector": {"numpy"},
+    "from langchain_tooltree import SITGraph, SITGraphMiddleware": {"numpy"},
+    "from langchain_tooltree import create_tooltree_agent": {"numpy", "jsonschema"},
+    "from langchain_tooltree import ExperienceStore, TrajectoryRecorder, load_trajectories": {"numpy"},
+}
+"""What of the heavy packages may be loaded by an import."""
 
 
 @pytest.mark.slow
-def test_importing_the_package_loads_nothing_but_its_door():
-    assert modules_loaded_by("import langchain_tooltree") == {"langchain_tooltree"}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("code", "used"),
-    [
-        ("import langchain_tooltree.testing", set()),
-        ("import langchain_tooltree.errors", set()),
-        ("from langchain_tooltree import ToolTreeNode, SearchConfig, search", {"numpy", "jsonschema"}),
-        ("from langchain_tooltree import CFGMMiddleware, CFGMMemory, AnomalyDetector", {"numpy"}),
-        ("from langchain_tooltree import SITGraph, SITGraphMiddleware", {"numpy"}),
-        ("from langchain_tooltree import create_tooltree_agent", {"numpy", "jsonschema"}),
-        ("from langchain_tooltree import ExperienceStore, TrajectoryRecorder, load_trajectories", {"numpy"}),
-    ],
-)
-def test_what_is_not_used_is_not_loaded(code, used):
-    assert {name.partition(".")[0] for name in modules_loaded_by(code)} & HEAVY <= used
+def test_nothing_is_loaded_that_is_not_used(subtests):
+    door, *others = modules_loaded_by("import langchain_tooltree", *USED)
+    assert door == {"langchain_tooltree"}
+    for code, loaded in zip(USED, others, strict=True):
+        with subtests.test(code):
+            assert {name.partition(".")[0] for name in loaded} & HEAVY <= USED[code]
 
 
 def test_type_checkers_see_the_names_that_are_imported():

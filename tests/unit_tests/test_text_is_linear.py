@@ -90,6 +90,7 @@ ONLY_SEARCHED = {hall.INTRODUCED.pattern, cfgm.IDENTIFYING.pattern}
 """Those that never have to match a whole text."""
 
 
+@pytest.mark.slow
 def test_every_expression_takes_linear_time():
     assert len(patterns()) > 50
     slow = {}

@@ -40,13 +40,6 @@ def is_put_away(messages, task):
     return done, "" if done else f"the {task['id']} is not in the drawer"
 
 
-def only_messages(messages):
-    return 0.5
-
-
-NOT_A_CHECK = "no function"
-
-
 def calling(tool, **arguments):
     return AIMessage("", tool_calls=[{"name": tool, "args": arguments, "id": f"call_{tool}"}])
 

@@ -6,7 +6,7 @@ import pytest
 from lamp import TASK
 
 from tests.benchmarks.bfcl_model import gold_arguments
-from tests.benchmarks.compare.desk import Desk, Fused
+from tests.benchmarks.compare.desk import Desk
 from tests.benchmarks.compare.noise import usual
 from tests.benchmarks.compare.peers.a_star import AStar
 from tests.benchmarks.compare.peers.beam import Beam
@@ -74,23 +74,3 @@ def test_a_peer_with_a_smaller_budget_keeps_what_it_would_have_kept_by_then(peer
         (calls, state.name) for calls, state in whole.kept if calls <= cut.model_calls
     ]
     assert all(earlier <= later for (earlier, _), (later, _) in pairwise(whole.kept))
-
-
-@pytest.mark.parametrize("peer", ALL[6:])
-def test_a_fused_peer_asks_for_everything_at_once(peer):
-    _, asked = worked(peer, seed=0, auc=0.85)
-
-    separate = [question for question in asked if not isinstance(question, Fused)]
-    # An end that is judged once more is a question of its own.
-    assert not separate or peer == "treequest-ab-mcts-fused"
-    assert asked
-
-
-@pytest.mark.parametrize("peer", ["greedy-fused", "best-of-n-fused", "beam-fused", "best-first-fused", "a-star-fused"])
-def test_a_fused_peer_pays_one_call_a_step_and_none_for_the_end(peer):
-    ends = []
-    for seed in range(20):
-        desk, _ = worked(peer, seed)
-        ends.append(desk.model_calls)
-    # Three steps and the reply that says that all is done, whose goal score came with it.
-    assert min(ends) == len(TASK.gold) + 1

@@ -12,7 +12,6 @@ from rich.console import Console
 from langchain_tooltree import ObjectSandbox
 from langchain_tooltree.testing import ScriptedChatModel
 from tests.benchmarks.live import __main__ as command
-from tests.benchmarks.live.episode import Options, UsageError, chosen
 from tests.benchmarks.live.figures import paired, summary, wilson
 from tests.benchmarks.live.runs import TaskRun, read_journal
 
@@ -69,12 +68,6 @@ def test_the_planner_searches_in_forks_and_its_writes_reach_the_real_desk(live, 
     assert first.finished.messages[-1].text == "The pen is in it."
 
 
-def test_the_thinker_differs_by_a_line_of_the_system_prompt(live):
-    code, _, model = live(live_desk.putting("cup"), "--task", "cup", method="cot")
-    assert code == 0
-    assert model.calls[0][0].text.startswith("You keep a desk.\n\nBefore each reply, think step by step")
-
-
 def test_a_later_start_goes_on_where_it_stopped(live, tmp_path):
     journal = tmp_path / "journal.jsonl"
     live(live_desk.putting("key"), "--task", "key", "--journal", journal)
@@ -90,15 +83,6 @@ def test_a_later_start_goes_on_where_it_stopped(live, tmp_path):
     assert "2 tasks" in printed
 
 
-def test_other_settings_are_refused(live, tmp_path):
-    live(live_desk.putting("key"), "--task", "key", "--journal", tmp_path / "j")
-    code, printed, model = live([], "--task", "key", "--journal", tmp_path / "j", "--seed", 1)
-    assert (code, model.calls) == (2, [])
-    told = " ".join(printed.split())  # lines are as long as the terminal and the name of the folder allow
-    assert "seed=0" in told
-    assert "name another file" in told
-
-
 def test_a_failure_is_named_counts_as_failed_and_can_be_redone(live, tmp_path):
     broken = ConnectionError("the line is dead")
     options = ["--task", "key", "--task", "map", "--journal", tmp_path / "j", "--json", tmp_path / "out.json"]
@@ -110,26 +94,6 @@ def test_a_failure_is_named_counts_as_failed_and_can_be_redone(live, tmp_path):
     assert code == 0
     assert "1 of 2 tasks" in printed
     assert {run.id: run.success for run in read_journal(tmp_path / "j")[1]} == {"key": True, "map": True}
-
-
-def test_three_failures_in_a_row_stop_the_run(live):
-    code, printed, model = live([ConnectionError("dead")] * 4)
-    assert (code, len(model.calls)) == (1, 3)
-    assert "--retry-failed" in printed
-
-
-def test_an_interrupted_run_reports_what_is_done_and_goes_on(live, tmp_path):
-    def interrupt(messages):
-        raise KeyboardInterrupt
-
-    options = ["--task", "key", "--task", "map", "--journal", tmp_path / "j"]
-    code, printed, _ = live([*live_desk.putting("key"), interrupt], *options)
-    assert code == 1
-    assert "Interrupted in map" in printed
-    assert "files, react, scripted:it: 1 tasks" in printed
-    code, printed, _ = live(live_desk.putting("map"), *options)
-    assert code == 0
-    assert "1 of 2 tasks" in printed
 
 
 def test_nothing_starts_unasked(live):
@@ -151,71 +115,6 @@ def test_runs_are_compared_task_by_task(live, tmp_path):
     assert (code, against["tasks"], against["success"]["difference"]) == (0, 4, -0.5)
     assert against["success"]["low"] < -0.5 < against["success"]["high"]
     assert "Paired differences to react" in printed
-
-
-def test_a_file_to_compare_with_is_read_before_anything_is_paid_for(live, tmp_path):
-    (tmp_path / "other.json").write_text("[]")
-    code, printed, model = live([], "--against", tmp_path / "other.json")
-    assert (code, model.calls) == (2, [])
-    assert "holds no run" in printed
-
-
-def test_who_never_comes_to_an_end_is_stopped(live, tmp_path):
-    code, printed, model = live([live_desk.calling("look")] * 9, "--task", "cup", "--steps", 3)
-    assert (code, len(model.calls)) == (0, 4)
-    assert "stopped before an answer" in printed
-
-
-@pytest.mark.parametrize(
-    ("line", "says"),
-    [
-        ("nonsense", "line 1: Expecting value"),
-        ("[]", "a task is a JSON object, got list"),
-        ('{"question": "?", "turns": []}', "either a question or turns"),
-        ('{"turns": []}', "turns a list of texts, got []"),
-        ('{"question": "?", "check": "live_desk:is_put_away"}', "'tools' is missing"),
-        (
-            '{"question": "?", "tools": "live_desk", "check": "live_desk:is_put_away"}',
-            "must be package.module:attribute",
-        ),
-        ('{"question": "?", "tools": "nowhere:x", "check": "live_desk:is_put_away"}', "No module named 'nowhere'"),
-        ('{"question": "?", "tools": "live_desk:make_desk", "check": "live_desk:is_not"}', "no attribute 'is_not'"),
-        ('{"question": "?", "tools": "live_desk:make_desk", "check": "live_desk:NOT_A_CHECK"}', "must name a function"),
-        ('{"question": "?", "tool": "live_desk:make_desk"}', "unknown key 'tool'"),
-        (
-            '{"question": "?", "tools": "live_desk:make_desk", "check": "live_desk:is_put_away", "effects": ["put"]}',
-            'effects must say "read" or "write" by tool',
-        ),
-    ],
-)
-def test_a_bad_line_is_named(tmp_path, line, says):
-    (tmp_path / "bad.jsonl").write_text(line)
-    with pytest.raises(UsageError) as raised:
-        command._found("bench_files:FilesBench")().tasks(Options(file=tmp_path / "bad.jsonl"))
-    assert says in str(raised.value)
-
-
-def test_a_check_may_give_a_score_and_twice_the_same_id_is_refused(tmp_path):
-    entry = {**live_desk.TASKS[1], "check": "live_desk:only_messages"}
-    (tmp_path / "tasks.jsonl").write_text(json.dumps(entry))
-    bench = command._found("bench_files:FilesBench")()
-    (task,) = bench.tasks(Options(file=tmp_path / "tasks.jsonl"))
-    episode = task.start()
-    outcome = episode.outcome([live_desk.putting("key")[0].model_copy(update={"tool_calls": []})])
-    assert (outcome.success, outcome.score) == (False, 0.5)
-    (tmp_path / "tasks.jsonl").write_text(f"{json.dumps(entry)}\n{json.dumps(entry)}")
-    with pytest.raises(UsageError, match=r"line 2: the id 'key' occurs twice"):
-        bench.tasks(Options(file=tmp_path / "tasks.jsonl"))
-
-
-def test_fewer_tasks_are_among_more():
-    tasks = [TaskRun(id=str(number), success=True, score=1.0) for number in range(50)]
-    few, more = (chosen(tasks, Options(tasks=count, seed=3)) for count in (10, 30))
-    assert len(few) == 10
-    assert {task.id for task in few} < {task.id for task in more}
-    assert [task.id for task in more] == sorted((task.id for task in more), key=int)
-    with pytest.raises(UsageError, match="'x' is no task"):
-        chosen(tasks, Options(ids=("x",)))
 
 
 def test_figures_by_hand():

@@ -1,14 +1,11 @@
 """Recordings of what a model was asked and answered: the format, and the replay of those that are kept."""
 
-import json
-from collections import Counter
 from pathlib import Path
 
 import live_desk
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+from langchain_core.messages import HumanMessage, SystemMessage
 
-from langchain_tooltree import search
 from langchain_tooltree.testing import ScriptedChatModel
 from tests.benchmarks.live.bench_files import FileTask
 from tests.benchmarks.live.cassette import RecordedMethod, Recorder, read_cassette
@@ -16,7 +13,6 @@ from tests.benchmarks.live.cassette_tasks import NOT_RECORDED, recorded_tasks
 from tests.benchmarks.live.episode import Setting
 from tests.benchmarks.live.methods import METHODS
 from tests.benchmarks.live.runs import CallCounter, converse, run_task
-from tests.internals.tooltree import KernelConfig
 
 KEPT = sorted(Path(__file__).parents[2].joinpath("recorded_answers").glob("bfcl*.jsonl"))
 
@@ -66,15 +62,6 @@ def test_a_recorded_run_is_replayed_with_its_tools_and_without_them(path, method
         assert (model.left, model.unmatched) == ([], [])
 
 
-def test_a_call_of_a_tool_that_there_is_not_reaches_no_world(path):
-    record(path, first=[live_desk.calling("fly")])
-    (task,) = recorded_tasks(path, "react")
-    model = RecordedMethod(path=path, method="react")
-    _, outcome = converse(task, METHODS["react"][0], Setting(model=model), None)
-    assert outcome.success
-    assert model.unmatched == []
-
-
 def test_other_calls_than_recorded_have_no_result_and_no_success(path):
     record(path)
     (task,) = recorded_tasks(path, "react")
@@ -82,16 +69,6 @@ def test_other_calls_than_recorded_have_no_result_and_no_success(path):
     messages, outcome = converse(task, METHODS["react"][0], Setting(model=model), None)
     assert messages[2].text == NOT_RECORDED
     assert (outcome.success, outcome.detail) == (False, "other calls than recorded")
-
-
-def test_each_message_stands_in_the_file_once_and_no_setting_of_the_client(path):
-    record(path)
-    record(path)
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
-    assert max(Counter(line["id"] for line in lines if "id" in line).values()) == 1
-    assert len(read_cassette(path, "react")[0]) == 8
-    assert [line["kind"] for line in lines if "reply" in line] == ["answer"] * 8
-    assert read_cassette(path, "tooltree") == ([], [])
 
 
 def test_a_task_that_did_not_end_is_left_out_and_may_be_recorded_again(path):
@@ -113,46 +90,3 @@ def test_equal_requests_are_answered_in_the_order_of_recording(path):
     model = RecordedMethod(path=path, method="m")
     said = [model.invoke([SystemMessage(f"Do count, {n}."), HumanMessage("Next!")]).text for n in range(2)]
     assert said == ["one", "two"]
-
-
-def test_a_request_that_was_not_recorded_shows_the_nearest(path):
-    recording = ScriptedChatModel(replies=["yes"] * 2, callbacks=[Recorder(path, {"method": "m"})])
-    recording.invoke([HumanMessage("Is the pen in the drawer?")])
-    recording.invoke([HumanMessage("Something else entirely")])
-    model = RecordedMethod(path=path, method="m")
-    with pytest.raises(LookupError, match=r"(?s)Is the key in the drawer.*nearest.*line 4.*Is the pen in the drawer"):
-        model.invoke([HumanMessage("Is the key in the drawer?")])
-    assert len(model.unmatched) == 1
-
-
-def test_questions_survive_other_words_in_their_prompts(path):
-    """The forms of Eq. 1 ask everything: for calls, for both scores in forms, and for the answer."""
-
-    def put(thing: str) -> str:
-        """Put a thing into the drawer."""
-        return f"The drawer holds the {thing}."
-
-    config = KernelConfig(selection="smoothed", max_rollouts=1, parallel_rollouts=1, value_threshold=0.1)
-    call = AIMessage("", tool_calls=[{"name": "put", "args": {"thing": "pen"}, "id": "1"}])
-
-    def scored(messages):
-        (candidate,) = json.loads(messages[1].text)["candidates"]
-        return {"scores": [{"id": candidate["id"], "reason": "it fits", "score": 0.9}]}
-
-    replies = [call, scored, {"reason": "it is there", "score": 0.9, "goal": 0.95}, "It is in the drawer."]
-    recording = ScriptedChatModel(replies=replies, callbacks=[Recorder(path, {"method": "m"})])
-    arguments = {"effects": {"put": "read"}, "config": config}
-    first = search("Put the pen away.", [put], model=recording, **arguments)
-    told_otherwise = [
-        {**line, "message": {"role": "system", "text": "Once we put it so."}}
-        if line.get("message", {}).get("role") == "system"
-        else line
-        for line in map(json.loads, path.read_text().splitlines())
-    ]
-    path.write_text("\n".join(map(json.dumps, told_otherwise)))
-    model = RecordedMethod(path=path, method="m")
-    again = search("Put the pen away.", [put], model=model, **arguments)
-    assert (model.left, model.unmatched) == ([], [])
-    made = again.tree[again.steps[0].node]
-    assert (again.answer.text, made.r_pre, made.goal) == ("It is in the drawer.", 0.9, 0.95)
-    assert first.stop_reason == again.stop_reason

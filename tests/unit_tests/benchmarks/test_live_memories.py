@@ -6,10 +6,9 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from safe_episode import REQUEST, Locksmith, SafeEpisode, calling
 
-from langchain_tooltree import Trajectory, dump_trajectories
 from langchain_tooltree.testing import ScriptedChatModel
-from tests.benchmarks.live.episode import Experience, Finished, Outcome, Setting, UsageError
-from tests.benchmarks.live.memories import EXPEL_PROMPT, FIRST_WORTH, MEMORIES, TIPS, ExpeL, make_memory
+from tests.benchmarks.live.episode import Experience, Finished, Outcome, Setting
+from tests.benchmarks.live.memories import EXPEL_PROMPT, make_memory
 from tests.benchmarks.live.runs import CallCounter, run_task
 from tests.benchmarks.live.searches import METHODS
 
@@ -28,12 +27,6 @@ def memory_of(name, *replies, graph=False, **more):
     counter = CallCounter()
     model = ScriptedChatModel(replies=list(replies), callbacks=[counter])
     return make_memory(name, graph, model, **more), model, counter
-
-
-def test_without_a_memory_nothing_is_told():
-    memory, *_ = memory_of(None)
-    assert memory.learn(finished()) is None
-    assert memory.recall(REQUEST) == Experience()
 
 
 def test_the_run_with_the_most_similar_task_is_told_if_it_succeeded():
@@ -63,16 +56,6 @@ def test_expel_edits_one_list_for_all_tasks():
     assert counter.calls == {"expel": 2}
 
 
-def test_a_tip_of_expel_goes_when_enough_speaks_against_it():
-    memory = ExpeL(ScriptedChatModel())
-    memory.learn(finished(learnt=[TIP, {"op": "add", "text": "Dial."}]))
-    for _ in range(FIRST_WORTH):
-        memory.learn(finished(learnt=[{"op": "remove", "number": memory.tips.index(memory.tips[-1]) + 1}]))
-    assert [text for text, _ in memory.tips] == ["Read notes first."]
-    memory.learn(finished(learnt=[{"op": "add", "text": f"{number}"} for number in range(50)]))
-    assert len(memory.tips) == TIPS
-
-
 def test_reasoningbank_tells_the_items_of_the_most_similar_task():
     memory, model, counter = memory_of("reasoningbank", {"items": [ITEM] * 5}, {"items": [{**ITEM, "title": "Water"}]})
     assert len(memory.learn(finished(success=False))) == 3
@@ -92,64 +75,6 @@ def test_what_was_learnt_is_not_asked_for_again(name):
     again.learn(finished(learnt=kept))
     assert model.calls == []
     assert again.recall(REQUEST) == first.recall(REQUEST) != Experience()
-
-
-@pytest.mark.parametrize("name", ["expel", "reasoningbank"])
-@pytest.mark.parametrize(
-    "reply", ["?", {"operations": 3, "items": "?"}, RuntimeError("down"), {"items": [1], "operations": [1]}]
-)
-def test_rubbish_teaches_nothing(name, reply):
-    memory, model, _ = memory_of(name, reply, reply)
-    memory.learn(finished())
-    assert memory.recall(REQUEST) == Experience()
-    assert 1 <= len(model.calls) <= 2
-
-
-def test_the_package_s_own_memory_recalls_what_succeeded_and_counts_its_questions():
-    memory, _, counter = memory_of("cfgm", {"tips": [], "followed": []})
-    memory.learn(finished())
-    own = memory.recall(REQUEST).memory
-    assert [run.trajectory.task for run in own.recall(REQUEST).runs] == [REQUEST]
-    assert sum(counter.calls.values()) == 1
-
-
-def test_a_graph_goes_with_any_memory_and_learns_from_successes_alone():
-    memory, *_ = memory_of("runs", graph=True)
-    memory.learn(finished(success=False))
-    graph = memory.recall(REQUEST).graph
-    assert graph.suggest(None) == []
-    memory.learn(finished())
-    assert [each.tool for each in graph.suggest(None)] == ["read_note"]
-    assert "It is open." in memory.recall(REQUEST).advice
-
-
-def test_runs_in_a_file_are_learnt_from_first(tmp_path):
-    runs = [finished(), finished("Water the plants.", id="2")]
-    unknown = Trajectory.from_messages(finished("Sing.").messages, id="3")
-    judged = [Trajectory.from_messages(each.messages, success=True, id=each.id) for each in runs]
-    dump_trajectories([*judged, unknown], tmp_path / "runs.jsonl")
-    memory, *_ = memory_of("runs", experience=tmp_path / "runs.jsonl")
-    assert REQUEST in memory.recall(REQUEST).advice
-    assert "Sing." not in memory.recall("Sing.").advice
-    with pytest.raises(UsageError, match="--experience"):
-        memory_of("runs", experience=tmp_path / "nothing.jsonl")
-
-
-def test_an_unknown_memory_is_refused():
-    with pytest.raises(UsageError, match=", ".join(MEMORIES)):
-        memory_of("diary")
-
-
-def test_a_search_is_told_what_all_memories_know():
-    memory, *_ = memory_of("cfgm", {"tips": []}, graph=True)
-    memory.learn(finished())
-    model = ScriptedChatModel(replies=[Locksmith()] * 50)
-    setting = Setting(model=model, experience=memory.recall(REQUEST))
-    METHODS["beam"][0](setting, SafeEpisode(), [HumanMessage(REQUEST)])
-    first, second = model.calls[:2]
-    assert "read_note" in first[0].text
-    assert f"Run: {REQUEST}" in first[0].text
-    assert f"Run: {REQUEST}" in second[0].text
 
 
 def test_what_learning_costs_is_counted_with_the_task_and_kept_with_it():

@@ -2,10 +2,7 @@
 
 import pytest
 
-from langchain_tooltree import Sandbox
-from tests.benchmarks import scienceworld_world
-from tests.benchmarks.live.bench_scienceworld import OVER, Course, Process, ScienceWorldBench
-from tests.benchmarks.live.episode import Options, UsageError
+from tests.benchmarks.live.bench_scienceworld import OVER, Course, Process
 from tests.benchmarks.scienceworld_world import PERFECT, Taken, Task
 
 TASK = Task("count", 0)
@@ -45,30 +42,9 @@ def test_courses_in_one_process_go_on_where_each_of_them_was(process):
     assert second.take("d").answer == "a b d"
 
 
-def test_a_course_that_goes_on_alone_is_not_played_again(process):
-    course = Course(TASK, process)
-    course.begin()
-    for action in "ab":
-        course.take(action)
-        course = course.fork()
-    assert process.world.begun == 1
-
-
 def test_nothing_happens_after_the_end(process):
     course = Course(TASK, process)
     assert [course.take(action).done for action in "abc"] == [False, False, True]
     assert course.take("d") == Taken("d", OVER, PERFECT, done=True)
     assert process.world.done == ["a", "b", "c"]
     assert course.length == 3
-
-
-def test_what_is_missing_is_said(monkeypatch):
-    monkeypatch.setattr(scienceworld_world, "missing", lambda: "no Java")
-    with pytest.raises(UsageError, match="no Java"):
-        ScienceWorldBench().tasks(Options())
-
-
-def test_a_course_is_a_sandbox_from_the_start(process):
-    course = Course(TASK, process)
-    assert isinstance(course, Sandbox)
-    assert course, "what is empty is taken for no sandbox"

@@ -80,11 +80,6 @@ def test_each_part_of_the_reward_is_needed(file, replies, missed):
     assert (outcome.success, outcome.detail) == (False, f"missed: {missed}")
 
 
-def test_an_error_of_a_tool_is_told_to_the_agent(file):
-    messages, *_ = talked(file, [calling(("send", {"parcel": "9", "to": "Oslo"})), TOLD])
-    assert (messages[2].status, messages[2].text) == ("error", "Error: '9'")
-
-
 def test_arguments_that_are_not_compared_may_differ(file):
     loose = json.loads(json.dumps(FILE))
     action = loose["tasks"][0]["evaluation_criteria"]["actions"][0]
@@ -104,52 +99,8 @@ def test_a_conversation_without_an_end_has_failed(file):
     assert episode.outcome([]).detail == "the conversation did not come to its end"
 
 
-def test_a_fork_leaves_the_real_world_alone(file):
-    [task], _ = bench_tasks(file)
-    episode = task.start()
-    fork = episode.sandbox.fork()
-    next(tool for tool in fork.tools if tool.name == "send").invoke({"parcel": "7", "to": "Oslo"})
-    assert next(tool for tool in episode.tools if tool.name == "find").invoke({"parcel": "7"}) == "Rome"
-    assert {tool.name for tool in episode.tools} == {"find", "send", "lose"}
-
-
-def test_a_task_that_begins_within_a_conversation_is_left_out(file):
-    begun = {**TASK, "id": "2", "initial_state": {"message_history": [{"role": "user", "content": "Hi"}]}}
-    tasks, _ = bench_tasks(file, {**FILE, "tasks": [TASK, begun]})
-    assert [task.id for task in tasks] == ["send_1"]
-
-
-@pytest.mark.parametrize(
-    ("given", "options", "said"),
-    [
-        (FILE, {"user_model": None}, "--user-model"),
-        ([TASK], {}, "--category DOMAIN"),
-        ({**FILE, "world": "nowhere:World"}, {}, "'package.module:attribute'"),
-        ({**FILE, "tasks": [{}]}, {}, "each with an id"),
-        (FILE, {"category": "seaside"}, "tau2-bench"),
-    ],
-)
-def test_what_cannot_be_done_is_said_before_it_starts(file, given, options, said):
-    file.write_text(json.dumps(given))
-    with pytest.raises(UsageError, match=said):
-        TauBench().tasks(Options(**{"file": file, "user_model": ScriptedChatModel(), **options}))
-
-
 def test_a_task_that_a_model_has_to_judge_is_refused(file):
     judged = {**TASK, "evaluation_criteria": {"reward_basis": ["NL_ASSERTION"]}}
     [task], _ = bench_tasks(file, {**FILE, "tasks": [judged]})
     with pytest.raises(UsageError, match="NL_ASSERTION"):
         task.start()
-
-
-def test_a_task_of_the_package_is_done_in_its_own_world():
-    pytest.importorskip("tau2.domains.mock.environment", reason="tau2-bench is not installed")
-    user = ScriptedChatModel(replies=["Please create 'Important Meeting' for user_1.", STOPS[0]])
-    options = Options(category="mock", ids=("create_task_1_with_env_assertions",), user_model=user)
-    [task] = TauBench().tasks(options)
-    create = calling(("create_task", {"user_id": "user_1", "title": "Important Meeting"}))
-    for reply, solved in ((create, True), (calling(("get_users", {})), False)):
-        again = ScriptedChatModel(replies=[reply, "Done."])
-        user.calls.clear()
-        _, outcome = converse(task, METHODS["react"][0], Setting(model=again), None)
-        assert outcome.success is solved

@@ -6,13 +6,12 @@ import json
 import numpy as np
 import pytest
 
-from langchain_tooltree import HashingEmbeddings, Trajectory
+from langchain_tooltree import Trajectory
 from langchain_tooltree.errors import TrajectoryFormatError
 from tests.benchmarks.next_tool_baselines import Bigram, trigram
 from tests.benchmarks.next_tool_figures import TaskBootstrap, calibration, figures, hits
-from tests.benchmarks.next_tool_graphs import Remembered, graphs, told_apart
+from tests.benchmarks.next_tool_graphs import graphs
 from tests.benchmarks.next_tool_protocol import Question, fold_of, load_successes, questions_in, splits, task_of
-from tests.internals.experience import Branch
 
 USER = {"role": "user", "content": "Please."}
 
@@ -58,26 +57,10 @@ def test_of_parallel_calls_only_the_earlier_ones_are_seen_and_not_what_was_said_
     assert asked[1].messages == (USER, calling("find", "look"))
 
 
-def test_a_call_without_a_function_is_neither_asked_about_nor_counted():
-    messages = [USER, {"role": "assistant", "tool_calls": [{"id": "1", "type": "custom"}]}, calling("find")]
-    assert questions_in([Trajectory.from_chat(messages, success=True)]) == []
-
-
-def test_a_sub_agent_is_asked_about_in_its_own_dialogue():
-    branch = Branch("helper", 1, (USER, calling("ask"), observing("yes"), calling("tell")))
-    asked = questions_in([Trajectory.from_chat([USER, calling("find")], branches=[branch], success=True)])
-    assert [(each.tools, each.answer) for each in asked] == [(("ask",), "tell")]
-
-
 def test_folds_go_by_the_hash_of_domain_and_task():
     folds = {task: int(hashlib.md5(f"shop|{task}".encode()).hexdigest(), 16) % 5 for task in "012345"}  # noqa: S324
     assert {task: fold_of(trajectory("find", task=task)) for task in "012345"} == folds
     assert len(set(folds.values())) > 1
-
-
-def test_without_a_task_each_trajectory_is_one_and_a_domain_may_be_missing():
-    assert task_of(Trajectory.from_chat([USER], id="x")) == "|x"
-    assert task_of(Trajectory.from_chat([USER], id="x", metadata={"task_id": 7, "domain": None})) == "|7"
 
 
 def test_each_trajectory_is_tested_once_and_never_trained_on_with_another_of_its_task():
@@ -112,22 +95,6 @@ def test_the_trigram_knows_the_last_two_and_falls_back_on_the_last():
     assert rank(question("see", "buy"))[:2] == ["tell", "pay"]
 
 
-def test_the_second_call_of_a_run_is_not_taken_for_a_later_one():
-    rank = trigram([trajectory("buy", "pay"), *[trajectory("find", "buy", "tell")] * 2])
-    assert rank(question("buy"))[0] == "pay"
-    assert rank(question("find", "buy"))[0] == "tell"
-
-
-def test_without_training_nothing_is_known():
-    assert Bigram([])(question("find")) == trigram([])(question("find")) == []
-
-
-def test_hits_look_at_the_first_few_suggestions():
-    asked = [question("find", answer="pay")] * 4
-    right = hits(asked, [["pay"], ["buy", "pay"], ["a", "b", "pay"], []])
-    assert right.tolist() == [[1, 1, 1], [0, 1, 1], [0, 0, 1], [0, 0, 0]]
-
-
 def test_figures_hold_rates_with_and_without_repeats_and_differences():
     asked = [question("find", answer="pay"), question("pay", answer="pay", task="1")]
     right = {"graph": hits(asked, [["pay"], ["buy", "pay"]]), "bigram": hits(asked, [[], ["pay"]])}
@@ -139,14 +106,6 @@ def test_figures_hold_rates_with_and_without_repeats_and_differences():
     assert graph["intervals"]["hit2"] == [1.0, 1.0]
 
 
-def test_a_file_of_repeats_only_has_no_figures_without_them():
-    asked = [question("pay", answer="pay")]
-    entry = figures(asked, {"bigram": hits(asked, [["pay"]])}, references=["bigram"])["bigram"]
-    assert entry["hit1"] == 1.0
-    assert entry["hit1_no_repeats"] is None
-    assert entry["intervals"]["hit1_no_repeats"] is None
-
-
 def test_intervals_are_as_wide_as_tasks_differ_however_many_questions_they_have():
     values = np.array([0.0, 1.0] * 10)
     by_question = TaskBootstrap([str(place) for place in range(20)])
@@ -154,19 +113,6 @@ def test_intervals_are_as_wide_as_tasks_differ_however_many_questions_they_have(
     low, high = by_question.interval(values)
     assert 0.2 < low < 0.5 < high < 0.8
     assert of_two_tasks.interval(values) == [0.0, 1.0]
-
-
-def test_a_task_of_many_questions_counts_for_more_and_what_is_certain_stays_certain():
-    bootstrap = TaskBootstrap(["long"] * 9 + ["short"])
-    assert bootstrap.interval(np.ones(10)) == [1.0, 1.0]
-
-
-def test_a_paired_difference_is_surer_than_its_parts():
-    tasks = [str(place) for place in range(20)]
-    values = np.array([0.0, 1.0] * 10)
-    bootstrap = TaskBootstrap(tasks)
-    assert bootstrap.interval(values - values) == [0.0, 0.0]
-    assert bootstrap.interval(values) == TaskBootstrap(tasks).interval(values)
 
 
 def test_the_graph_and_all_its_ablations_answer():
@@ -187,23 +133,3 @@ def test_shares_that_come_true_as_often_as_they_say_have_no_calibration_error():
     }
     assert calibration([0.75] * 4, [False] * 4)["error"] == 0.75
     assert calibration([0.9, 0.3], [True, False])["error"] == pytest.approx(0.2)
-
-
-def test_runs_that_share_an_id_all_count():
-    runs = [trajectory("find", "buy"), *[trajectory("find", "ask")] * 2]
-    assert len({each.id for each in told_apart(runs)}) == 3
-    assert graphs()["w/o state"](runs)(question("find")) == ["ask", "buy"]
-
-
-def test_a_text_is_embedded_once():
-    texts = []
-
-    class Counting(HashingEmbeddings):
-        def embed_query(self, text):
-            texts.append(text)
-            return [1.0]
-
-    remembered = Remembered(Counting())
-    assert remembered.embed_documents(["a", "b", "a"]) == [[1.0]] * 3
-    assert remembered.embed_query("b") == [1.0]
-    assert texts == ["a", "b"]

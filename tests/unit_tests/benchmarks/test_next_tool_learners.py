@@ -5,12 +5,12 @@ import json
 import pytest
 
 from langchain_tooltree import Trajectory
-from tests.benchmarks.next_tool_protocol import Question, questions_in
+from tests.benchmarks.next_tool_protocol import Question
 
 pytest.importorskip("sklearn", reason="scikit-learn is installed with the extra `benchmarks`")
 
 from tests.benchmarks.next_tool import main
-from tests.benchmarks.next_tool_learners import knn, retrieval3, supervised
+from tests.benchmarks.next_tool_learners import knn, supervised
 
 METHODS = {
     *("sitgraph", "w/o graph", "w/o weight", "w/o state", "only weight w/o efficiency", "w/o adapt"),
@@ -48,25 +48,6 @@ def test_the_observation_decides(train):
     assert rank(asked("Hm.", "status shipped"))[0] == "track"
 
 
-def test_whole_trajectories_are_found_by_what_the_user_says():
-    rank = retrieval3([*RUNS, SHIPPED])
-    assert rank(asked("Please cancel it.", "?"))[0] == "cancel"
-    assert rank(asked("Which parcel?", "?"))[0] == "track"
-
-
-@pytest.mark.parametrize("train", [retrieval3, knn, supervised])
-def test_all_rank_every_tool_they_know(train):
-    assert sorted(train(RUNS)(asked("Hm.", "?"))) == ["cancel", "find", "track"]
-
-
-@pytest.mark.parametrize("train", [retrieval3, knn, supervised])
-def test_nothing_to_learn_from_is_no_error(train):
-    assert train([])(asked("Hm.", "?")) == []
-    silent = trajectory("", ("find", ""), ("track", ""))
-    assert train([silent])(asked("Hm.", "?"))[0] == "track"
-    assert train([silent])(questions_in([trajectory("", ("new", ""), ("track", ""))])[0]) == ["find", "track"]
-
-
 def test_the_report_has_all_methods_caps_and_intervals(tmp_path, capsys):
     path = tmp_path / "shop.jsonl"
     rows = [{"reward": 1.0, "task_id": task, "messages": RUNS[task % 2].messages} for task in range(10)]
@@ -88,11 +69,3 @@ def test_the_report_has_all_methods_caps_and_intervals(tmp_path, capsys):
     assert report["data"]["shop"] == {"trajectories": 10, "tasks": 10, "questions": 10, "questions_no_repeats": 10}
     printed = capsys.readouterr().out
     assert all(method in printed for method in METHODS)
-
-
-def test_files_that_cannot_be_used_are_named(tmp_path, capsys):
-    assert main([str(tmp_path / "missing.jsonl")]) == 2
-    assert "missing.jsonl" in capsys.readouterr().err
-    with pytest.raises(SystemExit):
-        main([str(tmp_path / "a.jsonl"), str(tmp_path / "a.jsonl.gz")])
-    assert "different names, got a, a" in capsys.readouterr().err

@@ -1,21 +1,18 @@
 """Recorded runs as a graph of states, and the policies that play them."""
 
-from datetime import UTC, datetime
-
 import pytest
 
 from tests.benchmarks import together
 from tests.benchmarks.bfcl_world import PlainCall, Task, ToolSpec
 from tests.benchmarks.recorded import ours
-from tests.benchmarks.recorded.__main__ import CONTROL, DEFAULT, READERS, figures, play, verdict
+from tests.benchmarks.recorded.__main__ import CONTROL, DEFAULT, figures, play, verdict
 from tests.benchmarks.recorded.model import Readers, RecordedModel, separation
-from tests.benchmarks.recorded.ours import BUDGETS, Loop
-from tests.benchmarks.recorded.policies import POLICIES, past_the_first_stop, plain, resample
+from tests.benchmarks.recorded.ours import Loop
+from tests.benchmarks.recorded.policies import past_the_first_stop, plain
 from tests.benchmarks.recorded.runs import STOP, digest, turns_of
-from tests.benchmarks.together import Experienced, Heard, Past, Told, rows_of
+from tests.benchmarks.together import rows_of
 
 SURE = Readers(judge=1.0)
-COIN = READERS["coin"]
 
 
 class Lamp:
@@ -88,14 +85,6 @@ def test_a_turn_passes_with_golds_world_and_all_of_golds_results(turns):
     assert (first.counts, second.counts) == (True, False)
 
 
-def test_runs_that_meet_in_a_state_share_it_whatever_else_they_have_read(turns):
-    first, _ = turns
-    (_, start), (at, step), *_ = [(None, first.starts["a/1"]), *first.ways["a/2"][1:]]
-    assert start is first.starts["a/2"]
-    assert step == (call("look").key,)
-    assert first.take(at, step)[0] is at
-
-
 def test_a_step_is_good_if_some_recorded_way_leads_from_it_to_a_passing_end(turns):
     first, _ = turns
     start = first.starts["a/1"]
@@ -106,17 +95,6 @@ def test_a_step_is_good_if_some_recorded_way_leads_from_it_to_a_passing_end(turn
     assert first.is_good(first.take(lit, (ROOF.key,))[0], STOP)
 
 
-def test_a_models_own_step_is_what_its_run_did_there_and_else_the_most_common_one(turns):
-    first, _ = turns
-    model = RecordedModel(first, "a/1", SURE)
-    lit, _ = first.take(model.start, (HALL.key,))
-    assert model.own_step(model.start, ()) == (HALL.key,)
-    assert model.own_step(lit, ()) == STOP
-    roof, _ = first.take(model.start, (ROOF.key,))
-    assert model.own_step(roof, ()) != STOP  # nobody was here: a call of the turn that is not made yet
-    assert model.calls == 3
-
-
 def test_plain_plays_the_recorded_run_and_the_control_goes_on_past_its_first_stop(turns):
     first, _ = turns
     for name in first.ways:
@@ -124,57 +102,6 @@ def test_plain_plays_the_recorded_run_and_the_control_goes_on_past_its_first_sto
         assert plain(model).passing == first.passed(name)
         assert model.calls == len(first.ways[name])
     assert past_the_first_stop(RecordedModel(first, "a/1", SURE)).passing
-
-
-def test_searches_with_sure_readers_find_the_passing_end(turns):
-    first, _ = turns
-    for name, policy in POLICIES.items():
-        end = policy(RecordedModel(first, "a/1", SURE))
-        if name not in {"plain", "resample", "vote"} and not name.startswith(("tooltree", "balanced")):
-            assert end.passing, name
-
-
-def test_a_run_that_was_cut_off_ends_where_it_was(turns):
-    cut_off = run("c/1", [[HALL], [call("look")]])
-    first, *_ = turns_of([TASK], [*RUNS, cut_off])
-    model = RecordedModel(first, "c/1", SURE)
-    assert plain(model) is first.take(model.start, (HALL.key,))[0]
-    assert model.calls == 3
-
-
-def test_the_honest_control_draws_one_more_step_of_the_other_runs(turns):
-    first, _ = turns
-    steps = set()
-    for seed in range(20):
-        model = RecordedModel(first, "a/1", SURE, seed=seed)
-        lit, _ = first.take(model.start, (HALL.key,))
-        steps.add(model.step_again(lit))
-        assert resample(RecordedModel(first, "b/1", SURE, seed=seed)).passing  # nobody else was where it stops
-    assert steps == {(call("look").key,), (ROOF.key,)}
-
-
-def test_calls_are_named_only_where_the_turn_needs_one(turns):
-    first, _ = turns
-    model = RecordedModel(first, "a/1", SURE)
-    lit, _ = first.take(model.start, (HALL.key,))
-    done, _ = first.take(lit, (ROOF.key,))
-    smashed, _ = first.take(lit, (call("smash").key,))
-    assert first.needs(lit) == [ROOF.key]
-    assert model.report(lit).missing
-    assert not model.report(done).missing
-    assert (model.report(smashed).missing, model.report(smashed).call) == (True, None)
-    reports = [RecordedModel(first, "a/1", SURE, seed=seed).report(lit) for seed in range(300)]
-    assert sum(each.call == ROOF.key for each in reports) / 300 == pytest.approx(20 / 24, abs=0.06)
-
-
-def test_a_correlated_judge_takes_half_of_the_models_own_errors_for_good(turns):
-    first, _ = turns
-    lit, _ = first.take(first.starts["a/1"], (HALL.key,))
-    judged = Readers(judge=1.0, shared=0.5)
-    own = [RecordedModel(first, "a/1", judged, seed=seed).report(lit).missing for seed in range(300)]
-    assert sum(own) / 300 == pytest.approx(0.5, abs=0.08)
-    peers = [RecordedModel(first, "b/2", judged, seed=seed).check(lit) < 0.5 for seed in range(30)]
-    assert all(peers)  # it did not stop there
 
 
 def test_our_policy_costs_what_plain_costs_where_all_is_right_and_mends_a_stop_that_came_too_early(turns):
@@ -188,19 +115,6 @@ def test_our_policy_costs_what_plain_costs_where_all_is_right_and_mends_a_stop_t
     assert early.report(first.take(early.start, (HALL.key,))[0]).call == ROOF.key
     assert Loop(4, obeys=True)(early).passing
     assert early.calls == len(first.ways["a/1"]) + 2  # the write that it named, and the answer after it
-
-
-def test_a_write_after_an_answer_needs_a_report_that_names_it_too(turns):
-    first, _ = turns
-    for seed in range(40):
-        assert not Loop(8, named=False)(RecordedModel(first, "a/1", SURE, seed=seed)).passing
-
-
-def test_a_coin_loses_no_turn_where_no_other_run_would_write(turns):
-    first, _ = turns
-    for seed in range(40):
-        for budget in BUDGETS.values():
-            assert Loop(budget)(RecordedModel(first, "b/1", COIN, seed=seed)).passing
 
 
 def row(success, calls, lost=0.0, gain_high=0.1):
@@ -285,33 +199,6 @@ def test_equal_worlds_have_equal_digests_and_random_generators_count_by_their_st
         world["Lamp"].chance = random.Random(seed)  # noqa: S311 - no secret
     first, second, third = map(digest, worlds)
     assert first == second != third
-
-
-def test_when_something_was_changed_tells_no_world_from_another():
-    worlds = [{"Lamp": Lamp()} for _ in range(2)]
-    for world, year in zip(worlds, (2025, 2026), strict=True):
-        world["Lamp"].changed = datetime(year, 1, 1, tzinfo=UTC)
-    assert digest(worlds[0]) == digest(worlds[1])
-
-
-class Telling(Past):
-    """Past runs that tell the same at each doubt."""
-
-    def __init__(self, *tools):
-        self.tools = tools
-
-    def told(self, turn, way, parts):
-        return Told(self.tools, 40)
-
-
-def test_what_is_told_and_not_followed_changes_no_turn_and_is_counted(turns):
-    heard = Heard()
-    told = Experienced([Telling("light", "look")] * 5, heard, follows=0.0)
-    own, none = (play(policy, turns, SURE, 3) for policy in (told, Loop(BUDGETS["balanced"])))
-    assert heard.doubts == heard.told > 0
-    assert heard.tokens == 10 * heard.doubts
-    assert 0 < heard.right <= heard.told
-    assert own == none
 
 
 def test_a_verdict_says_which_part_of_experience_pays():

@@ -5,14 +5,13 @@ import random
 import pytest
 
 from langchain_tooltree.anomaly.rules import Anomaly
-from tests.benchmarks.scienceworld_detection import Tally, detectors, tallied
+from tests.benchmarks.scienceworld_detection import Tally, tallied
 from tests.benchmarks.scienceworld_injections import (
     AMBIGUOUS,
     KINDS,
     NORMAL,
     REFUSED,
     REPEATED_ON,
-    REPEATS,
     Run,
     Step,
     wrong_run,
@@ -75,42 +74,6 @@ def test_an_injection_goes_wrong_once_and_the_gold_path_goes_on(kind, seed):
     assert rest[len(rest) - len(GOLD) + len(before) :] == GOLD[len(before) :]
 
 
-def test_a_question_of_the_environment_is_answered():
-    run = wrong_run(Corridor(), TASK, GOLD, "ambiguous object", random.Random(1))  # noqa: S311 - a seed, no secret
-    at = next(place for place, step in enumerate(run.steps) if step.label == "ambiguous object")
-    assert run.steps[at + 1] == Step(Taken("0", "A door."), NORMAL)
-
-
-def test_of_a_repetition_the_last_time_counts():
-    run = wrong_run(Corridor(), TASK, GOLD, "repeated no-op", random.Random(3))  # noqa: S311 - a seed, no secret
-    injected = run.steps[run.counted : run.counted + REPEATS]
-    assert len({step.taken for step in injected}) == 1
-    assert [step.label for step in injected] == [NORMAL] * (REPEATS - 1) + ["repeated no-op"]
-
-
-def test_an_action_that_brings_something_new_is_not_useless():
-    class Clock(Corridor):
-        def _answer(self, action):
-            return f"{len(self.taken)} o'clock"
-
-    for seed in range(5):
-        chance = random.Random(seed)  # noqa: S311 - a seed, no secret
-        assert wrong_run(Clock(), TASK, GOLD, "repeated no-op", chance) is None
-
-
-def test_a_gold_path_that_goes_on_with_the_repeated_action_is_excused_until_it_does_something_else():
-    gold = [*["wait1"] * 4, "inventory", "wait1", "inventory"]
-    chances = (random.Random(seed) for seed in range(200))  # noqa: S311 - seeds, no secrets
-    runs = (wrong_run(Corridor(), TASK, gold, "repeated no-op", chance) for chance in chances)
-    found = next(run for run in runs if run.counted == 4 and run.steps[4].taken.action == "inventory")
-    assert [step.label for step in found.steps[6:]] == ["repeated no-op", REPEATED_ON, NORMAL, NORMAL]
-
-
-def test_where_nothing_goes_wrong_there_is_no_run():
-    chance = random.Random(0)  # noqa: S311 - a seed, no secret
-    assert wrong_run(Corridor(), TASK, ["look around", "inventory"], "closed door", chance) is None
-
-
 def steps(*labelled):
     return tuple(Step(Taken(action, answer), label) for action, answer, label in labelled)
 
@@ -157,9 +120,3 @@ def test_figures_are_over_the_injections_and_over_the_normal_steps():
 def test_without_any_step_there_are_no_shares():
     figures = Tally().figures()
     assert (figures["recall"], figures["precision"], figures["false_per_1000"]) == (None, None, 0)
-
-
-def test_the_detectors_know_refusals_and_leave_what_is_normal_alone():
-    for detector in detectors().values():
-        tally = tallied([RUN], detector.check)
-        assert tally.false == tally.missed == []

@@ -1,9 +1,8 @@
 """What ScienceWorld's answers mean, and how its actions become tool calls. No Java is run."""
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
-from tests.benchmarks.scienceworld_world import Taken, action_of, call_of, dialogue, is_ambiguous, is_refusal
+from tests.benchmarks.scienceworld_world import action_of, call_of, is_refusal
 
 AMBIGUOUS = (
     "Ambiguous request: Please enter the number for the action you intended (or blank to cancel):\n0:\tlook at door\n"
@@ -45,29 +44,6 @@ def test_what_is_so_already_and_what_there_is_to_see_is_no_error(answer):
     assert not is_refusal(answer)
 
 
-def test_only_a_question_of_the_environment_is_ambiguous():
-    assert is_ambiguous(AMBIGUOUS)
-    assert not is_ambiguous("No known action matches that input.")
-
-
 @pytest.mark.parametrize("action", ["look around", "inventory", "wait", "wait1", "open door to kitchen", "0"])
 def test_an_action_and_its_tool_call_are_two_ways_of_saying_the_same(action):
     assert action_of(*call_of(action)) == action
-
-
-def test_waiting_has_a_tool_of_its_own():
-    assert [call_of(action)[0] for action in ("wait", "wait1", "look around", "inventory", "go to kitchen")] == [
-        "wait",
-        "wait",
-        "look",
-        "inventory",
-        "act",
-    ]
-
-
-def test_a_run_is_the_conversation_of_an_agent():
-    human, call, answer = dialogue("Boil water.", [Taken("go to kitchen", "You move to the kitchen.")])
-    assert (type(human), type(call), type(answer)) == (HumanMessage, AIMessage, ToolMessage)
-    assert human.text == "Boil water."
-    assert call.tool_calls[0]["args"] == {"action": "go to kitchen"}
-    assert (answer.text, answer.tool_call_id) == ("You move to the kitchen.", call.tool_calls[0]["id"])

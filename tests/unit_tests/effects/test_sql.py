@@ -56,6 +56,7 @@ def test_what_may_change_something_or_reaches_beyond_the_database_is_a_write(dia
     assert not caplog.messages, "what a model writes is no matter for a parser's log"
 
 
+@pytest.mark.slow
 def test_a_query_that_hides_a_write_at_its_end_is_a_write(subtests):
     for dialect, query in each_of(ORDINARY):
         for tail in TAILS if " # " not in query else ():  # behind a comment it is none
@@ -135,6 +136,7 @@ def test_postgres_is_the_same_after_all_that_is_taken_for_a_read(near, tmp_path)
         server.cleanup()
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(data=st.data())
 def test_no_mixture_of_queries_and_attacks_changes_sqlite(data):
@@ -168,6 +170,7 @@ def test_what_has_more_words_and_signs_than_the_bound_is_a_write_and_is_not_pars
     assert only_reads(query, "sqlite") == (words <= 1_500 and len(query) <= LONGEST_SQL)
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(text=st.text(max_size=300), dialect=st.sampled_from([*ORDINARY]))
 def test_no_text_is_an_error(text, dialect):

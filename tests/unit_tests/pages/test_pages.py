@@ -172,6 +172,7 @@ def test_a_page_of_an_experience_tells_what_was_learnt_of_whom_and_of_no_other_n
     assert every._repr_html_() is None, "whose it is is not known"
 
 
+@pytest.mark.slow
 def test_a_page_of_many_long_runs_is_bounded(tmp_path: Path) -> None:
     experience = Experience(InMemoryStore(), namespace=("tooltree",))
     for number in range(110):

@@ -87,6 +87,7 @@ def is_look(name, _):
     return name == "look"
 
 
+@pytest.mark.slow
 @given(given=conversations())
 def test_a_path_is_everything_but_what_is_hidden_and_gives_up_no_write(given):
     messages, mark = given
