@@ -16,6 +16,9 @@ EM, EM_CODE = 0.55, 0.61
 LINE = 1.28
 """Height of a line in its font's size."""
 
+HEADING, NAME, BODY, SMALL = 14.0, 12.0, 11.0, 10.0
+"""Sizes of fonts in pixels."""
+
 MOST_READ = 4_000
 """Characters of a text that are looked at for a label, which shows far fewer: a text may have a million."""
 
@@ -62,7 +65,7 @@ def _refused(character: str) -> bool:
     return character in _NONE or (unicodedata.category(character) in _REFUSED and character not in _JOINERS)
 
 
-def wrapped(text: str, width: float, lines: int = 1, *, size: float = 11, code: bool = False) -> list[str]:
+def wrapped(text: str, width: float, lines: int = 1, *, size: float = BODY, code: bool = False) -> list[str]:
     """A text in so many lines at the most of so many pixels, with `…` where something is left out.
 
     A line ends behind a word if it can. `code` is set in a fixed-width font.
@@ -82,6 +85,9 @@ def wrapped(text: str, width: float, lines: int = 1, *, size: float = 11, code: 
         made.append(line)
         left = left[len(line) :].lstrip()
     return made
+
+
+Point = tuple[float, float]
 
 
 class Picture:
@@ -115,14 +121,14 @@ class Picture:
         """What an SVG path surrounds."""
         self._add("path", look).set("d", around)
 
-    def text(self, x: float, y: float, text: str, look: str, *, size: float = 11, anchor: str = "start") -> None:
+    def text(self, x: float, y: float, text: str, look: str, *, size: float = BODY, anchor: str = "start") -> None:
         """A text of one line, by its baseline; it has to be `visible`, as the lines of `wrapped` are."""
         element = self._add("text", look, x=x, y=y, font_size=size)
         if anchor != "start":
             element.set("text-anchor", anchor)
         element.text = text
 
-    def lines(self, x: float, y: float, texts: Iterable[str], look: str, *, size: float = 11) -> float:
+    def lines(self, x: float, y: float, texts: Iterable[str], look: str, *, size: float = BODY) -> float:
         """Texts below each other from a top edge on; where the next one would begin."""
         for text in texts:
             self.text(x, y + size, text, look, size=size)
@@ -161,6 +167,6 @@ def _number(value: float) -> str:
     return f"{round(value, 1) + 0.0:.1f}".removesuffix(".0")  # -0.0 is 0
 
 
-def path(*parts: str | tuple[float, float]) -> str:
+def path(*parts: str | Point) -> str:
     """An SVG path of its letters and points."""
     return " ".join(part if isinstance(part, str) else f"{_number(part[0])} {_number(part[1])}" for part in parts)

@@ -1,4 +1,4 @@
-"""The command line: `langchain-tooltree COMMAND`. Each command is the function `run` of the module with its name.
+"""The command line: `langchain-tooltree COMMAND`. Each command is a function `run_COMMAND` of a module of this folder.
 
 This module knows the commands and their options alone, and imports nothing but the standard library: help and version
 come at once. A command's module is imported when the command is run.
@@ -30,6 +30,8 @@ EXIT_CODES = f"""exit codes:
   {TERMINATED}  terminated
   {CLOSED}  nobody reads the output any more, as behind `| head`
 """
+
+MODULES = {"demo": "show", "mine": "mine", "show": "show", "view": "view", "copy": "stores"}
 
 PLACE = "a folder, http://host:port/database of a Chroma server, or postgresql://user@host/database"
 HELD = f"a graph's folder, a saved search (.json), a file of runs, or an experience: {PLACE}"
@@ -88,7 +90,8 @@ def _run(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     with ExitStack() as stack:
         if options.json:  # nothing else may stand there, whatever a user's module prints
             stack.enter_context(redirect_stdout(sys.stderr))
-        report, code = import_module(f"{__name__}.{options.command}").run(options, Terminal(quiet=options.json))
+        module = import_module(f"{__name__}.{MODULES[options.command]}")
+        report, code = getattr(module, f"run_{options.command}")(options, Terminal(quiet=options.json))
     if options.json:
         sys.stdout.write(json.dumps(report, indent=2, default=str) + "\n")
     sys.stdout.flush()  # a closed pipe is noticed here
@@ -135,9 +138,9 @@ def _parser() -> argparse.ArgumentParser:
         to.add_argument("--draw", type=Path, metavar="FILE", help=text)
         to.add_argument("--force", action="store_true", help="replace FILE")
 
-    def embedded(to: argparse.ArgumentParser, name: str = "--embeddings") -> None:
+    def embedded(to: argparse.ArgumentParser) -> None:
         text = "embeds texts, such as openai:text-embedding-3-small; by hashing, without a model, if left out"
-        to.add_argument(name, metavar="MODEL", help=text)
+        to.add_argument("--embeddings", metavar="MODEL", help=text)
 
     demo = command("demo", "watch a search solve a small task, and explore it on a page", "--model openai:gpt-4.1-mini")
     demo.add_argument("--model", help="a model such as openai:gpt-4.1-mini; without it, a stand-in that needs no key")
@@ -165,6 +168,5 @@ def _parser() -> argparse.ArgumentParser:
     copy.add_argument("target", metavar="DST", help=PLACE)
     copy.add_argument("--force", action="store_true", help="replace runs in DST that differ from those in SRC")
     embedded(copy)
-    embedded(copy, "--source-embeddings")
     copy.set_defaults(stopped=" What is copied stays; the same command goes on from there.")
     return parser

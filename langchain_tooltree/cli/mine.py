@@ -1,4 +1,4 @@
-"""`langchain-tooltree mine`: a graph of the successful runs in files."""
+"""The command `mine`: a graph of the successful runs in files."""
 
 import argparse
 from collections import Counter
@@ -14,7 +14,7 @@ from langchain_tooltree.sitgraph.transitions import START
 from langchain_tooltree.text import counted
 
 
-def run(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[str, Any], int]:
+def run_mine(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[str, Any], int]:
     """Read the runs, and save their graph."""
     if (check_target(options.output) / MANIFEST).exists():
         check_free(options.output, force=options.force)

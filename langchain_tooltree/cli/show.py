@@ -1,39 +1,44 @@
-"""`langchain-tooltree show`: what is in a graph, a saved search, an experience or a file of runs."""
+"""The commands `show`, for a graph, a saved search, an experience or a file of runs, and `demo`, for a new search."""
 
 import argparse
 import shlex
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from langgraph.store.base import BaseStore
 from rich.console import RenderableType
+from rich.markup import escape
 from rich.text import Text
 
-from langchain_tooltree.cli.addresses import Looked, opened
-from langchain_tooltree.cli.terminal import Terminal, check_free, embeddings_named, table
-from langchain_tooltree.errors import ConfigurationError, ToolTreeError, described
+from langchain_tooltree.cli import in_words
+from langchain_tooltree.cli.stores import is_store, read_store
+from langchain_tooltree.cli.terminal import (
+    Terminal,
+    check_free,
+    embeddings_named,
+    model_named,
+    progress,
+    table,
+    using,
+)
+from langchain_tooltree.errors import ConfigurationError
+from langchain_tooltree.events import Event
 from langchain_tooltree.experience.store import TASKS, ExperienceStore, entry_of, listing
 from langchain_tooltree.experience.trajectory import Trajectory, load_trajectories
-from langchain_tooltree.flows import Flow, FunctionStep, run_flow
+from langchain_tooltree.flows import Flow, FunctionStep
 from langchain_tooltree.learning.copying import held_in
 from langchain_tooltree.learning.experience import Experience
 from langchain_tooltree.learning.experience_page import MOST_RUNS, page_of_runs
-from langchain_tooltree.pages.draw import to_mermaid, to_rich
-from langchain_tooltree.pages.saved import read_search, undamaged
-from langchain_tooltree.pages.tree_page import to_html
-from langchain_tooltree.pages.tree_svg import to_svg
+from langchain_tooltree.pages.saved import as_saved, read_search, undamaged
+from langchain_tooltree.pages.search_page import to_html, to_mermaid, to_rich, to_svg
 from langchain_tooltree.sitgraph.files import MANIFEST
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
-from langchain_tooltree.stores.chroma.connection import DATABASE, copied_still
 from langchain_tooltree.text import counted, one_line
-
-T = TypeVar("T")
 
 SHOWN = 40
 """Rows of a table: about a screen."""
@@ -45,6 +50,9 @@ SEARCH_DRAWINGS = {".html": to_html, ".svg": to_svg, ".mmd": to_mermaid}
 """How a search is drawn, by the ending of the file."""
 
 COSTS = ("rollouts", "nodes", "pruned_before", "pruned_after", "model_calls", "tokens", "tool_calls", "cache_hits")
+PAGE = Path("demo.html")
+"""Where the page of the demo goes if no other file is named."""
+
 OPENS = {"darwin": "open", "win32": "explorer"}.get(sys.platform, "xdg-open")
 """The system's command that shows a page in a browser."""
 
@@ -59,7 +67,7 @@ class Look(NamedTuple):
     drawings: Drawings
 
 
-def run(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[str, Any], int]:
+def run_show(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[str, Any], int]:
     """Tell what it is, and show it."""
     if options.draw:
         check_drawable(options.draw, force=options.force)
@@ -89,11 +97,6 @@ def look_at(what: str, embeddings: str | None) -> Look:
         drawings = {ending: undamaged(path)(drawing) for ending, drawing in drawings_of(search).items()}
         return Look({"kind": "search", **search}, printed, drawings)
     return _look_at_runs(path)
-
-
-def is_store(what: str | Path) -> bool:
-    """Whether it is the address or the folder of a store."""
-    return "://" in str(what) or (Path(what) / DATABASE).exists()
 
 
 def is_graph(what: str | Path) -> bool:
@@ -149,8 +152,8 @@ def printed_search(search: Mapping[str, Any]) -> list[RenderableType]:
 
 def _look_at_graph(path: Path, embeddings: str | None) -> Look:
     graph = SITGraph.load(path, embeddings=embeddings_named(embeddings))
-    found = sorted(graph.to_networkx().edges(data=True), key=lambda edge: (-edge[2]["count"], edge[0], edge[1]))
-    edges = [{"after": source, "comes": target, **figures} for source, target, figures in found]
+    ordered = sorted(graph.to_networkx().edges(data=True), key=lambda edge: (-edge[2]["count"], edge[0], edge[1]))
+    edges = [{"after": source, "comes": target, **figures} for source, target, figures in ordered]
     names = ("after", "comes", "weight", "count", "summaries")
     rows = [{**edge, "after": edge["after"] or "(start)", "weight": f"{edge['weight']:.2f}"} for edge in edges[:SHOWN]]
     printed = (
@@ -159,24 +162,6 @@ def _look_at_graph(path: Path, embeddings: str | None) -> Look:
     )
     drawings: Drawings = {".html": partial(_page_by, graph.to_html), ".mmd": graph.to_mermaid}
     return Look({"kind": "graph", "runs": len(graph), "edges": edges}, printed, drawings)
-
-
-def read_store(address: str, read: Callable[[BaseStore], Flow[T]]) -> T:
-    """What is read of the store at an address, and nothing is changed there, nor is anybody kept from opening it.
-
-    Raises:
-        ConfigurationError: If there is no store, or it does not answer.
-    """
-    try:
-        is_folder = "://" not in address and is_store(address)  # opening it writes to it, and keeps its agent out
-        still = copied_still(Path(address)) if is_folder else nullcontext(address)
-        with still as place, opened(place, exists=True) as store:
-            return run_flow(read(Looked(store)))
-    except (ToolTreeError, OSError, ImportError):
-        raise
-    except Exception as error:  # whatever a database raises
-        msg = f"The store cannot be read ({' '.join(described(error).split())}). Does it run, and hold an experience?"
-        raise ConfigurationError(msg) from error
 
 
 def namespaces_in(store: BaseStore) -> Flow[list[dict[str, Any]]]:
@@ -252,3 +237,35 @@ def _look_at_runs(path: Path) -> Look:
 def counts(of: Mapping[str, int]) -> str:
     """How many there are of each kind, in words."""
     return ", ".join(f"{count} {name}" for name, count in sorted(of.items()))
+
+
+def run_demo(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[str, Any], int]:
+    """Search, and show tree, answer and cost; the search as plain data."""
+    from langchain_tooltree import demo  # noqa: PLC0415 - no other command needs its world
+
+    if options.draw:
+        check_drawable(options.draw, force=options.force)
+    model = model_named(options.model) if options.model else None
+    speaker = options.model or "an offline stand-in that follows a few rules (use --model for a real model)"
+    terminal.say(f"{demo.REQUEST}\nModel: {speaker}\n")
+    with using(options.model), progress("asking the model") as status:
+
+        def follow(event: Event) -> None:
+            match event["type"]:
+                case "doubt":
+                    status.update(escape(f"still missing: {event['missing']}"[:70]))
+                case "explore":
+                    status.update(escape(f"trying {event['call']}"[:70]))
+
+        search = as_saved(demo.solved(model, on_event=follow))
+    terminal.print(*printed_search(search), sep="\n")
+    if options.draw:
+        draw(drawings_of(search), options.draw, terminal)
+    if not (options.draw or options.json):
+        try:  # nobody has asked for this page: it replaces that of an earlier demo, and nothing else
+            ours = PAGE.is_file() and demo.REQUEST in PAGE.read_text(encoding="utf-8", errors="replace")
+            check_free(PAGE, force=options.force or ours)
+            draw(drawings_of(search), PAGE, terminal)
+        except (ConfigurationError, OSError) as error:
+            terminal.say(f"No page was written: {in_words(error)} (--draw FILE.html names another path.)")
+    return search, 0

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
 from langchain_core.embeddings import Embeddings
@@ -13,7 +13,7 @@ from rich.status import Status
 from rich.table import Column, Table
 from rich.text import Text
 
-from langchain_tooltree.errors import ConfigurationError, MissingExtraError
+from langchain_tooltree.errors import ConfigurationError, ToolTreeError, described
 from langchain_tooltree.experience.embeddings import resolve_embeddings
 from langchain_tooltree.models import resolve_model
 from langchain_tooltree.svg import visible_lines
@@ -57,18 +57,22 @@ def progress(text: str) -> Status:
 
 
 @contextmanager
-def using(name: str | None) -> Iterator[None]:
-    """Put what a model raises into one line; a missing key or package raises whatever the provider likes."""
+def answering(failure: str, remedy: str) -> Iterator[None]:
+    """Put whatever a database or a provider raises into one line, between what has failed and what to do."""
     try:
         yield
-    except MissingExtraError:
+    except (ToolTreeError, OSError, ImportError):
         raise
     except Exception as error:
-        if not name:
-            raise
-        reason = str(error).strip().split("\n", 1)[0].rstrip(".") or type(error).__name__
-        msg = f"Cannot use the model {name!r}: {reason}. Is its name right, its key set, and the network there?"
+        reason = described(error).strip().split("\n", 1)[0].rstrip(".")
+        msg = f"{failure} ({reason}). {remedy}"
         raise ConfigurationError(msg) from error
+
+
+def using(name: str | None) -> AbstractContextManager[None]:
+    """The same for a model, if one is named."""
+    remedy = "Is its name right, its key set, and the network there?"
+    return answering(f"Cannot use the model {name!r}", remedy) if name else nullcontext()
 
 
 def model_named(name: str) -> BaseChatModel:

@@ -1,26 +1,46 @@
-"""`langchain-tooltree view`: searches, graphs, runs and experiences in a browser, also while agents run."""
+"""The command `view`: searches, graphs, runs and experiences in a browser, also while agents run.
+
+The server listens on the loopback address, to be read, and to no page of others.
+"""
 
 import argparse
+import os
+import sys
 import time
 import webbrowser
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from errno import EACCES, EADDRINUSE
-from functools import lru_cache, partial
+from functools import partial
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import islice
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import parse_qs, quote, unquote, urlsplit
 
-from langchain_tooltree.cli.show import counts, experience_page, is_graph, is_store, look_at, namespaces_in, read_store
+from langchain_tooltree.cli.show import counts, experience_page, is_graph, look_at, namespaces_in
+from langchain_tooltree.cli.stores import is_store, read_store
 from langchain_tooltree.cli.terminal import Terminal
-from langchain_tooltree.errors import ConfigurationError
+from langchain_tooltree.errors import ConfigurationError, ToolTreeError, described
 from langchain_tooltree.flows import in_thread
-from langchain_tooltree.pages.page import page
+from langchain_tooltree.pages.page import data_in, followed, page
 from langchain_tooltree.pages.saved import search_in
-from langchain_tooltree.pages.server import PageServer, Served
-from langchain_tooltree.stores.chroma.connection import DATABASE
-from langchain_tooltree.text import counted, digest, one_line, plain
+from langchain_tooltree.stores.connection import DATABASE
+from langchain_tooltree.text import counted, digest, one_line
+
+LOOPBACK = "127.0.0.1"
+
+HEADERS = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "frame-ancestors 'none'",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+"""Nothing is kept by the browser, told to other servers, taken for something else, or shown within other pages; what a
+page itself may do stands in it."""
 
 LISTED = 200
 """Rows of a folder's page, the newest: as far as people scroll. Reading so many searches takes half a second."""
@@ -38,14 +58,83 @@ NOTHING = (
 """What the page of an empty folder, or store, says."""
 
 
-def run(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[str, Any], int]:
+@dataclass(frozen=True, slots=True)
+class Served:
+    """Something that has a page, and what changes as soon as that does."""
+
+    version: str
+    page: Callable[[], str]
+
+
+class PageServer(ThreadingHTTPServer):
+    """Gives the pages that `find` knows by names, the empty one first; a name is looked up and never made a path."""
+
+    daemon_threads = False  # closing it waits for pages that are being made, which may read a temporary copy
+    allow_reuse_address = os.name == "posix"  # elsewhere two programs would share a port
+
+    def __init__(self, find: Callable[[str], Served | None], port: int = 0) -> None:
+        super().__init__((LOOPBACK, port), _Asked)
+        self.find = find
+        self.address = f"http://{LOOPBACK}:{self.server_port}/"
+        # A page elsewhere can have its own name stand for this address, but browsers tell the name that they asked for.
+        self.names = {f"{name}:{self.server_port}" for name in (LOOPBACK, "localhost")}
+
+    def handle_error(self, *asked: Any) -> None:
+        """Tell what went wrong, but not that a browser has gone."""
+        if not isinstance(sys.exception(), ConnectionError | TimeoutError):
+            super().handle_error(*asked)
+
+
+class _Asked(BaseHTTPRequestHandler):
+    server: PageServer
+    server_version, sys_version = "langchain-tooltree", ""
+    timeout = 2  # seconds: who connects and asks for nothing, as browsers do beforehand, holds a thread
+
+    def do_GET(self) -> None:
+        """Give the page of a name; `?since=` its data as JSON, if there is more than in that version."""
+        hosts = [name.lower() for name in self.headers.get_all("Host", [])]
+        if len(hosts) == 1 and hosts[0] in self.server.names:
+            self._answer(*self._page())
+        else:
+            self._answer(HTTPStatus.FORBIDDEN, f"This server is {self.server.address} and goes by no other name.")
+
+    def _page(self) -> tuple[HTTPStatus, str] | tuple[HTTPStatus, str, str]:
+        address = urlsplit(self.path)
+        try:
+            served = self.server.find(unquote(address.path).removeprefix("/"))
+            if served is None:
+                return HTTPStatus.NOT_FOUND, "There is no such page."
+            since = parse_qs(address.query).get("since")
+            if since == [served.version]:
+                return HTTPStatus.NO_CONTENT, ""
+            page = served.page()
+        except (ToolTreeError, OSError) as error:  # it is gone, damaged or none of ours
+            return HTTPStatus.NOT_FOUND, str(error)
+        except Exception as error:  # noqa: BLE001 - what is read may be anything
+            return HTTPStatus.INTERNAL_SERVER_ERROR, f"This cannot be shown: {described(error)}"
+        if since:
+            return HTTPStatus.OK, f'{{"version": "{served.version}", "data": {data_in(page)}}}', "application/json"
+        return HTTPStatus.OK, followed(page, served.version), "text/html"
+
+    def _answer(self, status: HTTPStatus, text: str, kind: str = "text/plain") -> None:
+        body = text.encode("utf-8", "replace")
+        about = {"Content-Type": f"{kind}; charset=utf-8", "Content-Length": str(len(body))}
+        self.send_response(status)
+        for name, value in (about | HEADERS).items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Nothing is logged: addresses hold names of files."""
+
+
+def run_view(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[str, Any], int]:
     """Serve it until Ctrl-C, for this machine alone."""
-    find, kind = _found(options.what, options.embeddings)
+    find, kind = _finder(options.what, options.embeddings)
     try:
         server = PageServer(find, options.port)
     except (OSError, OverflowError) as error:
-        if isinstance(error, OSError) and error.errno not in {EADDRINUSE, EACCES}:
-            raise
         msg = f"Port {options.port} cannot be used ({error}). Choose another, or leave --port out for a free one."
         raise ConfigurationError(msg) from error
     in_thread(partial(server.serve_forever, 0.1), "tooltree-view")
@@ -66,7 +155,7 @@ def serve(server: PageServer) -> None:
         server.server_close()
 
 
-def _found(what: str, embeddings: str | None) -> tuple[Callable[[str], Served | None], str]:
+def _finder(what: str, embeddings: str | None) -> tuple[Callable[[str], Served | None], str]:
     """How the pages of something are found by their names, and what it is; what cannot be shown is refused at once."""
     path = Path(what)
     if is_store(what):
@@ -92,7 +181,7 @@ def _version(*paths: Path) -> str:
 
 
 def _index(name: str, rows: Sequence[Mapping[str, Any]], more: int) -> str:
-    return page("list", f"In {name}", plain({"name": name, "entries": rows, "more": more, "none": NOTHING}))
+    return page("list", f"In {name}", {"name": name, "entries": rows, "more": more, "none": NOTHING})
 
 
 class _Store:
@@ -117,19 +206,22 @@ class _Store:
         return Served(digest(space, 16), partial(experience_page, self._address, self._embeddings, space["namespace"]))
 
     def _list(self, spaces: Mapping[str, Mapping[str, Any]]) -> str:
-        rows = []
-        for name, space in sorted(spaces.items(), key=lambda item: item[1]["changed"], reverse=True):
-            runs = f"{counted(len(space['runs']), 'run')}: {counts(space['outcomes'])}"
-            about = {"title": " / ".join(space["namespace"]), "kind": "an experience", "plan": runs}
-            rows.append({"name": name, "written": space["changed"], **about})
+        rows = [
+            {
+                "name": name,
+                "written": space["changed"],
+                "title": " / ".join(space["namespace"]),
+                "kind": "an experience",
+                "plan": f"{counted(len(space['runs']), 'run')}: {counts(space['outcomes'])}",
+            }
+            for name, space in sorted(spaces.items(), key=lambda item: item[1]["changed"], reverse=True)
+        ]
         return _index(self._address.rpartition("@")[2], rows[:LISTED], len(rows[LISTED:]))
 
 
 def _in_folder(folder: Path, embeddings: str | None, name: str) -> Served | None:
-    """The page of a folder of searches, graphs and files of runs, or of one of these."""
-    paths = [
-        path for path in folder.iterdir() if not (path.name.startswith(".") or path.is_symlink())
-    ]  # links lead out
+    """The page of a folder of searches, graphs and files of runs, or of one of these. Links lead out."""
+    paths = (path for path in folder.iterdir() if not (path.name.startswith(".") or path.is_symlink()))
     shown = [path for path in paths if is_graph(path) or path.name.endswith((".json", ".jsonl", ".jsonl.gz"))]
     if name:
         return next((_served(path, embeddings) for path in shown if path.name == name), None)
@@ -139,22 +231,20 @@ def _in_folder(folder: Path, embeddings: str | None, name: str) -> Served | None
 
 def _list_folder(folder: Path, newest: Sequence[Path]) -> str:
     paths = iter(newest)
-    rows = [*islice(filter(None, (_row(path, _version(path)) for path in paths)), LISTED)]
+    rows = [*islice(filter(None, map(_row, paths)), LISTED)]
     return _index(str(folder), rows, len([*paths]))
 
 
-@lru_cache(maxsize=2 * LISTED)
-def _row(path: Path, version: str) -> dict[str, Any] | None:  # noqa: ARG001 - a changed file is read again
+def _row(path: Path) -> dict[str, Any] | None:
     """What a row says of a search; of others the kind, since counting their runs may take long."""
-    row = {
-        "name": path.name,
-        "written": datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat(timespec="seconds"),
-    }
+    changed = datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat(timespec="seconds")
+    row = {"name": path.name, "written": changed}
     if path.suffix == ".json":
         search = search_in(path)
         return None if search is None else row | _about(search)
-    size = {"plan": f"{path.stat().st_size / 1e6:,.1f} MB"} if path.is_file() else {}
-    return row | {"kind": "runs" if path.is_file() else "a tool graph", **size}
+    if path.is_dir():
+        return row | {"kind": "a tool graph"}
+    return row | {"kind": "runs", "plan": f"{path.stat().st_size / 1e6:,.1f} MB"}
 
 
 def _about(search: Mapping[str, Any]) -> dict[str, str]:

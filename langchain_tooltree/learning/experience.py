@@ -36,7 +36,7 @@ from langchain_tooltree.learning.fold import TIPS, Background, ExperienceStatus,
 from langchain_tooltree.learning.guide import PastRuns
 from langchain_tooltree.models import is_chat_model, resolve_model
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
-from langchain_tooltree.stores.chroma import PatientChromaStore
+from langchain_tooltree.stores.chroma import ChromaStore
 from langchain_tooltree.text import forget_oldest
 
 logger = logging.getLogger(__name__)
@@ -497,7 +497,7 @@ def _store_from(given: Any, namespace: Sequence[str] | None, embeddings: Embeddi
             raise ConfigurationError(msg)
         return given
     if isinstance(given, str | os.PathLike):
-        given = PatientChromaStore(given, embeddings=embeddings)
+        given = ChromaStore(given, embeddings=embeddings)
     if not isinstance(given, BaseStore):
         msg = (
             "store_or_path must be a folder, a LangGraph store such as InMemoryStore(), or an ExperienceStore; "

@@ -12,23 +12,16 @@ from langchain_tooltree.experience.store import JUDGED, TASKS, RunEntry, entry_o
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.flows import Flow, FunctionStep
 from langchain_tooltree.learning.fold import ExperienceStatus, Fold
-from langchain_tooltree.pages.page import longest_text, page
-from langchain_tooltree.pages.run_page import MAX_LABEL, MOST_MESSAGES, run_data, texts_of, tokens_of
-from langchain_tooltree.pages.run_page import table as html_table
+from langchain_tooltree.pages.page import page, table
+from langchain_tooltree.pages.run_page import MAX_LABEL, MOST_MESSAGES, run_data, tokens_of
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
-from langchain_tooltree.text import one_line, plain, shortened
+from langchain_tooltree.text import one_line, shortened
 
 MOST_RUNS = 1_000
 """Runs that are listed, the latest ones; the others are counted. A row takes some 300 characters."""
 
 MOST_SAID = 3_000
 """Messages whose text is in the page: the dialogues of the latest runs, as many as are this long together."""
-
-ROOM = 400_000
-"""Characters of what is said in them."""
-
-LEAST_TEXT = 120
-"""Characters that are shown of a text however many there are."""
 
 MOST_TIPS = 200
 """Tips that are shown."""
@@ -54,13 +47,13 @@ def page_of(fold: Fold) -> Flow[str]:
         "left_out": len(entries) - len(runs),
         "tips": _tips(tips, entries),
         "more_tips": max(0, len(tips) - MOST_TIPS),
-        "focus": [shortened(point, ROOM) for point in focus],
+        "focus": focus,
         "edges": _edges(fold.graph),
     }
 
     def with_runs(runs: list[Trajectory]) -> str:
         rows = {"runs": _runs(runs, entries, dates)}
-        return page("experience", f"Experience: {one_line('/'.join(place), MAX_LABEL)}", plain(data | rows))
+        return page("experience", f"Experience: {one_line('/'.join(place), MAX_LABEL)}", data | rows)
 
     text: str = yield FunctionStep(with_runs, runs)  # a thousand dialogues take a second
     return text
@@ -76,33 +69,33 @@ def page_of_runs(name: str, runs: Sequence[Trajectory], outcomes: Mapping[str, i
         "runs": _runs([*reversed(runs)], entries, {}),
         "left_out": total - len(runs),
     }
-    return page("experience", f"Runs: {one_line(name, MAX_LABEL)}", plain(data))
+    return page("experience", f"Runs: {one_line(name, MAX_LABEL)}", data)
 
 
 def _runs(
     runs: Sequence[Trajectory], entries: Mapping[str, RunEntry], dates: Mapping[str, tuple[str, str]]
 ) -> list[dict[str, Any]]:
-    said = accumulate(sum(min(len(messages), MOST_MESSAGES) for _, messages in run.dialogues()) for run in runs)
-    whole = sum(count <= MOST_SAID for count in said)
-    texts = (text for run in runs[:whole] for text in texts_of(run))
-    longest = longest_text(texts, ROOM, LEAST_TEXT)
+    lengths = accumulate(sum(min(len(messages), MOST_MESSAGES) for _, messages in run.dialogues()) for run in runs)
+    whole = sum(count <= MOST_SAID for count in lengths)
     rows = []
     for number, run in enumerate(runs):
-        told = run_data(run, longest if number < whole else LEAST_TEXT)
+        shown = run_data(run)
         if number >= whole:
-            told = {name: value for name, value in told.items() if name not in {"said", "instructions"}}
+            shown = {name: value for name, value in shown.items() if name not in {"said", "instructions"}}
         kept, changed = dates.get(run.id, ("", ""))
         entry = entries[run.id]
         tools = one_line(" → ".join(step.tool for step in run.steps), 2 * MAX_LABEL)
         spent = sum(tokens_of(message) for _, messages in run.dialogues() for message in messages)
         about = {"outcome": entry.outcome, "kept": kept, "changed": changed, "tools": tools, "tokens": spent}
-        rows.append({**told, **about})
+        rows.append({**shown, **about})
     return rows
 
 
 def _tips(tips: Sequence[Tip], entries: Mapping[str, RunEntry]) -> list[dict[str, Any]]:
     rows = []
     for tip in tips[:MOST_TIPS]:
+        of = entries.get(tip.trajectories[-1]) if tip.trajectories else None
+        is_retired = bool(tip.trajectories) and (of is None or of.outcome != "success")
         after = [entry.outcome for entry in entries.values() if tip.id in entry.tips and entry.outcome in JUDGED]
         rows.append(
             {
@@ -113,17 +106,10 @@ def _tips(tips: Sequence[Tip], entries: Mapping[str, RunEntry]) -> list[dict[str
                 "runs": [one_line(run, MAX_LABEL) for run in tip.trajectories],
                 "told": len(after),
                 "went_well": after.count("success"),
-                "retired": _why_retired(tip, entries),
+                "retired": "the run that it was taken of counts as no success any more" if is_retired else "",
             }
         )
     return rows
-
-
-def _why_retired(tip: Tip, entries: Mapping[str, RunEntry]) -> str:
-    """Why a tip is not told any more; empty if it is."""
-    of = entries.get(tip.trajectories[-1]) if tip.trajectories else None
-    gone = bool(tip.trajectories) and (of is None or of.outcome != "success")
-    return "the run that it was taken of counts as no success any more" if gone else ""
 
 
 def _edges(graph: SITGraph) -> list[list[Any]]:
@@ -134,7 +120,7 @@ def _edges(graph: SITGraph) -> list[list[Any]]:
 
 def to_table(fold: Fold, status: ExperienceStatus) -> str:
     """What there is in a namespace, in a few lines."""
-    return html_table(
+    return table(
         {
             "Namespace": "/".join(fold.place),
             "Runs": f"{status.runs}, of which {status.successes} succeeded, {status.judged - status.successes} failed",

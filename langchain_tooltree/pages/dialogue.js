@@ -63,8 +63,7 @@ function messageBox(message) {
   if (message.suggested) box.append(suggestion(message));
   for (const call of message.calls || []) {
     box.append(make("p", "calls " + call.tool, "call"));
-    const text = typeof call.arguments === "string" ? call.arguments : JSON.stringify(call.arguments, null, 2);
-    if (text && text !== "{}") box.append(foldable(text));
+    if (call.arguments && call.arguments !== "{}") box.append(foldable(call.arguments));
   }
   const scores = Object.entries(message.scores || {}).map(([score, value]) => score + "=" + value.toFixed(2));
   if (scores.length) box.append(make("p", "Planned by a search: " + scores.join(", "), "dim"));

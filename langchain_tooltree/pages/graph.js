@@ -6,10 +6,10 @@ let edgesDrawn = 40; // those that were followed most often; a slider draws more
 const times = (count) => (count === 1 ? "once" : count.toLocaleString("en") + " times");
 
 VIEWS.graph = (data) => {
-  const tools = data.tools.map(([name, count], place) => {
+  const tools = data.tools.map(([name, count, column], place) => {
     const isStart = place === data.start, title = isStart ? "start" : name || "?";
     return {
-      key: place === data.start ? "" : "tool " + name, name: title, title: short(title, 23), isStart, count, out: [], into: [],
+      key: isStart ? "" : "tool " + name, name: title, title: short(title, 23), isStart, count, column, out: [], into: [],
       rows: isStart ? [] : [["called " + times(count), "dim", 0]], wide: isStart ? START : TOOL, high: 42, x: 0, y: 0, since: 0,
       look: isStart ? "plan" : "plain", text: searchable(title),
     };
@@ -26,7 +26,7 @@ VIEWS.graph = (data) => {
     to.into.push(edge);
     return edge;
   });
-  const start = tools.find((tool) => tool.isStart) || tools[0], columnOf = new Map();
+  const start = tools.find((tool) => tool.isStart) || tools[0];
   for (const tool of tools) {
     tool.out.sort((a, b) => b.weight - a.weight);
     tool.into.sort((a, b) => b.count - a.count);
@@ -36,15 +36,6 @@ VIEWS.graph = (data) => {
       tool.out.length ? "Most often next: " + tool.out[0].to.name + ", " + tool.out[0].label : "Nothing came next",
     ], ". ");
   }
-  // The column of a tool is the number of steps on the way from the start that is most probable.
-  for (const open = start ? [[start, 0, 0]] : []; open.length;) {
-    const nearest = open.reduce((best, each, place) => (each[1] < open[best][1] ? place : best), 0);
-    const [[tool, far, column]] = open.splice(nearest, 1);
-    if (columnOf.has(tool)) continue;
-    columnOf.set(tool, column);
-    for (const edge of tool.out)
-      if (!columnOf.has(edge.to)) open.push([edge.to, far - Math.log(Math.max(edge.weight, 1e-12)), column + 1]);
-  }
 
   // --- places ---
   function layout() {
@@ -52,7 +43,7 @@ VIEWS.graph = (data) => {
     result.boxes = [...new Set([...(start ? [start] : []), ...result.lines.flatMap((edge) => [edge.from, edge.to])])];
     const columns = [];
     for (const tool of tools) tool.row = undefined;
-    for (const tool of result.boxes) (columns[columnOf.get(tool) ?? 1] ||= []).push(tool);
+    for (const tool of result.boxes) (columns[tool.column] ||= []).push(tool);
     const whole = columns.filter(Boolean);
     order(whole);
     const tallest = Math.max(1, ...whole.map((column) => column.length));

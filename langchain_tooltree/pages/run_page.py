@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from html import escape
 from typing import Any
 
 from langchain_tooltree.experience.records import (
@@ -24,15 +23,8 @@ from langchain_tooltree.experience.records import (
     without_added,
     woven,
 )
-from langchain_tooltree.pages.page import longest_text, page
-from langchain_tooltree.svg import visible
-from langchain_tooltree.text import mapping_in, one_line, plain, shortened, shortened_in
-
-ROOM = 600_000
-"""Characters of what is said in a page: with what else it holds, it stays below 1 MB."""
-
-LEAST_TEXT = 160
-"""Characters that are shown of a text however many there are."""
+from langchain_tooltree.pages.page import page, table
+from langchain_tooltree.text import mapping_in, one_line
 
 MOST_MESSAGES = 2_000
 """Messages of a dialogue that are shown, of a branch too: those at its beginning."""
@@ -52,81 +44,72 @@ SCORES = ("r_pre", "r_post", "goal")
 
 def to_html(run: Record) -> str:
     """A run as one page without references to elsewhere."""
-    longest = longest_text(texts_of(run), ROOM, LEAST_TEXT)
-    return page("run", f"Run: {one_line(run.task, MAX_LABEL)}", plain(run_data(run, longest)))
+    return page("run", f"Run: {one_line(run.task, MAX_LABEL)}", run_data(run))
 
 
-def run_data(run: Record, longest: int) -> dict[str, Any]:
-    """What a page shows of a run, no text of which is longer than `longest`."""
+def run_data(run: Record) -> dict[str, Any]:
+    """What a page shows of a run."""
     facts = {
         "by": run.source or "",
         "from": _label(run.came_from),
-        "reasons": shortened(run.reasons, longest),
+        "reasons": run.reasons,
         "waits": [name for name in ("pending", "quarantined") if name in run.metadata],
         "attempt": _label(run.metadata.get(ATTEMPT_OF)),
         "recalled": [_label(each) for each in recalled_in(run.metadata, "runs")],
         "tips": [_label(each) for each in recalled_in(run.metadata, "tips")],
-        "instructions": shortened(run.instructions, longest),
+        "instructions": run.instructions,
     }
-    shown = {"id": _label(run.id), "task": shortened(run.task, longest), "success": run.success, "turns": run.turns}
-    said = list(_dialogue(run.chat(), run.branches, longest))
-    return {**shown, **{name: value for name, value in facts.items() if value}, "said": said}
+    shown = {"id": _label(run.id), "task": run.task, "success": run.success, "turns": run.turns}
+    given = {name: value for name, value in facts.items() if value}
+    return {**shown, **given, "said": list(_dialogue(run.chat(), run.branches))}
 
 
 def _label(name: Any) -> str:
     return one_line(str(name or ""), MAX_LABEL)
 
 
-def _dialogue(messages: Sequence[ChatMessage], branches: Sequence[Branch], longest: int) -> Iterator[dict[str, Any]]:
+def _dialogue(messages: Sequence[ChatMessage], branches: Sequence[Branch]) -> Iterator[dict[str, Any]]:
     for each in woven(enumerate(messages[:MOST_MESSAGES]), branches):
         if isinstance(each, Branch):
-            inside = [_shown(message, longest) for message in each.messages[:MOST_MESSAGES]]
+            inside = [_shown(message) for message in each.messages[:MOST_MESSAGES]]
             yield {"part": "branch", "name": _label(each.name), "said": inside}
         else:
-            yield _shown(each, longest)
+            yield _shown(each)
     if (left := len(messages) - MOST_MESSAGES) > 0:
         yield {"part": "other", "text": f"{left} more messages are left out."}
 
 
-def _shown(message: ChatMessage, longest: int) -> dict[str, Any]:
+def _shown(message: ChatMessage) -> dict[str, Any]:
     around, notes = metadata_of(message), notes_of(message)
     added = added_to(around)
-    content = readable(without_added(message.get("content"), added))
     anomaly = mapping_in(notes, "anomaly")
     more = {
-        "calls": [_call(entry, longest) for entry in entries_in(message)],
+        "calls": [_call(entry) for entry in entries_in(message)],
         "tool": _label(message.get("name")),
         "failed": bool(message.get("error")),
-        "added": [shortened(text, longest) for text in added],
-        "anomaly": anomaly and _anomaly(anomaly, longest),
+        "added": [*added],
+        "anomaly": anomaly
+        and {
+            **{name: _label(anomaly.get(name)) for name in ("kind", "tool")},
+            "evidence": str(anomaly.get("evidence")),
+            "sure": _share(anomaly.get("confidence")),
+        },
         "suggested": [*_suggested(notes.get(SUGGESTED))],
         "scores": {name: value for name in SCORES if (value := _share(notes.get(name))) is not None},
         "reflected": bool(notes.get("reflected")) and not added,
         "tokens": tokens_of(message),
         "at": next((str(each[name])[:40] for each in (message, around) for name in TIMES if each.get(name)), ""),
     }
-    shown = {"part": part_of(message), "text": shortened(content, longest)}
+    shown = {"part": part_of(message), "text": readable(without_added(message.get("content"), added))}
     return shown | {name: value for name, value in more.items() if value}
 
 
-def _call(entry: Mapping[str, Any], longest: int) -> dict[str, Any]:
+def _call(entry: Mapping[str, Any]) -> dict[str, str]:
     arguments = arguments_of(entry)
-    written = shortened(str(function_of(entry).get("arguments")), longest)
+    written = str(function_of(entry).get("arguments"))
     if arguments is not None:
-        arguments = shortened_in(arguments, longest)
-        if len(text := json.dumps(arguments, default=str, ensure_ascii=False)) > 2 * longest + MAX_LABEL:
-            arguments, written = None, shortened(text, longest)
-    name = function_of(entry).get("name") or "no function"
-    return {"tool": _label(name), "arguments": written if arguments is None else arguments}
-
-
-def _anomaly(noted: Mapping[str, Any], longest: int) -> dict[str, Any]:
-    names = {name: _label(noted.get(name)) for name in ("kind", "tool")}
-    return {
-        **names,
-        "evidence": shortened(str(noted.get("evidence")), longest),
-        "sure": _share(noted.get("confidence")),
-    }
+        written = json.dumps(arguments, indent=2, default=str, ensure_ascii=False)
+    return {"tool": _label(function_of(entry).get("name") or "no function"), "arguments": written}
 
 
 def _suggested(noted: Any) -> Iterator[dict[str, Any]]:
@@ -148,29 +131,8 @@ def tokens_of(message: ChatMessage) -> int:
     return total if isinstance(total, int) else 0
 
 
-def texts_of(run: Record) -> Iterator[str]:
-    """All texts of a run that may be long."""
-    yield from (run.task, run.reasons, run.instructions)
-    for _, messages in run.dialogues():
-        for message in messages:
-            yield readable(message.get("content"))
-            yield from (str(function_of(entry).get("arguments")) for entry in entries_in(message))
-
-
 OUTCOMES = {True: "success", False: "failure", None: "not judged"}
 """What a verdict comes to, in words."""
-
-SHORT = 200
-"""Characters of a text in a table."""
-
-
-def table(rows: Mapping[str, Any]) -> str:
-    """A table as a notebook shows it: plain HTML without scripts, styles or pictures, which every viewer leaves so."""
-    cells = (
-        f"<tr><th>{escape(name)}</th><td>{escape(visible(one_line(str(each), SHORT)))}</td></tr>"
-        for name, each in rows.items()
-    )
-    return f"<table>{''.join(cells)}</table>"
 
 
 def to_table(run: Record) -> str:

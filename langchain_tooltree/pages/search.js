@@ -116,7 +116,7 @@ VIEWS.search = (data, before) => {
     const nothing = node.effect === "write" ? "Nothing: a write is never run while searching." : "Nothing: it was not run.";
     return [
       make("p", what, stepOf(node) ? "good" : "dim"), make("h2", node.tool + " (" + node.effect + ")"),
-      make("pre", JSON.stringify(node.arguments, null, 2)),
+      make("pre", node.arguments),
       ...[node.fate, PRUNED[node.pruned]].filter(Boolean).map((text) => make("p", text, "open")),
       ...section("What came back" + (node.kind && node.kind !== "ok" ? ": " + node.kind : ""),
         node.seen === undefined ? make("p", nothing, "dim") : make("pre", node.seen)),

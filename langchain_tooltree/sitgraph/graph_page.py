@@ -1,11 +1,16 @@
 """A tool graph as a page to explore: what the page is given of each edge. `pages/` shows it."""
 
+import math
 from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
 
-from langchain_tooltree.pages.page import longest_text, page
+import networkx as nx
+
+from langchain_tooltree.pages.page import page
 from langchain_tooltree.sitgraph.graph import Graph, weights
 from langchain_tooltree.sitgraph.transitions import START
-from langchain_tooltree.text import one_line, plain, shortened
+from langchain_tooltree.text import one_line, shortened
 
 MAX_NAME = 120
 """Characters of a tool's name, and of a run's id."""
@@ -22,11 +27,17 @@ NAMED_RUNS = 12_000
 MOST_SUMMARIES = 6
 """Summaries of states that are shown of an edge at the most."""
 
-ROOM = 250_000
-"""Characters of summaries in a page."""
 
-LEAST_TEXT = 60
-"""Characters that are shown of a summary however many there are."""
+class DrawnEdge(NamedTuple):
+    """An edge as people see it."""
+
+    source: str
+    target: str
+    weight: float  # by Eq. 2
+    raw_weight: float  # by Eq. 1
+    times: int
+    support: int
+    givers: int
 
 
 def to_html(graph: Graph, alpha: float) -> str:
@@ -40,40 +51,46 @@ def to_html(graph: Graph, alpha: float) -> str:
     kept = every[:MOST_EDGES]
     named = max(2, min(MOST_RUNS, NAMED_RUNS // max(1, len(kept))))
     behind, summaries = _runs_behind(graph, named), graph.summaries_by_edge()
-    shown = {edge[:2]: list(dict.fromkeys(summaries.get(edge[:2], ())))[:MOST_SUMMARIES] for edge in kept}
-    longest = longest_text([text for texts in shown.values() for text in texts], ROOM, LEAST_TEXT)
     tools = sorted({name for edge in kept for name in edge[:2]})
     place = {name: at for at, name in enumerate(tools)}
-    reached = Counter[str]()
-    for edge in every:
-        reached[edge[1]] += edge[4]
+    columns, called = _columns(every), _calls(every)
     runs: dict[str, int] = {}
     rows = []
-    for source, target, *figures in kept:
-        count, by = behind[source, target]
-        telling = [[runs.setdefault(run, len(runs)), times] for run, times in by.items()]
-        said = [shortened(text, longest) for text in shown[source, target]]
-        written = len(summaries.get((source, target), ()))
-        rows.append([place[source], place[target], *figures, count, said, written, telling])
+    for edge in kept:
+        count, by = behind[edge[:2]]
+        behind_it = [[runs.setdefault(run, len(runs)), times] for run, times in by.items()]
+        written = summaries.get(edge[:2], ())
+        shown = [shortened(text) for text in dict.fromkeys(written)][:MOST_SUMMARIES]
+        rows.append([place[edge.source], place[edge.target], *edge[2:], count, shown, len(written), behind_it])
     data = {
         "runs": len(graph),
-        "tools": [[one_line(name, MAX_NAME), reached[name]] for name in tools],
+        "tools": [[one_line(name, MAX_NAME), called[name], columns.get(name, 1)] for name in tools],
         "start": place.get(START),
         "edges": rows,
         "left_out": len(every) - len(kept),
         "named": [one_line(run, MAX_NAME) for run in runs],
     }
-    return page("graph", f"Tool graph of {len(graph)} runs", plain(data))
+    return page("graph", f"Tool graph of {len(graph)} runs", data)
 
 
-def _edges(graph: Graph, alpha: float) -> list[tuple[str, str, float, float, int, int, int]]:
+def _edges(graph: Graph, alpha: float) -> list[DrawnEdge]:
     """All edges, those that were followed most often first."""
-    found = [
-        (source, target, round(weight, 4), round(edge.raw_weight(alpha), 2), edge.count, edge.support, edge.givers)
-        for source, edges in graph.edges()
-        for (target, weight), edge in zip(weights(edges, alpha).items(), edges.values(), strict=True)
+    edges = [
+        DrawnEdge(
+            source, target, round(weight, 4), round(edge.raw_weight(alpha), 2), edge.count, edge.support, edge.givers
+        )
+        for source, targets in graph.edges()
+        for (target, weight), edge in zip(weights(targets, alpha).items(), targets.values(), strict=True)
     ]
-    return sorted(found, key=lambda edge: (-edge[4], -edge[2], *edge[:2]))
+    return sorted(edges, key=lambda edge: (-edge.times, -edge.weight, *edge[:2]))
+
+
+def _calls(edges: Sequence[DrawnEdge]) -> Counter[str]:
+    """How often each tool was called."""
+    counts = Counter[str]()
+    for edge in edges:
+        counts[edge.target] += edge.times
+    return counts
 
 
 def _runs_behind(graph: Graph, most: int) -> dict[tuple[str, str], tuple[int, dict[str, int]]]:
@@ -86,3 +103,12 @@ def _runs_behind(graph: Graph, most: int) -> dict[tuple[str, str], tuple[int, di
             if counts[pair] <= most:
                 named.setdefault(pair, {})[run] = times
     return {pair: (count, named[pair]) for pair, count in counts.items()}
+
+
+def _columns(every: Sequence[DrawnEdge]) -> dict[str, int]:
+    """By how many steps from the start each tool is, on the way that is most probable."""
+    graph: nx.DiGraph[str] = nx.DiGraph()
+    for edge in every:
+        graph.add_edge(edge.source, edge.target, far=-math.log(max(edge.weight, 1e-12)))
+    ways = nx.single_source_dijkstra_path(graph, START, weight="far") if START in graph else {}
+    return {name: len(way) - 1 for name, way in ways.items()}

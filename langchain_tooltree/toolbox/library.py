@@ -9,23 +9,23 @@ from inspect import Parameter, signature
 from pathlib import Path
 from typing import Any
 
+from langchain_core.language_models import BaseChatModel
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from langchain_core.tools.base import create_schema_from_function
 
 from langchain_tooltree.errors import ConfigurationError, MissingExtraError, did_you_mean
 from langchain_tooltree.models import inner_config, resolve_model
 from langchain_tooltree.text import cut
-from langchain_tooltree.toolbox.guard import RefusedError, limit_result, perform
-from langchain_tooltree.toolbox.process import POOL
+from langchain_tooltree.toolbox.process import POOL, RefusedError, limit_result, perform
 from langchain_tooltree.tools import EXAMPLES, ToolLibrary
 
 logger = logging.getLogger(__name__)
 
 MAX_SECONDS = 600  # the longest time limit of a call; nobody waits longer for an answer
 
-# The domains, each a module of this folder, and the package that each needs.
-PACKAGES = {"maths": "sympy", "units": "pint", "tables": "duckdb"}
-PACKAGES |= {"documents": "pypdf", "images": "PIL", "knowledge": "httpx"}
+# The domains, the module of this folder in which each stands, and the package that it needs.
+DOMAINS = {"maths": ("computing", "sympy"), "units": ("computing", "pint"), "tables": ("files", "duckdb")}
+DOMAINS |= {"documents": ("files", "pypdf"), "images": ("files", "PIL"), "knowledge": ("services", "httpx")}
 # Domain, name and examples of each tool, a function of its domain's module, whose keyword-only parameters are settings.
 TOOLS: tuple[tuple[Any, ...], ...] = (
     ("maths", "calculator", {"expression": "12.5 * (3 + 4) / 2"}, {"expression": "integrate(x^2, (x, 0, 3))"}),
@@ -60,16 +60,39 @@ class Toolbox(ToolLibrary):
         self.left_out = dict(left_out)
 
 
-def make_toolbox(words: Sequence[str], options: Mapping[str, Any]) -> Toolbox:
-    """The tools of domains and of names; see `toolbox`."""
-    settings = _check_settings(options)
+def toolbox(
+    *domains: str,
+    folder: str | os.PathLike[str] | None = None,
+    vision: str | BaseChatModel | None = None,
+    encyclopaedia: str | None = None,
+    wikidata: str | None = None,
+    seconds: float = 10.0,
+) -> Toolbox:
+    """Ready tools of some domains, or of all, as a `ToolLibrary`.
+
+    A tool that lacks a package or a setting is left out, with a line in the log, unless you name the tool itself.
+
+    Args:
+        domains: Of `"maths"`, `"units"`, `"tables"`, `"documents"`, `"images"` and `"knowledge"`, or names of tools.
+            All domains if there are none.
+        folder: The folder whose files the tools may read; nothing is written there.
+        vision: Answers questions about images: a chat model that takes images, or a name for `init_chat_model`.
+        encyclopaedia: Address of a MediaWiki, such as `"https://en.wikipedia.org/w/api.php"`.
+        wikidata: Address of a SPARQL service, such as `"https://query.wikidata.org/sparql"`.
+        seconds: Time limit of one call, above 0 and up to 600.
+
+    Raises:
+        ConfigurationError: For an unknown domain, a folder that does not exist, or a named tool without its setting.
+        MissingExtraError: For a named tool without its package.
+    """
+    settings = _check_settings(folder, vision, encyclopaedia=encyclopaedia, wikidata=wikidata, seconds=seconds)
     tools: dict[str, BaseTool] = {}
     left_out: dict[str, str] = {}
-    for word in words or PACKAGES:
+    for word in domains or DOMAINS:
         entries = [entry for entry in TOOLS if word in entry[:2]]
         if not entries:
-            meant = did_you_mean(str(word), (*PACKAGES, *(name for _, name, *_ in TOOLS)))
-            msg = f"There is no domain and no tool {word!r} in the toolbox.{meant} Domains: {', '.join(PACKAGES)}."
+            meant = did_you_mean(str(word), (*DOMAINS, *(name for _, name, *_ in TOOLS)))
+            msg = f"There is no domain and no tool {word!r} in the toolbox.{meant} Domains: {', '.join(DOMAINS)}."
             raise ConfigurationError(msg)
         for domain, name, *examples in entries:
             try:
@@ -87,27 +110,29 @@ def make_toolbox(words: Sequence[str], options: Mapping[str, Any]) -> Toolbox:
     return Toolbox(tools.values(), left_out)
 
 
-def _check_settings(options: Mapping[str, Any]) -> dict[str, Any]:
+def _check_settings(
+    folder: str | os.PathLike[str] | None, vision: Any, *, seconds: float, **services: str | None
+) -> dict[str, Any]:
     """The settings with the folder resolved and the model made of its name; refused where they cannot be right."""
-    folder, vision, seconds = options["folder"], options["vision"], options["seconds"]
     wrong = ""
     if folder is not None and not (str(folder) and Path(folder).is_dir()):  # "" would be the current folder
         wrong = f"folder must be a folder that exists, got {str(folder)!r}."
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds <= MAX_SECONDS:
         wrong = f"seconds must be a number above 0 and up to {MAX_SECONDS}, got {seconds!r}."
-    for name in ("encyclopaedia", "wikidata"):
-        if options[name] and not str(options[name]).startswith(("https://", "http://")):
-            wrong = f"{name} must be the address of a service, such as https://..., got {options[name]!r}."
+    for name, address in services.items():
+        if address and not address.startswith(("https://", "http://")):
+            wrong = f"{name} must be the address of a service, such as https://..., got {address!r}."
     if wrong:
         raise ConfigurationError(wrong)
-    folder = folder and str(Path(folder).resolve())
-    vision = vision and resolve_model(vision).with_config(inner_config("vision", {}))  # kept out of the agent's stream
-    return {**options, "folder": folder, "vision": vision}
+    root = folder and str(Path(folder).resolve())
+    model = vision and resolve_model(vision).with_config(inner_config("vision", {}))  # kept out of the agent's stream
+    return {**services, "folder": root, "vision": model, "seconds": seconds}
 
 
 def _make_tool(domain: str, name: str, examples: Sequence[Any], settings: Mapping[str, Any]) -> StructuredTool:
     """A function as a LangChain tool, bounded, with refusals as error messages that the model reads."""
-    package, function = PACKAGES[domain], getattr(import_module(f"langchain_tooltree.toolbox.{domain}"), name)
+    module, package = DOMAINS[domain]
+    function = getattr(import_module(f"langchain_tooltree.toolbox.{module}"), name)
     if find_spec(package) is None:
         msg = f"{name} needs {package}: pip install 'langchain-tooltree[toolbox]'."
         raise MissingExtraError(msg)

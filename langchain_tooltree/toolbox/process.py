@@ -1,4 +1,4 @@
-"""Runs a tool in a process of its own that ends itself when its time is up, whatever it is doing.
+"""How tools refuse, which files they may open, and the process of its own that ends itself when its time is up.
 
 Python cannot stop a thread, and a regular expression, an integral or a broken PDF can take years. The process has a
 limit of memory, writes no file, and has of the environment only `KEPT`, so no key. It waits for the next call, since
@@ -16,15 +16,75 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
 from queue import LifoQueue
-from typing import Any
+from typing import Any, NoReturn
 
-from langchain_tooltree.toolbox.guard import RefusedError, perform, refuse
+from langchain_tooltree.errors import described, did_you_mean
+from langchain_tooltree.text import cut, whole_characters
 
+MAX_FILE = 50_000_000  # bytes of a file: more than a long scanned PDF has
+MAX_FILES = 2_000  # files of the folder that are listed or searched
+MAX_RESULT = 20_000  # characters of a result, about 5,000 tokens
 MEMORY = 3_000_000_000  # bytes of address space of a process, of which duckdb alone takes 0.9 GB
 START_SECONDS = 60.0  # how long a process may take to import what a tool needs, on a machine that is busy
 MAX_PROCESSES = 4  # processes at once, which bounds the memory of all calls; further calls wait
 PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR")  # in either case
 KEPT = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "TMPDIR", "TEMP", "SYSTEMROOT", "TZ", *PROXIES)
+
+
+class RefusedError(Exception):
+    """What a tool will not or cannot do, in words for the model; it becomes a `ToolException`."""
+
+
+def refuse(reason: str) -> NoReturn:
+    """Raise a `RefusedError`."""
+    raise RefusedError(reason)
+
+
+def perform(function: Callable[..., str], arguments: Mapping[str, Any]) -> str:
+    """The result of a function; a `RefusedError` where it fails in any way."""
+    try:
+        return function(**arguments)
+    except RefusedError:
+        raise
+    except Exception as error:  # noqa: BLE001 - a library's own, of which there are many
+        refuse(f"{function.__name__} failed: {described(error)}")
+
+
+def limit_result(result: str) -> str:
+    """A result, cut where it is too long, in characters that every provider takes."""
+    result = whole_characters(result).replace("\0", "")
+    more = f"\n[cut: {MAX_RESULT:,} of {len(result):,} characters; ask for a smaller part]"
+    return f"{result[:MAX_RESULT]}{more * (len(result) > MAX_RESULT)}"
+
+
+def inside(folder: str, name: str) -> Path:
+    """The path of a file by its name in the folder; refused if it leads out, is hidden, no plain file, or too large."""
+    root = Path(folder).resolve()
+    try:
+        path = (root / name).resolve()
+        hidden = any(part.startswith(".") for part in path.relative_to(root).parts)
+        is_file = path.is_file()
+    except (OSError, RuntimeError, ValueError):  # too long; a loop of links; outside, or with a \0
+        refuse(f"{name!r} is not a name in the folder. Give a path relative to it, such as 'reports/2024.pdf'.")
+    if hidden:
+        refuse(f"{name!r} is hidden, and hidden files are not opened. Choose another file.")
+    if not is_file:
+        names = names_in(folder)
+        nearest = did_you_mean(name, names) or f" Files: {cut(', '.join(names) or 'none', 500)}."
+        refuse(f"There is no file {name!r} in the folder.{nearest}")
+    if (size := path.stat().st_size) > MAX_FILE:
+        refuse(f"{name!r} has {size:,} bytes; at most {MAX_FILE:,} are read. Choose a smaller file.")
+    return path
+
+
+def names_in(folder: str, endings: tuple[str, ...] = ("",)) -> list[str]:
+    """At most `MAX_FILES` visible files with these endings, relative to the folder. Links are left out."""
+    names: list[str] = []
+    for place, folders, files in os.walk(folder):  # follows no links
+        folders[:] = sorted(each for each in folders if not each.startswith("."))
+        paths = [Path(place, each) for each in sorted(files) if each.lower().endswith(endings) and each[0] != "."]
+        names += [path.relative_to(folder).as_posix() for path in paths if not path.is_symlink()]
+    return names[:MAX_FILES]
 
 
 class Pool:
@@ -76,8 +136,9 @@ class Pool:
 def _start() -> "subprocess.Popen[str]":
     environment = {name: value for name, value in os.environ.items() if name.upper() in KEPT}
     paths = os.pathsep.join(map(os.path.abspath, sys.path))
-    return subprocess.Popen(  # this interpreter and this module
-        [sys.executable, "-P", "-m", "langchain_tooltree.toolbox.process"],
+    # This interpreter and this module. As `-m`, the process would have two of each class of it.
+    return subprocess.Popen(  # noqa: S603 - nothing of what is run comes from outside
+        [sys.executable, "-P", "-c", f"from {__name__} import serve; serve()"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -117,7 +178,3 @@ def serve() -> None:
             answer = {"refusal": str(error)}
         faulthandler.cancel_dump_traceback_later()
         print(json.dumps(answer), file=answers, flush=True)
-
-
-if __name__ == "__main__":
-    serve()

@@ -21,7 +21,7 @@ from langchain_tooltree.experience.run_identity import run_id
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.flows import Flow, FunctionStep, current_runtime, if_it_can
 from langchain_tooltree.models import usage_sum
-from langchain_tooltree.pages import draw, tree_page, tree_svg
+from langchain_tooltree.pages import search_page
 from langchain_tooltree.pages.page import in_notebook
 from langchain_tooltree.pages.saved import as_data, as_saved, record
 from langchain_tooltree.replies import calls_in, repeated
@@ -231,15 +231,15 @@ class SearchResult:
 
     def to_mermaid(self) -> str:
         """The tree as a Mermaid flowchart: Q, N and scores on each node, why pruned, the best path marked."""
-        return draw.to_mermaid(self.to_dict())
+        return search_page.to_mermaid(self.to_dict())
 
     def to_rich(self) -> "TerminalTree":
         """The tree for a terminal, to be printed by rich."""
-        return draw.to_rich(self.to_dict())
+        return search_page.to_rich(self.to_dict())
 
     def to_svg(self) -> str:
         """The tree as an SVG picture without scripts; of more than 150 calls it shows the most promising ones."""
-        return tree_svg.to_svg(self.to_dict())
+        return search_page.to_svg(self.to_dict())
 
     def to_html(self, path: str | os.PathLike[str]) -> None:
         """Write the search as a page to explore in a browser.
@@ -247,7 +247,7 @@ class SearchResult:
         The page is one file, which sends nothing anywhere. It shows each call with its arguments, result, scores and
         reasons, and replays the search. Long texts are shortened so that it stays below 1 MB for 500 calls.
         """
-        Path(path).write_text(tree_page.to_html(self.to_dict()), encoding="utf-8")
+        Path(path).write_text(search_page.to_html(self.to_dict()), encoding="utf-8")
 
     def _repr_svg_(self) -> str:
         """What a viewer of notebooks shows that runs no scripts."""
@@ -255,7 +255,7 @@ class SearchResult:
 
     def _repr_html_(self) -> str | None:
         """What a notebook shows: the page, unless it is too long for one."""
-        return in_notebook(tree_page.to_html(self.to_dict()))
+        return in_notebook(search_page.to_html(self.to_dict()))
 
     def to_dict(self) -> dict[str, Any]:
         """The result as JSON-like data, ids of tool calls and times left out: equal for equal searches."""

@@ -54,7 +54,7 @@ def test_an_experience_on_a_server_is_looked_at_while_it_learns(port, monkeypatc
     with chroma_client(port, "viewed") as client, ChromaStore(client) as store:
         experience = Experience(store, namespace=("tooltree",))
         experience.learn(Trajectory.from_chat(said, id="1", success=True))
-        view_module.run(options, Terminal(quiet=True))
+        view_module.run_view(options, Terminal(quiet=True))
         server = options.afterwards.args[0]
         try:
             before, again = server.find("tooltree"), server.find("tooltree")

@@ -55,12 +55,12 @@ async def test_agents_and_nodes_record_with_the_thread(path: str, tmp_path: Path
     graph: Any = StateGraph(MessagesState)
     graph.add_node("model", ToolTreeNode(travel_model(), agency.tools, **given))
     graph.add_edge(START, "model")
-    threads = ["../../ada@example.org\n<b>", "0b9f1f8e-6a52-4f0b-9a54-0c6e5c2f7d11"]
+    threads = ["../../zoe@example.org\n<b>", "0b9f1f8e-6a52-4f0b-9a54-0c6e5c2f7d11"]
     for each, thread in zip((agent, graph.compile(InMemorySaver())), threads, strict=True):
         config = {"configurable": {"thread_id": thread}}
         await each.ainvoke(ASKED, config) if path == "async" else each.invoke(ASKED, config)
     assert [data["recorded"]["thread"] for data in recorded(folder)] == threads
-    assert all("ada" not in file.name for file in folder.iterdir())
+    assert all("zoe" not in file.name for file in folder.iterdir()), "no digest has these letters by chance"
 
 
 def test_a_kill_leaves_files_that_can_be_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,13 +2,15 @@
 
 # ruff: noqa: F401 - names for tests to import
 
+import base64
+import hashlib
+import json
+import re
 from typing import Any
 
 from langchain_tooltree.pages import saved as saved_module
-from langchain_tooltree.pages.draw import figures, status, to_mermaid, to_rich
 from langchain_tooltree.pages.page import in_notebook
-from langchain_tooltree.pages.tree_page import to_html
-from langchain_tooltree.pages.tree_svg import to_svg
+from langchain_tooltree.pages.search_page import figures, status, to_html, to_mermaid, to_rich, to_svg
 
 COSTS = ("model_calls", "tokens", "tool_calls", "rollouts", "nodes", "cache_hits", "pruned_before", "pruned_after")
 
@@ -35,3 +37,22 @@ def search_of(*nodes: dict[str, Any], query: str = "Go on.", **values: Any) -> d
     numbered = [{"id": place, **node} for place, node in enumerate((made(None, parent=None), *nodes))]
     told = {"query": query, "stop_reason": "solved", "best": [], "cost": dict.fromkeys(COSTS, 0), "nodes": numbered}
     return {**told, "history": [], "alternatives": [], **values}
+
+
+def data_in(page: str) -> Any:
+    """The data of a page."""
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page)
+    assert found
+    return json.loads(found[1])
+
+
+def asks_nobody(page: str) -> bool:
+    """Whether a page may run its own script alone, and names nothing that lies elsewhere."""
+    (script,) = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
+    known = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"default-src 'none'; script-src 'sha256-{known}'; style-src 'sha256-" in page
+    assert "/* include" not in page
+    markup = re.sub(r"<script.*?</script>|<style>.*?</style>|<title>[^<]*</title>", "", page, flags=re.DOTALL)
+    assert re.findall(r'href="(?!data:,")', markup) == []
+    assert re.findall(r"<(?:img|iframe|script)\b|\s(?:src|srcset|style|on\w+)=", markup) == []
+    return not re.findall(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(|fetch\(|https?:|import\(", script)

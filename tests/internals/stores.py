@@ -2,6 +2,6 @@
 
 # ruff: noqa: F401 - names for tests to import
 
-from langchain_tooltree.stores.chroma import store as store_module
-from langchain_tooltree.stores.chroma.connection import CATALOGUE, LOCK_FILE
-from langchain_tooltree.stores.chroma.filters import check_filter, matches
+from langchain_tooltree.stores import chroma as store_module
+from langchain_tooltree.stores.chroma import check_filter, matches
+from langchain_tooltree.stores.connection import CATALOGUE, LOCK_FILE

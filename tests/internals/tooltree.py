@@ -8,9 +8,7 @@ from langchain_tooltree.conversation import transcript
 from langchain_tooltree.effects.calls import CallEffects, DeclaredEffect
 from langchain_tooltree.experience.records import readable
 from langchain_tooltree.pages import saved as saved_module
-from langchain_tooltree.pages.draw import figures, status, to_mermaid, to_rich
-from langchain_tooltree.pages.tree_page import to_html
-from langchain_tooltree.pages.tree_svg import to_svg
+from langchain_tooltree.pages.search_page import figures, status, to_html, to_mermaid, to_rich, to_svg
 from langchain_tooltree.tools import check_effects, checked_arguments
 from langchain_tooltree.tooltree import deep as deep_module
 from langchain_tooltree.tooltree import search as kernel

@@ -25,7 +25,6 @@ PURE = {
     "sitgraph/states.py",
     "sitgraph/suggest.py",
     "sitgraph/transitions.py",
-    "stores/chroma/filters.py",
     "text.py",
     "tooltree/branches.py",
     "tooltree/report.py",

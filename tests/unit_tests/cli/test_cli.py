@@ -57,17 +57,6 @@ def test_the_demo_writes_its_page_over_its_own_alone_and_goes_on_where_it_cannot
     assert "No page was written: demo.html: Is a directory." in capsys.readouterr().out
 
 
-def test_the_demo_recovers_from_an_answer_that_came_too_early():
-    doubts = []
-    result = demo.solved(on_event=lambda event: doubts.append(event.get("missing")))
-    assert doubts[0] == "a distance that can be read"
-    assert [call.tool for call in result.calls] == ["read_sign", "zoom_image", "read_sign", "convert_units"]
-    assert result.answer.text == "It is about 213 miles to Granite Pass."
-    untried = [node.call.label for node in result.tree.nodes if node.call and not node.observation]
-    assert untried == ['zoom_image(image="road.png", part="top left")', 'image_size(image="road.png")']
-    assert (result.cost.rollouts, result.cost.pruned_after) == (1, 0)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("model", ["openai:gpt-4.1-mini", "no-such-provider:x"])
 def test_a_model_that_cannot_be_used_is_told_in_one_line(model, capsys, monkeypatch):
@@ -81,9 +70,9 @@ def test_a_model_that_cannot_be_used_is_told_in_one_line(model, capsys, monkeypa
 
 def test_a_model_that_fails_when_it_is_asked_is_told_in_one_line(monkeypatch, capsys):
     model = ScriptedChatModel(replies=[RuntimeError("Connection error.\nSee the log.")] * 9)
-    monkeypatch.setattr("langchain_tooltree.cli.demo.model_named", lambda _: model)
+    monkeypatch.setattr("langchain_tooltree.cli.show.model_named", lambda _: model)
     assert main(["demo", "--model", "some:model"]) == REFUSED
-    told = "Cannot use the model 'some:model': Connection error. Is its name right, its key set"
+    told = "Cannot use the model 'some:model' (RuntimeError: Connection error). Is its name right, its key set"
     assert capsys.readouterr().err.startswith(told)
 
 

@@ -29,13 +29,6 @@ def process(*arguments, **environment):
     return subprocess.run(command, capture_output=True, timeout=60, env={**os.environ, **environment}, check=False)  # noqa: S603
 
 
-def test_a_bare_call_shows_the_commands_and_the_exit_codes(capsys):
-    assert main([]) == 0
-    told = capsys.readouterr().out
-    assert all(f"\n    {command} " in told for command in COMMANDS)
-    assert "\n  130  stopped with Ctrl-C" in told
-
-
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_has_help_with_an_example_and_can_answer_as_json(command, monkeypatch, capsys):
     with pytest.raises(SystemExit, match="0"):
@@ -109,7 +102,7 @@ def test_ctrl_c_stops_without_a_traceback_and_says_what_is_kept(monkeypatch, cap
         raise KeyboardInterrupt
 
     monkeypatch.setattr("langchain_tooltree.demo.search", interrupted)
-    monkeypatch.setattr("langchain_tooltree.cli.copy.opened", interrupted)
+    monkeypatch.setattr("langchain_tooltree.cli.stores.opened", interrupted)
     assert main(["demo"]) == STOPPED
     assert main(["copy", "old", "new"]) == STOPPED
     first, second = capsys.readouterr().err.splitlines()

@@ -6,7 +6,7 @@ from unittest.mock import Mock
 import pytest
 from langgraph.store.memory import InMemoryStore
 
-from langchain_tooltree import ChromaStore, ExperienceStore, Trajectory
+from langchain_tooltree import ChromaStore, ExperienceStore, HashingEmbeddings, Trajectory
 from langchain_tooltree.cli import main
 from tests.internals.hall import INCOMPLETE, REFUSED, copied, copying_module, run_flow
 
@@ -70,7 +70,7 @@ def test_a_copy_that_was_interrupted_goes_on_and_replaces_what_differs_only_by_f
 
 @pytest.mark.slow
 def test_a_folder_is_copied_to_another_one(tmp_path, capsys):
-    with ChromaStore(tmp_path / "old") as store:
+    with ChromaStore(tmp_path / "old", embeddings=HashingEmbeddings(dims=64)) as store:  # which need not be named
         expected = held_in(filled(store))
     ends = [str(tmp_path / "old"), str(tmp_path / "new")]
 
@@ -82,7 +82,7 @@ def test_a_folder_is_copied_to_another_one(tmp_path, capsys):
     assert "There is no store at 'ftp://host/new'" in capsys.readouterr().err
     with ChromaStore(tmp_path / "new") as store:
         assert held_in(store) == expected
-    with ChromaStore(tmp_path / "old") as store:
+    with ChromaStore(tmp_path / "old", embeddings=HashingEmbeddings(dims=64)) as store:
         ExperienceStore(store, namespace=USERS).within(user_id="ann").add(run_of(1, "Done again."))
     capsys.readouterr()
     for options, ends_with, name in ((), INCOMPLETE, "differing"), (["--force"], 0, "runs"):

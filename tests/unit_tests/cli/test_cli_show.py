@@ -71,12 +71,6 @@ def test_where_a_picture_was_drawn_is_told(tmp_path, capsys):
     assert sys.platform == "win32" or shlex.split(command)[1:] == [str(page)]
 
 
-def test_an_option_that_a_command_does_not_have_is_refused(capsys):
-    with pytest.raises(SystemExit, match=str(REFUSED)):
-        main(["demo", "--bogus"])
-    assert "unrecognized arguments: --bogus" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("indent", [None, 1])
 def test_a_search_that_a_program_has_written_is_shown_with_its_answer(tmp_path, capsys, result, indent):
     (tmp_path / "search.json").write_text(json.dumps(result.to_dict(), indent=indent))
@@ -333,8 +327,3 @@ def test_ids_are_whole_on_a_small_screen(tmp_path, capsys, monkeypatch):
     text = shown(capsys, tmp_path / "runs.jsonl")
     assert "…" not in text
     assert "".join(line.split("│")[1].strip() for line in text.splitlines() if line.startswith("│")) == name
-
-
-def test_a_folder_of_searches_is_told_how_it_is_looked_at(tmp_path, capsys, result):
-    (tmp_path / "search.json").write_text(json.dumps(result.to_dict()))
-    assert f"`langchain-tooltree view {tmp_path}` lists the searches" in shown(capsys, tmp_path, code=REFUSED)

@@ -1,9 +1,6 @@
 """Pages of graphs, runs and experience: all that they show stands in them, bounded, and no name leaves its place."""
 
-import base64
-import hashlib
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -13,27 +10,9 @@ from langgraph.store.memory import InMemoryStore
 
 from langchain_tooltree import Experience, SITGraph, Trajectory
 from tests.internals.experience import Branch
+from tests.internals.pages import asks_nobody, data_in
 
 MARKUP = "</script><script>alert(1)</script><img src=x onerror=alert(1)>{data} {policy}\u202e\x00"
-
-
-def data_in(file: Path) -> Any:
-    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', file.read_text(encoding="utf-8"))
-    assert found
-    return json.loads(found[1])
-
-
-def asks_nobody(file: Path) -> bool:
-    """Whether a page may run its own script alone, and names nothing that lies elsewhere."""
-    text = file.read_text(encoding="utf-8")
-    (script,) = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
-    known = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    assert f"default-src 'none'; script-src 'sha256-{known}'; style-src 'sha256-" in text
-    assert "/* include" not in text
-    markup = re.sub(r"<script.*?</script>|<style>.*?</style>|<title>[^<]*</title>", "", text, flags=re.DOTALL)
-    assert re.findall(r'href="(?!data:,")', markup) == []
-    assert re.findall(r"<(?:img|iframe|script)\b|\s(?:src|style|on\w+)=", markup) == []
-    return not re.findall(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(|fetch\(|https?:|import\(", script)
 
 
 def run_of(tools: list[str], id: str, state: str = "", **metadata: Any) -> Trajectory:  # noqa: A002 - the field's name
@@ -58,24 +37,24 @@ def graph_page(runs: list[Trajectory], folder: Path) -> Path:
 def test_a_page_of_a_graph_tells_what_stands_behind_each_edge(tmp_path: Path) -> None:
     runs = [run_of(["find", "find", "send"], "a", "It is open."), run_of(["find", "send"], "b", came_from="ada")]
     file = graph_page(runs, tmp_path)
-    data = data_in(file)
-    names = [name for name, _ in data["tools"]]
+    data = data_in(file.read_text())
+    names = [name for name, *_ in data["tools"]]
     edges = {(names[row[0]], names[row[1]]): row[2:] for row in data["edges"]}
 
     assert names[data["start"]] == ""
-    assert dict(data["tools"]) == {"": 0, "find": 3, "send": 2}
+    assert data["tools"] == [["", 0, 0], ["find", 3, 1], ["send", 2, 2]]
     assert data["named"] == ["a", "b"]
     weight, raw, *rest = edges["find", "send"]
     assert (weight, round(raw, 1)) == (pytest.approx(2 / 3, abs=0.1), 2.7)
     assert rest == [2, 2, 2, 2, ["It is open."], 1, [[0, 1], [1, 1]]]
     assert edges["find", "find"][2:6] == [1, 1, 1, 1]
-    assert asks_nobody(file)
+    assert asks_nobody(file.read_text())
 
 
 def test_runs_and_summaries_behind_an_edge_are_bounded_and_counted(tmp_path: Path) -> None:
     runs = [run_of(["find"], f"run {number:03}", f"State {number} " + "x" * 200_000) for number in range(40)]
     file = graph_page(runs, tmp_path)
-    (row,) = data_in(file)["edges"]
+    (row,) = data_in(file.read_text())["edges"]
 
     assert row[7] == 40
     assert [place for place, _ in row[10]] == list(range(12))
@@ -85,12 +64,12 @@ def test_runs_and_summaries_behind_an_edge_are_bounded_and_counted(tmp_path: Pat
 
 def test_no_name_of_a_tool_or_a_run_leaves_its_place(tmp_path: Path) -> None:
     file = graph_page([run_of([MARKUP, " "], MARKUP, MARKUP)], tmp_path)
-    data = data_in(file)
+    data = data_in(file.read_text())
 
-    assert asks_nobody(file)
+    assert asks_nobody(file.read_text())
     assert data["edges"][0][8] == [MARKUP.replace("\x00", "\x00")]
     assert data["start"] == 0, "no other tool is taken for the start"
-    assert data_in(graph_page([], tmp_path))["edges"] == []
+    assert data_in(graph_page([], tmp_path).read_text())["edges"] == []
 
 
 def test_a_page_of_a_run_marks_what_was_added_what_failed_and_who_judged(tmp_path: Path) -> None:
@@ -111,17 +90,17 @@ def test_a_page_of_a_run_marks_what_was_added_what_failed_and_who_judged(tmp_pat
     run = Trajectory.from_chat(messages, id="a", metadata=metadata, branches=[Branch("sub", 3, (messages[0],))])
     run = run.judged(True, "Fine.", source="verdict").judged(False, "Not found.", source="user")
     run.to_html(tmp_path / "run.html")
-    data = data_in(tmp_path / "run.html")
+    data = data_in((tmp_path / "run.html").read_text())
 
     assert (data["task"], data["success"], data["by"], data["reasons"]) == ("Find it.", False, "user", "Not found.")
     assert (data["from"], data["recalled"], data["tips"]) == ("ada", ["earlier"], ["t"])
     asked, reply, seen, branch = data["said"]
     assert asked == {"part": "request", "text": "Find it."}
-    assert (reply["calls"], reply["tokens"]) == ([{"tool": "find", "arguments": {"at": "home"}}], 7)
+    assert (reply["calls"], reply["tokens"]) == ([{"tool": "find", "arguments": '{\n  "at": "home"\n}'}], 7)
     assert (seen["failed"], seen["reflected"]) == (True, True)
     assert (seen["anomaly"]["kind"], seen["anomaly"]["evidence"]) == ("error", "closed")
     assert (branch["part"], branch["name"], len(branch["said"])) == ("branch", "sub", 1)
-    assert asks_nobody(tmp_path / "run.html")
+    assert asks_nobody((tmp_path / "run.html").read_text())
 
 
 def test_a_run_of_any_length_has_a_page_below_a_megabyte_and_a_small_table(tmp_path: Path) -> None:
@@ -132,8 +111,9 @@ def test_a_run_of_any_length_has_a_page_below_a_megabyte_and_a_small_table(tmp_p
     run.to_html(tmp_path / "run.html")
 
     assert (tmp_path / "run.html").stat().st_size < 1_000_000
-    assert data_in(tmp_path / "run.html")["said"][-1]["text"] == "Short.", "long texts are shortened before short ones"
-    assert asks_nobody(tmp_path / "run.html")
+    data = data_in((tmp_path / "run.html").read_text())
+    assert data["said"][-1]["text"] == "Short.", "long texts are shortened before short ones"
+    assert asks_nobody((tmp_path / "run.html").read_text())
     shown = run._repr_html_()  # as a notebook does
     assert len(shown) < 2_000
     assert "<script" not in shown
@@ -150,7 +130,7 @@ def test_a_page_of_an_experience_tells_what_was_learnt_of_whom_and_of_no_other_n
     hers.rollback(source="mail")
     his.learn(run_of(["secret_tool"], "secret run"))
     hers.to_html(tmp_path / "hers.html")
-    data = data_in(tmp_path / "hers.html")
+    data = data_in((tmp_path / "hers.html").read_text())
     runs = {run["id"]: run for run in data["runs"]}
 
     assert data["name"] == "Namespace tooltree / ada"
@@ -166,7 +146,7 @@ def test_a_page_of_an_experience_tells_what_was_learnt_of_whom_and_of_no_other_n
     assert data["status"]["runs"] == 3
     assert data["edges"] == []
     assert all(run["kept"] for run in data["runs"])
-    assert asks_nobody(tmp_path / "hers.html")
+    assert asks_nobody((tmp_path / "hers.html").read_text())
     shown = hers._repr_html_()  # as a notebook does
     assert "tooltree/ada" in shown
     assert every._repr_html_() is None, "whose it is is not known"
@@ -179,12 +159,12 @@ def test_a_page_of_many_long_runs_is_bounded(tmp_path: Path) -> None:
         messages = [{"role": "user", "content": f"Task {number}. {MARKUP} " + "x" * 2_000} for _ in range(30)]
         experience.store.add(Trajectory.from_chat(messages, id=f"run {number:03}"))
     experience.to_html(tmp_path / "experience.html")
-    runs = data_in(tmp_path / "experience.html")["runs"]
+    runs = data_in((tmp_path / "experience.html").read_text())["runs"]
 
     assert sum("said" in run for run in runs) == 100
     assert len(runs) == 110
     assert (tmp_path / "experience.html").stat().st_size < 1_200_000
-    assert asks_nobody(tmp_path / "experience.html")
+    assert asks_nobody((tmp_path / "experience.html").read_text())
 
 
 def test_what_cannot_be_read_or_is_long_keeps_no_other_run_out_of_a_page(tmp_path: Path) -> None:
@@ -196,7 +176,7 @@ def test_what_cannot_be_read_or_is_long_keeps_no_other_run_out_of_a_page(tmp_pat
     talk = [{"role": ("user", "assistant")[number % 2], "content": "And then?"} for number in range(3_001)]
     experience.store.add(Trajectory.from_chat(talk, id="long"))
     experience.to_html(tmp_path / "experience.html")
-    data = data_in(tmp_path / "experience.html")
+    data = data_in((tmp_path / "experience.html").read_text())
 
     assert {run["id"]: "said" in run for run in data["runs"]} == {"read": True, "long": True}
     assert data["left_out"] == 1
@@ -208,4 +188,4 @@ def test_what_is_no_score_is_not_shown_as_one(tmp_path: Path) -> None:
     run = Trajectory.from_messages([HumanMessage("Go on."), reply], id="a run")
     run.to_html(tmp_path / "run.html")
 
-    assert data_in(tmp_path / "run.html")["said"][-1]["scores"] == {"r_post": 0.5}
+    assert data_in((tmp_path / "run.html").read_text())["said"][-1]["scores"] == {"r_post": 0.5}

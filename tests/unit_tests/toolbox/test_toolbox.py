@@ -55,11 +55,6 @@ def test_all_of_them_are_fifteen_reads_with_cards(everything):
             everything.tool(name).get_input_schema()(**example)
 
 
-def test_a_domain_brings_its_tools_and_a_name_one():
-    assert toolbox("maths", "calculator").names == ("calculator", "solve_equations")
-    assert toolbox("convert_units", "calculator").names == ("convert_units", "calculator")
-
-
 @pytest.mark.parametrize(
     ("domain", "message"),
     [

@@ -16,9 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from langchain_tooltree.toolbox import toolbox
 from tests.internals.toolbox import process, serving
-from tests.unit_tests.toolbox.conftest import SERVICES, model_that_says, write_docx
+from tests.unit_tests.toolbox.conftest import model_that_says, write_docx
 
 pytestmark = pytest.mark.slow  # they start processes
 
@@ -213,12 +212,6 @@ def test_images_that_grow_are_refused_and_models_get_small_ones(call, folder):
         assert call("ask_image", {"vision": vision}, image=name, question="?") == ("ok", False)
         assert image.open(io.BytesIO(seen[-1])).size == size
     assert len(seen[0]) < 3_700_000  # less than 5 MB in base64
-
-
-def test_nothing_is_asked_that_is_not_configured(files):
-    box = toolbox(folder=files)
-    assert set(box.left_out) == {"ask_image", "search_encyclopaedia", "query_knowledge_graph"}
-    assert not set(SERVICES) & set(box.names)
 
 
 def test_the_process_has_no_key_writes_no_file_and_has_bounded_memory(call, monkeypatch):

@@ -143,16 +143,5 @@ def die_at(step, when, folder):
     store.batch(AFTER)
 
 
-def write(folder):
-    """Rewrite many items over and over, until killed."""
-    with ChromaStore(folder) as store:
-        turn = 0
-        while True:
-            value = {"turn": turn, "text": f"turn number {turn}"}
-            store.batch([PutOp(NOTES, str(n), {**value, "n": n}, ["text"]) for n in range(150)])
-            turn += 1
-            tell(turn=turn)
-
-
 if __name__ == "__main__":
     globals()[sys.argv[1]](sys.argv[2])

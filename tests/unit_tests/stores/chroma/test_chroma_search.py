@@ -53,14 +53,6 @@ def test_results_without_a_query_come_newest_first_page_by_page(tmp_path, monkey
         check(store)
 
 
-def test_the_best_vector_of_an_item_counts(store):
-    store.put(NOTES, "two", {"parts": ["red apples", "grey stones"]}, index=["parts[*]"])
-    store.put(NOTES, "one", {"parts": ["grey apples"]}, index=["parts[*]"])
-    assert keys(store.search(NOTES, query="red apples")) == ["two", "one"]
-    assert keys(store.search(NOTES, query="grey stones")) == ["two", "one"]
-    assert store.search(NOTES, query="grey stones")[0].score == pytest.approx(1, abs=1e-5)
-
-
 def test_the_store_s_fields_are_embedded_unless_the_item_says_otherwise(tmp_path):
     with ChromaStore(tmp_path, fields=["text"]) as store:
         store.put(NOTES, "default", {"text": "red", "other": "blue"})
@@ -140,15 +132,6 @@ def test_vectors_that_chroma_s_graph_does_not_reach_are_found(store, monkeypatch
     found = store.search(NOTES, query="word7", limit=40)
     assert len(found) == 40
     assert (found[0].key, round(found[0].score, 4)) == ("7", 1)
-
-
-def test_a_filter_follows_an_item_s_changes(store):
-    store.put(NOTES, "a", {"kind": "x", "more": 1})
-    store.put(NOTES, "a", {"kind": 5})
-    assert store.search(NOTES, filter={"kind": "x"}) == []
-    assert store.search(NOTES, filter={"more": 1}) == []
-    assert keys(store.search(NOTES, filter={"kind": 5})) == ["a"]
-    assert keys(store.search(NOTES, filter={"more": None})) == ["a"]
 
 
 def test_a_text_without_words_can_be_stored_and_searched_for(store):

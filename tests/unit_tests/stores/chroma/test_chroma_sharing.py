@@ -2,11 +2,9 @@
 
 import json
 import os
-import random
 import signal
 import subprocess
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -117,26 +115,6 @@ def test_a_process_that_dies_at_any_step_leaves_every_item_old_or_new(tmp_path):
             assert len(rows) == sum(entry["vectors"] for entry in living), folder  # leftovers are swept by searching
             seen.add((frozenset(changed), "new" in items, "deleted" in items, "only" in items))
     assert len(seen) >= 4
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="signals")
-def test_a_process_killed_at_any_time_leaves_a_whole_store(tmp_path):
-    draw = random.Random(3)  # noqa: S311 - a test's data
-    for _ in range(2):
-        with running("write", tmp_path) as child:
-            child.stdout.readline()
-            child.stdout.readline()
-            time.sleep(draw.uniform(0, 0.3))
-            child.kill()
-            child.wait()
-        with ChromaStore(tmp_path) as store:
-            items = store.search(NOTES, limit=1000)
-            assert {item.key for item in items} == {str(n) for n in range(150)}
-            assert all(item.value["text"] == f"turn number {item.value['turn']}" for item in items)
-            for turn in {item.value["turn"] for item in items}:
-                wanted = {item.key for item in items if item.value["turn"] == turn}
-                found = store.search(NOTES, query=f"turn number {turn}", filter={"turn": turn}, limit=1000)
-                assert {item.key for item in found if item.score > 0.999} == wanted
 
 
 def test_stores_of_one_process_share_the_folder_until_the_last_is_closed(tmp_path):

@@ -1,11 +1,11 @@
-"""Knowledge: services that the user names. Nothing else is called, and no redirect is followed."""
+"""Services that the user names: an encyclopaedia and a knowledge graph. No redirect is followed."""
 
 import json
 from typing import Any
 
 from langchain_tooltree.errors import import_extra
 from langchain_tooltree.text import one_line
-from langchain_tooltree.toolbox.guard import refuse
+from langchain_tooltree.toolbox.process import refuse
 
 MAX_ANSWER = 2_000_000  # bytes of an answer that are read
 MAX_ROWS = 100  # rows of a SPARQL query that are shown

@@ -1,12 +1,10 @@
 """The page of a search: it holds all that it shows, sends nothing, and runs no word of a tool."""
 
-import base64
-import hashlib
 import json
 from html.parser import HTMLParser
 
 from langchain_tooltree import SearchConfig, demo
-from tests.internals.pages import made, search_of, to_html
+from tests.internals.pages import asks_nobody, data_in, made, search_of, to_html
 
 HOSTILE = [
     "</script><script>alert(1)</script>",
@@ -20,31 +18,15 @@ HOSTILE = [
 
 
 class Elements(HTMLParser):
-    """The elements of a page with their attributes, and the texts of scripts and styles."""
+    """The elements of a page."""
 
     def __init__(self, text):
         super().__init__()
-        self.found, self.texts, self.open = [], [], ("", {})
+        self.tags = []
         self.feed(text)
 
     def handle_starttag(self, tag, attrs):
-        self.open = (tag, dict(attrs))
-        self.found.append(self.open)
-
-    def handle_endtag(self, tag):
-        self.open = ("", {})
-
-    def handle_data(self, data):
-        self.texts.append((self.open, data))
-
-    def text_of(self, tag, **attributes):
-        return "".join(
-            text for (name, found), text in self.texts if name == tag and attributes.items() <= found.items()
-        )
-
-
-def data_in(page):
-    return json.loads(Elements(page).text_of("script", id="data"))
+        self.tags.append(tag)
 
 
 def with_calls(texts, content=None):
@@ -63,7 +45,7 @@ def test_a_page_shows_what_each_call_brought_what_it_was_worth_and_what_it_cost(
     assert data["query"] == demo.REQUEST
     assert data["plan"] == [step.node for step in result.steps]
     assert len(data["alternatives"]) == len(result.alternatives) == 3
-    assert (first["label"], first["arguments"]) == ('read_sign(image="road.png")', {"image": "road.png"})
+    assert (first["label"], first["arguments"]) == ('read_sign(image="road.png")', '{\n  "image": "road.png"\n}')
     assert first["seen"].startswith("The sign reads '?4? ?m'.")
     assert first["missing"] == ["a distance that can be read"]
     assert data["nodes"][data["plan"][-1]]["answer"] == "It is about 213 miles to Granite Pass."
@@ -86,38 +68,15 @@ def test_a_search_in_the_agents_own_loop_shows_its_plan_and_answer_and_no_scores
     assert (data["history"], data["cost"]["rollouts"]) == ([], 1)
 
 
-def test_a_page_asks_nobody_for_anything():
-    elements = Elements(with_calls(["look"]))
-    policy = next(given["content"] for tag, given in elements.found if given.get("http-equiv"))
-    script = elements.text_of("script").replace(elements.text_of("script", id="data"), "")
-    known = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-
-    assert policy.startswith(f"default-src 'none'; script-src 'sha256-{known}'; style-src 'sha256-")
-    assert not [given for _, given in elements.found for name in given if name in {"src", "srcset", "style"}]
-    assert [given["href"] for _, given in elements.found if "href" in given] == ["data:,"]
-    assert not [given for _, given in elements.found for name in given if name.startswith("on")]
-    for forbidden in (
-        "innerHTML",
-        "outerHTML",
-        "insertAdjacent",
-        "document.write",
-        "eval(",
-        "fetch(",
-        "http",
-        "import(",
-    ):
-        assert forbidden not in script
-
-
 def test_no_word_of_a_tool_or_a_user_leaves_its_place():
     plain = Elements(with_calls(["look"]))
     for text in HOSTILE:
         page = with_calls([text, *HOSTILE])
-        elements = Elements(page)
 
-        assert [tag for tag, _ in elements.found] == [tag for tag, _ in plain.found]
+        assert Elements(page).tags == plain.tags
+        assert asks_nobody(page)
         assert data_in(page)["nodes"][3]["seen"] == HOSTILE[1]
-        assert data_in(page)["nodes"][4]["arguments"] == {"at": HOSTILE[2]}
+        assert json.loads(data_in(page)["nodes"][4]["arguments"]) == {"at": HOSTILE[2]}
         assert page.isascii() or "\u202e" not in page
 
 

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import contextlib
 import json
+import operator
 import os
 import time
 import uuid
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 from langchain_core.embeddings import Embeddings
@@ -42,14 +43,11 @@ from numpy.typing import NDArray
 from langchain_tooltree.errors import ConfigurationError, EmbedderMismatchError, StoreError
 from langchain_tooltree.experience.embeddings import embedded, embedder_name, resolve_embeddings
 from langchain_tooltree.flows import Flow, FunctionStep, TwinStep, arun_flow, run_flow
-from langchain_tooltree.stores.chroma.connection import BATCH, Labels, connect
-from langchain_tooltree.stores.chroma.filters import check_filter, matches
+from langchain_tooltree.stores.connection import BATCH, Labels, connect
 
 if TYPE_CHECKING:
     from chromadb.api import ClientAPI
     from chromadb.api.models.Collection import Collection
-
-T = TypeVar("T")
 
 Row = Mapping[str, Any]
 """Metadata of an item's row: `value` is JSON, `created` and `updated` are microseconds since 1970, `revision` names
@@ -105,11 +103,8 @@ class ChromaStore(BaseStore):
         ConfigurationError: If an argument cannot work.
         MissingExtraError: If chromadb is not installed: `pip install 'langchain-tooltree[chroma]'`.
         StoreLockedError: If another process has the folder; and from every method in a forked child.
-        EmbedderMismatchError: If another embedder filled the store; where only the length of its vectors tells, from
-            the first method that embeds.
+        EmbedderMismatchError: If another embedder filled the store; from the methods that embed.
     """
-
-    _compares_at_once: ClassVar = True
 
     def __init__(
         self,
@@ -127,12 +122,6 @@ class ChromaStore(BaseStore):
         self._chroma = connect(path_or_client)
         # A store that is dropped without close() must not keep its folder.
         self._finalizer = weakref.finalize(self, self._chroma.release)
-        try:
-            if self._compares_at_once:
-                self._check_embedder(None)
-        except BaseException:
-            self.close()
-            raise
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """Execute operations together and return their results in order; reads see the state before the batch's writes.
@@ -202,18 +191,18 @@ class ChromaStore(BaseStore):
             msg = "This ChromaStore is closed. Open a new one."
             raise StoreError(msg)
 
-    def _check_embedder(self, dims: int | None, *, claim: bool = False) -> None:
-        if dims is not None and dims == self._dims:
+    def _check_embedder(self, dims: int, *, claim: bool) -> None:
+        if dims == self._dims:
             return
         name = embedder_name(self.embeddings)
-        known = self._chroma.embedder({"name": name, "dims": dims} if claim and dims is not None else None)
-        if known is None:
+        filled_by = self._chroma.embedder({"name": name, "dims": dims} if claim else None)
+        if filled_by is None:
             return
-        if known["name"] != name or dims not in {None, known["dims"]}:
-            length = f" with vectors of length {dims}" if dims is not None else ""
+        if (filled_by["name"], filled_by["dims"]) != (name, dims):
+            named, length = filled_by["name"], filled_by["dims"]
             msg = (
-                f"This store was filled by {known['name']} with vectors of length {known['dims']}, which cannot be "
-                f"compared with those of {name}{length}. Pass embeddings={known['name']}, or write to a new store."
+                f"This store was filled by {named} with vectors of length {length}, which cannot be compared with "
+                f"those of {name} with vectors of length {dims}. Pass embeddings={named}, or write to a new store."
             )
             raise EmbedderMismatchError(msg)
         self._dims = dims
@@ -250,22 +239,25 @@ class ChromaStore(BaseStore):
         spaces = {space: items for space in below if (items := self._chroma.collection("items", space)) is not None}
         places = [(at, space, key) for space, items in spaces.items() for key, at in _times(items).items()]
         places.sort(key=lambda place: -place[0])
-        skipped = 0 if op.filter else op.offset  # unread
-        first, end = op.offset - skipped, op.offset + op.limit - skipped
-        read = _read_places(spaces, places[skipped:], end)
-        found = islice((each for each in read if matches(json.loads(each[2]["value"]), op.filter)), first, end)
-        return [SearchItem(namespace=namespace, key=key, **_content(row)) for namespace, key, row in found]
+        if not op.filter:  # what is skipped need not be read
+            places = places[op.offset : op.offset + op.limit]
+        matching = (each for each in _read_places(spaces, places) if matches(json.loads(each[2]["value"]), op.filter))
+        first = op.offset if op.filter else 0
+        return [
+            SearchItem(namespace=namespace, key=key, **_content(row))
+            for namespace, key, row in islice(matching, first, first + op.limit)
+        ]
 
     def _nearest(self, op: SearchOp, query: Sequence[float]) -> list[SearchItem]:
         """The matching items below a prefix that are nearest to a query, each by the best of its vectors."""
         end = op.offset + op.limit
-        found = [
+        hits = [
             SearchItem(namespace=namespace, key=key, score=score, **_content(row))
             for namespace in self._chroma.below(op.namespace_prefix)
             for key, (score, row) in self._nearest_in(namespace, query, op.filter, end).items()
         ]
-        found.sort(key=lambda item: item.score or 0.0, reverse=True)
-        return found[op.offset : end]
+        hits.sort(key=lambda item: item.score or 0.0, reverse=True)
+        return hits[op.offset : end]
 
     def _nearest_in(
         self, namespace: Labels, query: Sequence[float], conditions: Mapping[str, Any] | None, need: int
@@ -276,7 +268,8 @@ class ChromaStore(BaseStore):
         if items is None or vectors is None or need <= 0:
             return best
         leftovers: list[str] = []
-        for portion in _portions(_hits(vectors, np.asarray(query, dtype=np.float32), need), need):
+        hits = _hits(vectors, np.asarray(query, dtype=np.float32), need)
+        for portion in batch_iterate(BATCH if conditions else need, hits):
             rows = _rows(items, list({_key(vector_id) for vector_id, _ in portion}))
             for vector_id, score in portion:
                 key = _key(vector_id)
@@ -317,12 +310,6 @@ class ChromaStore(BaseStore):
                 stored.delete(ids=ids)
         if deleted and self._chroma.exclusive and items.count() == 0:
             self._chroma.drop(namespace)
-
-
-class PatientChromaStore(ChromaStore):
-    """One for an agent that goes on without it: that another embedder filled it is raised where it embeds."""
-
-    _compares_at_once = False
 
 
 def _parse(op: PutOp, fields: Sequence[str]) -> Write:
@@ -395,18 +382,11 @@ def _rows(items: Collection, keys: Sequence[str]) -> dict[str, Row]:
     return {row_id[1:]: row for page in pages for row_id, row in zip(page["ids"], page["metadatas"] or (), strict=True)}
 
 
-def _portions(entries: Iterator[T], size: int) -> Iterator[list[T]]:
-    """Entries in growing portions, so that few large values are read in vain."""
-    while portion := list(islice(entries, size)):
-        yield portion
-        size = max(size, min(2 * size, BATCH))
-
-
 def _read_places(
-    spaces: Mapping[Labels, Collection], places: Iterable[tuple[int, Labels, str]], size: int
+    spaces: Mapping[Labels, Collection], places: Iterable[tuple[int, Labels, str]]
 ) -> Iterator[tuple[Labels, str, Row]]:
     """Items of several namespaces in the order given, as far as they are asked for."""
-    for portion in _portions(iter(places), size):
+    for portion in batch_iterate(BATCH, places):
         keys: dict[Labels, list[str]] = {}
         for _, namespace, key in portion:
             keys.setdefault(namespace, []).append(key)
@@ -446,3 +426,50 @@ def _upsert(collection: Collection, rows: Sequence[tuple[str, Any, Row]]) -> Non
     for piece in batch_iterate(max(1, min(BATCH, PAYLOAD // largest)), rows):
         ids, vectors, metadatas = (list(column) for column in zip(*piece, strict=True))
         collection.upsert(ids=ids, embeddings=vectors, metadatas=metadatas)
+
+
+# --- filters ---
+
+# Where LangGraph's own stores differ: a missing key equals `None`, and `$ne` never matches it; numbers compare as
+# numbers, texts as texts (so ISO dates work); what cannot be compared does not match.
+_OPERATORS: Mapping[str, Callable[[Any, Any], bool]] = {
+    "$eq": operator.eq,
+    "$ne": operator.ne,
+    "$gt": operator.gt,
+    "$gte": operator.ge,
+    "$lt": operator.lt,
+    "$lte": operator.le,
+}
+
+
+def check_filter(conditions: Mapping[str, Any] | None) -> None:
+    """Raise `ValueError` for an operator that does not exist, whether or not there is an item to apply it to."""
+    for expected in (conditions or {}).values():
+        if _has_operators(expected):
+            if unknown := [name for name in expected if name not in _OPERATORS]:
+                msg = f"Unsupported operator: {unknown[0]}. Supported are {', '.join(_OPERATORS)}."
+                raise ValueError(msg)
+        elif isinstance(expected, Mapping):
+            check_filter(expected)
+
+
+def matches(value: Mapping[str, Any], conditions: Mapping[str, Any] | None) -> bool:
+    """Whether an item's value passes a filter; a nested mapping without operators matches each of its keys."""
+    return all(_holds(value.get(key), expected, key in value) for key, expected in (conditions or {}).items())
+
+
+def _holds(actual: Any, expected: Any, is_there: bool) -> bool:  # noqa: FBT001
+    if not isinstance(expected, Mapping):
+        return bool(actual == expected)
+    if not _has_operators(expected):
+        return isinstance(actual, Mapping) and matches(actual, expected)
+    if "$ne" in expected and not is_there:
+        return False
+    try:
+        return all(_OPERATORS[name](actual, operand) for name, operand in expected.items())
+    except TypeError:  # they have no order
+        return False
+
+
+def _has_operators(expected: Any) -> bool:
+    return isinstance(expected, Mapping) and any(name.startswith("$") for name in expected)

@@ -1,0 +1,120 @@
+"""Stores by their addresses, a folder, a Chroma server or a Postgres: how commands read them, and `copy`."""
+
+import argparse
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+from langchain_core.embeddings import Embeddings
+from langgraph.store.base import BaseStore, Op, PutOp, Result
+
+from langchain_tooltree.cli import INCOMPLETE
+from langchain_tooltree.cli.terminal import Terminal, answering, embeddings_named, progress
+from langchain_tooltree.errors import ConfigurationError, MissingExtraError, import_extra
+from langchain_tooltree.flows import Flow, run_flow
+from langchain_tooltree.learning.copying import copied
+from langchain_tooltree.stores.chroma import ChromaStore
+from langchain_tooltree.stores.connection import DATABASE, copied_still
+
+T = TypeVar("T")
+
+
+def is_store(what: str | Path) -> bool:
+    """Whether it is the address or the folder of a store."""
+    return "://" in str(what) or (Path(what) / DATABASE).exists()
+
+
+def read_store(address: str, read: Callable[[BaseStore], Flow[T]]) -> T:
+    """What is read of the store at an address, and nothing is changed there, nor is anybody kept from opening it.
+
+    Raises:
+        ConfigurationError: If there is no store, or it does not answer.
+    """
+    with answering("The store cannot be read", "Does it run, and hold an experience?"):
+        is_folder = "://" not in address and is_store(address)  # opening it writes to it, and keeps its agent out
+        still = copied_still(Path(address)) if is_folder else nullcontext(address)
+        with still as place, opened(place, exists=True) as store:
+            return run_flow(read(Looked(store)))
+
+
+class Looked(BaseStore):
+    """A store that is looked at: what reads is asked of it, and what would change it is left undone."""
+
+    def __init__(self, store: BaseStore) -> None:
+        self._store = store
+
+    def batch(self, ops: Iterable[Op]) -> list[Result]:
+        """What the reads among some operations come to, each in its place."""
+        given = list(ops)
+        results = iter(self._store.batch([each for each in given if not isinstance(each, PutOp)]))
+        return [None if isinstance(each, PutOp) else next(results) for each in given]
+
+    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
+        """The async twin of `batch`, which a command has no need of."""
+        raise NotImplementedError
+
+
+@contextmanager
+def opened(address: str, embeddings: Embeddings | None = None, *, exists: bool = False) -> Iterator[BaseStore]:
+    """The store at an address: `experience/`, `http://localhost:8000/database` or `postgresql://...`.
+
+    In a Postgres, without embeddings, there are no vectors, and no table is made where one `exists`. Raises
+    `ConfigurationError` where a folder has to exist and does not, or nobody answers, and `MissingExtraError` for a
+    missing package.
+    """
+    kind = urlsplit(address).scheme
+    if kind in {"postgres", "postgresql"}:
+        with _postgres(address, embeddings) as database:
+            if not exists:
+                database.setup()
+            yield database
+        return
+    if kind not in {"http", "https"} and ("://" in address or (exists and not is_store(address))):
+        msg = (
+            f"There is no store at {address!r}. Pass the folder of a ChromaStore, the URL of a Chroma server such as "
+            "http://localhost:8000, or a Postgres connection string such as postgresql://user@host/database."
+        )
+        raise ConfigurationError(msg)
+    with ChromaStore(_client(address) if kind.startswith("http") else address, embeddings=embeddings) as store:
+        yield store
+
+
+def _postgres(address: str, embeddings: Embeddings | None) -> Any:
+    try:
+        from langgraph.store.postgres import PostgresStore  # noqa: PLC0415 - a package of the user's choice
+    except ImportError as error:
+        msg = f"{address.partition('@')[2] or address} needs a package: pip install 'langgraph-checkpoint-postgres'"
+        raise MissingExtraError(msg, name="langgraph-checkpoint-postgres") from error
+    index: Any = None
+    if embeddings is not None:
+        index = {"embed": embeddings, "dims": len(embeddings.embed_query("length")), "fields": ["task"]}
+    return PostgresStore.from_conn_string(address, index=index)
+
+
+def _client(address: str) -> Any:
+    chromadb = import_extra("chromadb", "chroma", "A Chroma server")
+    place = urlsplit(address)
+    chosen = {"database": place.path.strip("/")} if place.path.strip("/") else {}
+    settings = chromadb.config.Settings(anonymized_telemetry=False)
+    return chromadb.HttpClient(
+        host=place.hostname, port=place.port or 8000, ssl=place.scheme == "https", settings=settings, **chosen
+    )
+
+
+def run_copy(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[str, Any], int]:
+    """Copy an experience: what is missing, and with `--force` what differs."""
+    embeddings = embeddings_named(options.embeddings)
+    remedy = "What is copied stays; the same command goes on from there."
+    with ExitStack() as stores, progress("copying"), answering("The copy has stopped", remedy):
+        source = stores.enter_context(opened(options.source, exists=True))
+        target = stores.enter_context(opened(options.target, embeddings))
+        report = run_flow(copied(source, target, force=options.force))
+    terminal.say(
+        f"{report.runs} runs copied, {report.there} were there already; {report.others} tips and other notes copied."
+    )
+    if report.differing:
+        terminal.say(f"Left alone: {report.differing} runs and notes that differ in DST. --force replaces them.")
+    return asdict(report), INCOMPLETE if report.differing else 0
