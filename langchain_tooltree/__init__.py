@@ -14,10 +14,9 @@ _NAMES = {
     # Agents: what takes the place of an agent, of its planner, or of its model node
     "agent": ("create_tooltree_agent",),
     "tooltree.middleware": ("ToolTreeMiddleware",),
-    "tooltree.node": ("ToolTreeNode",),
+    "tooltree.node": ("ToolTreeNode", "search", "asearch"),
     "selection": ("ToolSelectionMiddleware", "ToolRetriever"),
     # Search: how it is asked, set up and judged, and where writes may be tried
-    "tooltree.function": ("search", "asearch"),
     "tooltree.search": ("SearchConfig",),
     "tooltree.result": ("SearchResult", "search_result"),
     "tools": ("ToolCard", "ToolLibrary"),
@@ -94,11 +93,11 @@ if TYPE_CHECKING:
     from langchain_tooltree.stores.chroma import ChromaStore as ChromaStore
     from langchain_tooltree.tools import ToolCard as ToolCard
     from langchain_tooltree.tools import ToolLibrary as ToolLibrary
-    from langchain_tooltree.tooltree.function import asearch as asearch
-    from langchain_tooltree.tooltree.function import search as search
     from langchain_tooltree.tooltree.judge import Judge as Judge
     from langchain_tooltree.tooltree.middleware import ToolTreeMiddleware as ToolTreeMiddleware
     from langchain_tooltree.tooltree.node import ToolTreeNode as ToolTreeNode
+    from langchain_tooltree.tooltree.node import asearch as asearch
+    from langchain_tooltree.tooltree.node import search as search
     from langchain_tooltree.tooltree.prompts import Prompts as Prompts
     from langchain_tooltree.tooltree.result import SearchResult as SearchResult
     from langchain_tooltree.tooltree.result import search_result as search_result

@@ -20,7 +20,7 @@ from langchain_tooltree.testing import Made, OfflineChatModel, Question
 from langchain_tooltree.toolbox import toolbox
 from langchain_tooltree.toolbox.files import pixels
 from langchain_tooltree.toolbox.process import RefusedError
-from langchain_tooltree.tooltree.function import search
+from langchain_tooltree.tooltree.node import search
 from langchain_tooltree.tooltree.result import SearchResult
 
 REQUEST = "The photo road.png shows a distance sign. How many miles is it to Granite Pass?"

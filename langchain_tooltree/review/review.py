@@ -79,26 +79,27 @@ class Alternative(TypedDict):
     calls: list[PlannedCall]
 
 
-PLAN: dict[str, TypeAdapter[Any]] = {
-    "plan": TypeAdapter(list[PlannedCall]),  # the calls that are planned after this one
-    "alternatives": TypeAdapter(list[Alternative]),  # the best other paths, best first
-    "tried": TypeAdapter(list[PlannedCall]),  # reads whose results are not kept
-    "missing": TypeAdapter(str),  # what an answer before it left open
-}
-"""What a planner may keep with a message under `KEY` of its metadata, by name."""
+class Plan(TypedDict, total=False):
+    """What a planner may keep with a message under `KEY` of its metadata."""
+
+    plan: list[PlannedCall]  # the calls that are planned after this one
+    alternatives: list[Alternative]  # the best other paths, best first
+    tried: list[PlannedCall]  # reads whose results are not kept
+    missing: str  # what an answer before it left open
 
 
-def plan_of(conversation: Conversation) -> dict[str, Any]:
-    """What the planner keeps with the model's latest message; what has another form than in `PLAN` is left out.
+PLAN = TypeAdapter(Plan)
+
+
+def plan_of(conversation: Conversation) -> Plan:
+    """What the planner keeps with the model's latest message; nothing if any of it has another form.
 
     Messages come back from clients and stores, who may have changed them.
     """
-    metadata: Any = conversation.reply.response_metadata.get(KEY) if conversation.reply else None
-    plan: dict[str, Any] = {}
-    for name in PLAN.keys() & (metadata if isinstance(metadata, Mapping) else ()):
-        with suppress(ValidationError, RecursionError):
-            plan[name] = PLAN[name].validate_python(metadata[name], strict=True)
-    return plan
+    metadata = conversation.reply.response_metadata.get(KEY) if conversation.reply else None
+    with suppress(ValidationError, RecursionError):
+        return PLAN.validate_python(metadata, strict=True)
+    return {}
 
 
 class Origin(NamedTuple):

@@ -35,13 +35,10 @@ Response = AIMessage | str | Mapping[str, Any] | Exception
 class ChatDouble(BaseChatModel):
     """The plumbing of a chat model: tool binding, structured output, async, streaming and usage figures."""
 
-    def __init__(self, *args: Any, **values: Any) -> None:
-        kind, fields = type(self), type(self).model_fields
-        if args:
-            own = next((name for name in fields if name not in BaseChatModel.model_fields), "name")
-            msg = f"{kind.__name__}() takes its arguments by name: {kind.__name__}({own}=...)."
-            raise TypeError(msg)
-        check_arguments(kind.__name__, values, {*fields, *(each.alias for each in fields.values() if each.alias)})
+    def __init__(self, **values: Any) -> None:
+        fields = type(self).model_fields
+        aliases = {each.alias for each in fields.values() if each.alias}
+        check_arguments(type(self).__name__, values, {*fields, *aliases})
         super().__init__(**values)
 
     @abstractmethod
@@ -253,8 +250,7 @@ class OfflineChatModel(ChatDouble):
                 missing = [*self._missing(question)]
                 reply = {"missing": missing, "fulfilled": not missing and self._latest(question)[1] >= DONE}
             case "plan":
-                good = {"relevance": 1.0, "input_available": True, "output_useful": True}
-                reply = {"domains": [], "tools": [{"name": name, **good} for name in question.tools]}
+                reply = {"domains": [], "tools": [{"name": name, "relevance": 1.0} for name in question.tools]}
             case "answer":
                 reply = policy.answer(question)
         if isinstance(reply, AIMessage):  # a call's id is unique in a conversation, and the same in each run of it

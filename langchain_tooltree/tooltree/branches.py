@@ -50,7 +50,7 @@ class Mark:
     asked: int = 0  # how often other calls were asked for
     missing: str = ""  # what the latest report says is missing
     writes: list[str] = field(default_factory=list)  # tools whose writes have a first voice: a report named them
-    evident: bool = False  # whether the turn itself spoke against the latest answer, see `doubt.Stop.is_evident`
+    evident: bool = False  # whether the turn itself spoke against the latest answer, see `report.Stop.is_evident`
     resumed: bool = False  # whether a write was made since the latest answer
     held: dict[str, Any] | None = None  # the best answer so far, the ids on its `path`, and what it leaves open
     queue: list[dict[str, Any]] = field(default_factory=list)  # candidates that wait, most promising first

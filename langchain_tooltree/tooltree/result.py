@@ -33,6 +33,8 @@ from langchain_tooltree.tooltree.visit import Ended
 if TYPE_CHECKING:
     from rich.tree import Tree as TerminalTree
 
+    from langchain_tooltree.tooltree.host import PlannerHost
+
 ALTERNATIVES = 3
 """Other paths that are shown beside a plan: as many as a person compares at a glance."""
 
@@ -288,8 +290,7 @@ def _value(tree: Tree, node: Node) -> float:
     return node.value if node.goal is None else tree.path_value(node)
 
 
-if TYPE_CHECKING:
-    from langchain_tooltree.tooltree.host import PlannerHost
+# --- searches that are kept ---
 
 KEPT_SEARCHES = 64
 """Searches of which a process keeps the tree, the latest: some 0.2 MB each."""

@@ -457,8 +457,7 @@ def label_of(call: Mapping[str, Any]) -> str:
     return f"{call['name']}({', '.join(f'{name}={value!r}' for name, value in call['args'].items())})"
 
 
-if TYPE_CHECKING:
-    from langchain_tooltree.tooltree.host import PlannerHost
+# --- planning ahead in forks ---
 
 MOST_STEPS = 40
 """Steps that are planned ahead at the most: more than a turn has, unless the agent has lost its way."""

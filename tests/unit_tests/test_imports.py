@@ -39,7 +39,7 @@ LAYERS = (
     {"search/*", "report", "branches"},
     {"prompts", "judge", "gate"},
     {"visit", "ask", "deep", "host", "result"},
-    {"node", "middleware", "function"},
+    {"node", "middleware"},
 )
 """The files of `tooltree/` from the inside out: pure kernels, what asks models, what runs a search, what users attach.
 

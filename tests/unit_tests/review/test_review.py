@@ -6,7 +6,6 @@ from typing import Annotated, Any
 
 import pytest
 from langchain.agents import create_agent
-from langchain.agents.middleware import HumanInTheLoopMiddleware
 from langchain.agents.structured_output import ToolStrategy
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
@@ -303,7 +302,3 @@ def test_bad_options_are_refused():
     for decisions in ([], "approve", ["approve", "edits"]):
         with pytest.raises(ConfigurationError, match="allowed_decisions must be some of approve, edit, reject"):
             PlanReviewMiddleware(allowed_decisions=decisions)
-
-
-def test_the_middleware_is_langchains_own():
-    assert issubclass(PlanReviewMiddleware, HumanInTheLoopMiddleware)

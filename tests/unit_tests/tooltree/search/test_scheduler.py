@@ -22,14 +22,6 @@ def tell(queue, operation, **used):
     return queue.consume(OperationOutcome(operation.id, **used))
 
 
-def test_operations_are_numbered_in_the_order_of_launch(make):
-    queue = make()
-    for number in range(3):
-        queue.put("propose", rollout(number))
-    assert [queue.launch().id for _ in range(3)] == [0, 1, 2]
-    assert (queue.launched, len(queue.outstanding), queue.ready) == (3, 3, [])
-
-
 def test_a_proposal_reserves_the_most_it_may_use_and_is_refunded(make):
     queue = make()
     queue.put("propose", rollout())
@@ -59,12 +51,6 @@ def test_scoring_candidates_one_by_one_reserves_a_question_for_each(make, single
     queue = make(single=single)
     queue.put("score", rollout(), candidates=(1, 2, 3))
     assert queue.launch().model_calls == wanted
-
-
-def test_a_launch_is_granted_what_is_left(make):
-    queue = make(model_calls=3, single=True)
-    queue.put("score", rollout(), candidates=(1, 2, 3))
-    assert queue.launch().model_calls == 3
 
 
 def test_a_launch_waits_for_refunds_while_some_can_come(make):

@@ -237,28 +237,9 @@ def test_parallel_rollouts_are_in_flight_together(either_in):
     assert most[8] >= 3
 
 
-def test_an_outcome_of_another_operation_is_refused(table_world):
-    search = TreeSearch(KernelConfig())
-    [operation] = search.ask()
-    outcome = table_world(offers={}).answer(search.tree, operation)
-    with pytest.raises(ResumeError, match="waits for operation 0, but was given the outcome of operation 7"):
-        search.tell(replace(outcome, operation=7))
-    search.tell(outcome)
-
-
 def test_an_outcome_nobody_waits_for_is_refused():
     with pytest.raises(ResumeError, match="waits for nothing"):
         TreeSearch(KernelConfig()).tell(OperationOutcome(0))
-
-
-def test_every_step_is_told_as_an_event(search_in):
-    search = search_in({"offers": {(): "a b"}, "r_pre": {"a": 0.1}, "r_post": {"b": 0.1}}, max_rollouts=1)
-    kinds = [event["type"] for event in search.take_events()]
-    assert kinds == [
-        "select", "budget", "propose", "budget", "judge", "judge", "prune",
-        "budget", "execute", "budget", "evaluate", "prune", "stop",
-    ]  # fmt: skip
-    assert search.take_events() == []
 
 
 def test_a_policy_can_take_the_place_of_eq_1(table_world, run_pure):

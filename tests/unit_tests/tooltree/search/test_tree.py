@@ -98,10 +98,3 @@ def test_jitter_depends_on_seed_and_node_alone():
     assert jitters != [Tree(seed=2).jitter(node) for node in nodes]
     assert len(set(jitters)) == len(jitters)
     assert all(0 <= jitter < 1 for jitter in jitters)
-
-
-def test_the_root_describes_itself():
-    tree = Tree()
-    assert tree.root.label == "root"
-    assert not tree.root.evaluated
-    assert len(tree) == 1
