@@ -230,19 +230,12 @@ class Attempt:
     request: str  # the task, and before it what may help
     max_steps: int
     stopped: threading.Event = field(default_factory=threading.Event)  # nothing new is begun once it is set
-    spent: Meter = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.spent = self.meter(0)  # it only counts
+    spent: Meter = field(default_factory=lambda: Meter(0))  # it only counts
 
     @property
     def id(self) -> str:
         """The id of the trajectory that it becomes."""
         return self.task.attempt_id(self.number)
-
-    def meter(self, allowance: int) -> Meter:
-        """A meter for a question."""
-        return Meter(allowance)
 
     def check(self) -> None:
         """Raise `UnfinishedError` once the collection is being stopped."""
@@ -390,7 +383,7 @@ def run_in_environment(
 def _reply(attempt: Attempt, model: BaseChatModel, messages: Sequence[BaseMessage]) -> Flow[AIMessage]:
     """What the model says next."""
     attempt.check()
-    meter = attempt.meter(1)
+    meter = Meter(1)
     config = inner_config("collect", {"trajectory": attempt.id})
     prompt = [SystemMessage(DEFAULT_ACT_PROMPT), *messages]
     try:
@@ -654,7 +647,7 @@ class Collection:
             "earlier_reflections": list(earlier),
             "record": excerpt(trajectory, max_characters=DEFAULT_MAX_CHARACTERS),
         }
-        meter = attempt.meter(ATTEMPTS)
+        meter = Meter(ATTEMPTS)
         asked = document_prompt(DEFAULT_FAILURE_PROMPT, document)
         config = inner_config("failure_reflection", {"trajectory": trajectory.id})
         reply = yield from filled_in(self.reflector, FailureForm, asked, config, meter)

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from typing import Any, Literal, Self, get_args
 from uuid import uuid4
 
@@ -107,7 +108,7 @@ class CFGMMemory:
         namespace: Sequence[str] | None = None,
         embeddings: Embeddings | str | None = None,
         max_characters: int = DEFAULT_MAX_CHARACTERS,
-        max_concurrency: int = 4,
+        max_concurrency: int = DEFAULT_MAX_CONCURRENCY,
         verbatim: bool = False,
         models: Mapping[Role, str | BaseChatModel] | None = None,
     ) -> None:
@@ -387,25 +388,19 @@ def check_memory(memory: object) -> None:
 def recall_for(
     memory: CFGMMemory, task: str, *, k: int, own: str | None = None, writer: Writer | None
 ) -> Flow[Recollection]:
-    """As `recalling`; if memory fails, that is logged, and nothing is recalled."""
+    """Recall what is known of tasks like this one, inside a graph; if memory fails, that is logged, and nothing is.
+
+    `own` is the id under which this conversation itself is remembered: it is not recalled for itself.
+    """
     try:
-        return (yield from recalling(memory, task, k=k, own=own, writer=writer))
+        recollection = yield from flow_of(memory.recall)(task, k if own is None else k + 1)
+        others = (run for run in recollection.runs if not is_in(run.trajectory.id, own))
+        recollection = replace(recollection, runs=tuple(islice(others, k)))
+        tasks, tips = [run.trajectory.task for run in recollection.runs], [tip.advice for tip in recollection.tips]
+        yield from emitted({"type": "recall", "task": task, "runs": tasks, "tips": tips}, writer)
     except ForeignNamespaceError:
         raise
     except Exception as error:  # noqa: BLE001 - the store may be down, and the agent can do without
         logger.warning("Nothing was recalled: %s", described(error))
         return Recollection(task)
-
-
-def recalling(memory: CFGMMemory, task: str, *, k: int, own: str | None, writer: Writer | None) -> Flow[Recollection]:
-    """Recall what is known of tasks like this one, inside a graph that is running.
-
-    `own` is the id under which this conversation itself is remembered: it is not recalled for itself.
-    """
-    recollection = yield from flow_of(memory.recall)(task, k if own is None else k + 1)
-    recollection = replace(
-        recollection, runs=tuple(run for run in recollection.runs if not is_in(run.trajectory.id, own))[:k]
-    )
-    tasks, tips = [run.trajectory.task for run in recollection.runs], [tip.advice for tip in recollection.tips]
-    yield from emitted({"type": "recall", "task": task, "runs": tasks, "tips": tips}, writer)
     return recollection

@@ -1,6 +1,6 @@
 """Reflection (CFGM, Alg. 3): a model is asked about an anomaly, and its advice is added to the observation.
 
-`Reflector` asks, and `with_correction` writes the correction. When that is done stands in `recovery.py`.
+`Reflector` asks, `with_correction` writes the correction, and `Recovery` decides when that is done.
 """
 
 import logging
@@ -41,6 +41,8 @@ from langchain_tooltree.text import (
     shortened_in,
     words_of,
 )
+
+logger = logging.getLogger(__name__)
 
 _OPENING = """\
 You watch over the work of an assistant with tools. Something has just gone wrong, and you help it back on course.
@@ -383,8 +385,6 @@ def advice_in(message: ToolMessage) -> str:
 def _mark(message: ToolMessage) -> Mapping[str, Any]:
     return mapping_in(message.response_metadata, NOTES)
 
-
-logger = logging.getLogger(__name__)
 
 DEFAULT_COOLDOWN = 3  # rounds of calls from one reflection to the next: the corrected step, and what comes of it
 
