@@ -22,11 +22,11 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
+from langchain_tooltree.tooltree.search import KernelConfig
 from tests.benchmarks.bfcl_data import fetch_package, load_tasks
 from tests.benchmarks.bfcl_model import ArgumentPool, gold_arguments, noise_level
 from tests.benchmarks.bfcl_run import Simulation, TaskReport, run_task
 from tests.benchmarks.bfcl_world import Task
-from tests.internals.tooltree import KernelConfig
 
 COSTS = ("rollouts", "nodes", "model_calls", "tool_calls", "tokens", "pruned_before", "pruned_after")
 

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
 from langchain_tooltree import SearchResult, ToolLibrary, search
+from langchain_tooltree.flows import run_flow
+from langchain_tooltree.models import Meter
 from langchain_tooltree.testing import OfflineChatModel
+from langchain_tooltree.tooltree.ask import ProposalRequest, Proposer
+from langchain_tooltree.tooltree.search import KernelConfig
 from tests.benchmarks.bfcl_model import ArgumentPool, SimulatedPolicy
 from tests.benchmarks.bfcl_world import PlainCall, RecordedSandbox, Task
-from tests.internals.hall import Meter, run_flow
-from tests.internals.tooltree import KernelConfig, ProposalRequest, Proposer
 
 MODEL_CALLS_PER_STEP = 4
 """More than a proposal with its repair and their retries can need."""

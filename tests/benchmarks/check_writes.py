@@ -22,10 +22,12 @@ from rich.progress import track
 from rich.table import Table
 
 from langchain_tooltree import SITGraph, Trajectory, load_trajectories
+from langchain_tooltree.conversation import Conversation
+from langchain_tooltree.experience.records import Step, call_key, function_of
+from langchain_tooltree.experience.trajectory import to_messages
+from langchain_tooltree.flows import run_flow
+from langchain_tooltree.learning.guide import PastRuns
 from tests.benchmarks.next_tool_protocol import FOLDS, fold_of, task_of
-from tests.internals.experience import Step, call_key, function_of, to_messages
-from tests.internals.hall import Conversation, run_flow
-from tests.internals.learning import PastRuns
 
 READS = ("get_", "list_", "search_", "find_", "calculate", "think")
 """How the names of tools begin that only read, in the shared files."""

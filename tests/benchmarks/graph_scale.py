@@ -26,17 +26,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from langchain_tooltree import SITGraph
-from tests.internals.sitgraph import (
-    DEFAULT_ALPHA,
-    DIMENSIONS,
-    VIEWS,
-    Contribution,
-    Floats,
-    Graph,
-    Recommender,
-    packed,
-    save_graph,
-)
+from langchain_tooltree.sitgraph.files import save_graph
+from langchain_tooltree.sitgraph.graph import Contribution, Graph
+from langchain_tooltree.sitgraph.sit_graph import DEFAULT_ALPHA
+from langchain_tooltree.sitgraph.states import DIMENSIONS, Floats, packed
+from langchain_tooltree.sitgraph.suggest import Recommender
+from langchain_tooltree.sitgraph.transitions import VIEWS
 
 RUN_LENGTH = 10
 TOPICS = 2_000

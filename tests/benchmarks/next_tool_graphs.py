@@ -7,9 +7,9 @@ from typing import Any, get_args
 from langchain_core.embeddings import Embeddings
 
 from langchain_tooltree import HashingEmbeddings, SITGraph, Trajectory
+from langchain_tooltree.sitgraph.suggest import Ablation
 from tests.benchmarks.next_tool_baselines import Rank, Train
 from tests.benchmarks.next_tool_protocol import Question, questions_in
-from tests.internals.sitgraph import Ablation
 
 SUGGESTIONS = 3
 """No figure looks further down."""

@@ -21,9 +21,9 @@ except ImportError as error:
     raise ImportError(msg) from error
 
 from langchain_tooltree import Trajectory
+from langchain_tooltree.experience.records import ChatMessage, text_of
 from tests.benchmarks.next_tool_baselines import Bigram, Rank, chained, ranked
 from tests.benchmarks.next_tool_protocol import Question, questions_in
-from tests.internals.experience import ChatMessage, text_of
 
 RETRIEVED = 3
 NEIGHBOURS = 5

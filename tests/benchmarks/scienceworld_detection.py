@@ -20,7 +20,7 @@ from typing import Any
 from langchain_core.messages import BaseMessage
 
 from langchain_tooltree import AnomalyDetector
-from langchain_tooltree.anomaly.phrases import DEFAULT_PHRASES
+from langchain_tooltree.anomaly.phrases import DEFAULT_PHRASES, SCIENCEWORLD_PHRASES
 from langchain_tooltree.anomaly.rules import Anomaly
 from tests.benchmarks.scienceworld_injections import (
     KINDS,
@@ -33,7 +33,6 @@ from tests.benchmarks.scienceworld_injections import (
     wrong_run,
 )
 from tests.benchmarks.scienceworld_world import WAITING, Task, World, dialogue
-from tests.internals.cfgm import SCIENCEWORLD_PHRASES
 
 SHOWN = 160
 """Characters of an answer that are printed."""

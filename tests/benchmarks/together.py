@@ -35,6 +35,9 @@ from rich.progress import track
 from rich.table import Table
 
 from langchain_tooltree import CFGMMemory, ExperienceStore, SITGraph, Trajectory
+from langchain_tooltree.conversation import Conversation
+from langchain_tooltree.flows import run_flow
+from langchain_tooltree.learning.guide import PastRuns
 from tests.benchmarks.bfcl_data import CATEGORY, fetch_package, load_entries, load_tasks
 from tests.benchmarks.compare.simulation import READ_ONLY
 from tests.benchmarks.recorded.__main__ import BOOTSTRAP, DRAWS, READERS, Played, play
@@ -42,8 +45,6 @@ from tests.benchmarks.recorded.model import RecordedModel, hash_of
 from tests.benchmarks.recorded.ours import BUDGETS, Loop, TurnPlay, Way, is_read, tool_of
 from tests.benchmarks.recorded.policies import plain
 from tests.benchmarks.recorded.runs import STOP, State, Step, Turn, load_runs, turns_of
-from tests.internals.hall import Conversation, run_flow
-from tests.internals.learning import PastRuns
 
 FOLDS = 5
 TOKEN = 4

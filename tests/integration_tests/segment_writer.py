@@ -14,7 +14,7 @@ from langgraph.store.base import PutOp
 from langgraph.store.sqlite import SqliteStore
 
 from langchain_tooltree import Experience, Trajectory
-from tests.internals.hall import segments_module as segments
+from langchain_tooltree.learning import segments
 
 NAMESPACE = ("tooltree",)
 

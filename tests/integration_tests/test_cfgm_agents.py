@@ -18,8 +18,8 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.store.memory import InMemoryStore
 
 from langchain_tooltree import CFGMMemory, CFGMMiddleware
+from langchain_tooltree.cfgm.reflection import REFLECTION_PROMPT
 from langchain_tooltree.testing import ScriptedChatModel
-from tests.internals.cfgm import REFLECTION_PROMPT
 
 TASK = "Leave the house."
 STRAIGHT = ["turn key", "open door"]

@@ -15,8 +15,8 @@ from openai_server import OpenAIServer
 from langchain_tooltree import CFGMMemory, CFGMMiddleware, TrajectoryRecorder
 from langchain_tooltree.cfgm.recall import recall_text
 from langchain_tooltree.errors import ReplyError
-from tests.internals.experience import TAG
-from tests.internals.sitgraph import texts_of, transitions_of
+from langchain_tooltree.experience.records import TAG
+from langchain_tooltree.sitgraph.transitions import texts_of, transitions_of
 
 TASK = "Leave the house."
 OTHER = "Leave the shed."

@@ -11,7 +11,8 @@ from langgraph.store.base import PutOp
 from store_servers import chroma_client, chroma_server
 
 from langchain_tooltree import ChromaStore, Experience, Trajectory
-from tests.internals.hall import Terminal, view_module
+from langchain_tooltree.cli import view as view_module
+from langchain_tooltree.cli.terminal import Terminal
 
 WRITER = Path(__file__).with_name("chroma_writer.py")
 

@@ -12,8 +12,9 @@ from langgraph.graph import MessagesState, StateGraph
 from langgraph.runtime import Runtime
 
 from langchain_tooltree import PlanReviewMiddleware, PlanReviewNode, create_tooltree_agent, search
+from langchain_tooltree.effects import sql_reads
+from langchain_tooltree.effects.sql import LONGEST_SQL
 from langchain_tooltree.testing import ScriptedChatModel
-from tests.internals.hall import LONGEST_SQL, sql_reads
 
 ROWS = 799
 PAID = 149

@@ -19,7 +19,7 @@ from travel import BOOKING, EFFECTS, Agency, travel_model
 
 from langchain_tooltree import SearchConfig, asearch, create_tooltree_agent, search
 from langchain_tooltree.testing import ScriptedChatModel
-from tests.internals.tooltree import KernelConfig
+from langchain_tooltree.tooltree.search import KernelConfig
 
 SMALL: dict[str, Any] = {"max_rollouts": 8, "post_threshold": 0.2, "value_threshold": 1.0}
 """Lets a tree of some depth grow in little time."""

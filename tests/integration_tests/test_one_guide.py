@@ -33,9 +33,9 @@ from langchain_tooltree import (
     ToolTreeNode,
     create_tooltree_agent,
 )
+from langchain_tooltree.cfgm.recall import recall_text
 from langchain_tooltree.sitgraph.node import with_suggestions
 from langchain_tooltree.testing import ScriptedChatModel
-from tests.internals.cfgm import recall_text
 
 NAMES = ("find", "price", "order")
 EFFECTS: dict[str, Any] = {"find": "read", "price": "read"}

@@ -14,8 +14,10 @@ from langgraph.store.memory import InMemoryStore
 
 from langchain_tooltree import Experience, SearchConfig, SITGraph, Trajectory, demo
 from langchain_tooltree.cli import main
-from tests.internals.experience import Branch
-from tests.internals.pages import in_notebook, made, search_of, to_html
+from langchain_tooltree.experience.records import Branch
+from langchain_tooltree.pages.page import in_notebook
+from langchain_tooltree.pages.search_page import to_html
+from tests.internals.pages import made, search_of
 
 pytestmark = pytest.mark.skipif(not (PROGRAM and SHELL), reason="no chromium is installed")
 

@@ -9,13 +9,13 @@ from langchain_core.messages import AIMessage
 from langgraph.store.memory import InMemoryStore
 
 from langchain_tooltree import AnomalyDetector, CFGMMemory, CFGMMiddleware
+from langchain_tooltree.cfgm.collect import Task as TrainingTask
 from langchain_tooltree.testing import ScriptedChatModel
 from tests.benchmarks import scienceworld_world
 from tests.benchmarks.scienceworld_detection import runs_of, tallied
 from tests.benchmarks.scienceworld_injections import KINDS
 from tests.benchmarks.scienceworld_players import Assumptions, Player, ReflectingModel, Way
 from tests.benchmarks.scienceworld_world import PERFECT, Task, World, tools_of
-from tests.internals.cfgm import Task as TrainingTask
 
 pytestmark = pytest.mark.skipif(bool(scienceworld_world.missing()), reason=scienceworld_world.missing() or "-")
 

@@ -20,9 +20,10 @@ from browser import PROGRAM, SHELL, Browser
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_tooltree import ChromaStore, Experience, Trajectory, demo, dump_trajectories
-from langchain_tooltree.cli import main
-from tests.internals.hall import REFUSED, STOPPED, Terminal, view_module
-from tests.internals.pages import saved_module
+from langchain_tooltree.cli import REFUSED, STOPPED, main
+from langchain_tooltree.cli import view as view_module
+from langchain_tooltree.cli.terminal import Terminal
+from langchain_tooltree.pages import saved as saved_module
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\u202e\ud800 {data}"
 

@@ -1,16 +1,10 @@
 """What tests use of pages beside the public names, and searches as plain data to draw."""
 
-# ruff: noqa: F401 - names for tests to import
-
 import base64
 import hashlib
 import json
 import re
 from typing import Any
-
-from langchain_tooltree.pages import saved as saved_module
-from langchain_tooltree.pages.page import in_notebook
-from langchain_tooltree.pages.search_page import figures, status, to_html, to_mermaid, to_rich, to_svg
 
 COSTS = ("model_calls", "tokens", "tool_calls", "rollouts", "nodes", "cache_hits", "pruned_before", "pruned_after")
 

@@ -16,8 +16,8 @@ from langchain_core.tools import StructuredTool
 from pydantic import BaseModel
 
 from langchain_tooltree import asearch, search
+from langchain_tooltree.flows import arun_flow, run_flow
 from langchain_tooltree.testing import Made, OfflineChatModel, Question
-from tests.internals.hall import arun_flow, run_flow
 
 Offer = tuple[str, Mapping[str, Any]]
 

@@ -30,9 +30,9 @@ from langchain_tooltree import (
     create_summarize_state_tool,
     create_tooltree_agent,
 )
+from langchain_tooltree.effects import http_reads
 from langchain_tooltree.errors import ToolDefinitionError
 from langchain_tooltree.testing import ScriptedChatModel
-from tests.internals.hall import http_reads
 
 HELLO = {"messages": [{"role": "user", "content": "Hello"}]}
 

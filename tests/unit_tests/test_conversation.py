@@ -19,10 +19,10 @@ from langchain_tooltree import (
     Trajectory,
     search,
 )
+from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import EmptyQueryError
+from langchain_tooltree.experience.records import as_reference
 from langchain_tooltree.testing import ScriptedChatModel
-from tests.internals.experience import as_reference
-from tests.internals.hall import Conversation
 
 TASK = "The house is cold. Get the boiler to 2 bar."
 RECALLED = HumanMessage(as_reference("Turn the green valve.", source="memory"))

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 import langchain_tooltree
-from langchain_tooltree.errors import MissingExtraError
-from tests.internals.hall import import_extra
+from langchain_tooltree.errors import MissingExtraError, import_extra
 
 HEAVY = {"chromadb", "grpc", "jsonschema", "langchain_openai", "networkx", "numpy", "openai", "opentelemetry", "rich"}
 MOST_NAMES = 55

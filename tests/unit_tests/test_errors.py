@@ -3,7 +3,7 @@ import inspect
 import pytest
 
 from langchain_tooltree import ConfigurationError, errors
-from tests.internals.hall import check_arguments, check_count
+from langchain_tooltree.errors import check_arguments, check_count
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from contextvars import ContextVar
 import pytest
 from langgraph.errors import GraphInterrupt
 
-from tests.internals.hall import (
+from langchain_tooltree.flows import (
     Flow,
     FunctionStep,
     TogetherStep,

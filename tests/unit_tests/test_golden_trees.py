@@ -15,7 +15,7 @@ from langchain_core.tools import tool
 
 from langchain_tooltree import ObjectSandbox, SearchConfig
 from langchain_tooltree.testing import OfflineChatModel
-from tests.internals.tooltree import KernelConfig
+from langchain_tooltree.tooltree.search import KernelConfig
 
 FOLDER = Path(__file__).parent / "golden"
 RECORD = "TOOLTREE_RECORD_GOLDEN"

@@ -48,13 +48,6 @@ ALLOWED = {"pydantic", "pydantic_core", "numpy", "networkx"} | sys.stdlib_module
 IMPURE_MODULES = {"time", "datetime", "socket", "os", "io", "pathlib", "subprocess", "asyncio", "threading", "secrets"}
 MESSAGES = {"replies.py", "tooltree/branches.py", "tooltree/report.py"}
 """Pure files about messages, which import LangChain's classes of them."""
-FOR_TESTS = {*langchain_tooltree.__all__, "testing", "cli", "demo", "effects", "errors", "events", "toolbox"}
-"""What tests may import from the package. For all else there is one helper a room: `tests/internals/`."""
-REFERENCE = PACKAGE.parent / "cookbook" / "docs" / "api"
-DOCUMENTED = {
-    line.split()[1] for page in REFERENCE.glob("*.md") for line in page.read_text().splitlines() if line[:4] == "::: "
-}
-"""And what the reference has: names for rarer needs stand in their modules."""
 READERS = {
     "conversation.py",
     "experience/records.py",
@@ -257,17 +250,6 @@ def test_every_module_can_be_imported_and_says_what_it_is(subtests):
                 parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
                 importlib.import_module(".".join(part for part in parts if part != "__init__"))
             assert ast.get_docstring(parse(path))
-
-
-@pytest.mark.slow
-def test_tests_reach_the_inside_through_the_helper_of_its_room(subtests):
-    tests = PACKAGE.parent / "tests"
-    for path in sorted(tests.rglob("*.py")):
-        if path.parent != tests / "internals":
-            with subtests.test(path.relative_to(tests).as_posix()):
-                ours = [module.split(".") for module in imports(path) if module.startswith("langchain_tooltree.")]
-                inside = {".".join(each) for each in ours if each[1] not in FOR_TESTS}
-                assert inside <= DOCUMENTED, "import it from tests.internals"
 
 
 def test_the_public_names_are_unique_and_there():

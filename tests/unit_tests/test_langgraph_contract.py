@@ -30,7 +30,29 @@ from langgraph.types import Command, Send, interrupt
 from pydantic import BaseModel
 
 import langchain_tooltree
-from tests.internals import hall as inside
+from langchain_tooltree._langgraph import (
+    NodeRun,
+    SavedState,
+    callbacks_here,
+    can_be_answered,
+    checkpoint_of,
+    config_at,
+    configurable_here,
+    graph_around,
+    interrupts_in,
+    is_inside,
+    namespace_here,
+    namespace_of,
+    nodes_in,
+    runtime_in,
+    steps_here,
+    stream_now,
+    tool_node_input,
+    vacuum_of,
+    variables_in,
+    without_graph,
+    without_reserved,
+)
 
 PACKAGE = Path(langchain_tooltree.__file__).parent
 THREAD = {"configurable": {"thread_id": "1"}}
@@ -60,7 +82,7 @@ class Nodes(BaseCallbackHandler):
         self.metadata = []
 
     def on_chain_start(self, serialized, inputs, *, tags=None, metadata=None, **_):
-        run = inside.NodeRun.of(tags or (), metadata or {})
+        run = NodeRun.of(tags or (), metadata or {})
         if run is not None:
             self.seen.append((run, inputs))
             self.metadata.append(metadata)
@@ -84,7 +106,7 @@ def namespaces(seen):
     """A node that notes its namespace."""
 
     def node(_):
-        seen.append(inside.namespace_here())
+        seen.append(namespace_here())
         return {"said": []}
 
     return node
@@ -116,44 +138,44 @@ def test_a_namespace_names_the_nodes_and_their_tasks():
 
     a_graph(outer=a_graph(twice=twice), saved=True).invoke({"said": []}, THREAD)
 
-    assert [inside.nodes_in(each) for each in seen] == [["outer", "twice", "leaf"]] * 2
-    first, second = (inside.graph_around(each) for each in seen)
+    assert [nodes_in(each) for each in seen] == [["outer", "twice", "leaf"]] * 2
+    first, second = (graph_around(each) for each in seen)
     assert second == f"{first}|1"
-    assert inside.is_inside(second, first)
-    assert not inside.is_inside(first, first)
+    assert is_inside(second, first)
+    assert not is_inside(first, first)
 
 
 def test_a_node_named_by_a_number_is_a_node():
     seen = []
     a_graph(**{"7": namespaces(seen)}).invoke({"said": []})
 
-    assert [inside.nodes_in(each) for each in seen] == [["7"]]
+    assert [nodes_in(each) for each in seen] == [["7"]]
 
 
 def test_outside_of_a_graph_nothing_is_configurable():
-    assert inside.configurable_here() is None
-    assert inside.namespace_here() == ""
-    assert inside.nodes_in("") == []
+    assert configurable_here() is None
+    assert namespace_here() == ""
+    assert nodes_in("") == []
 
 
 def test_what_is_configurable_holds_the_place_of_the_run_and_what_users_put_there():
     held = []
-    graph = a_graph(node=lambda _: held.append(dict(inside.configurable_here())) or {"said": []}, saved=True)
+    graph = a_graph(node=lambda _: held.append(dict(configurable_here())) or {"said": []}, saved=True)
     graph.invoke({"said": []}, {"configurable": {"thread_id": "1", "user_id": "ada"}}, context={"tenant": "t"})
 
     place = {"thread_id", "checkpoint_ns", "checkpoint_id", "checkpoint_map"}
     assert set(held[0]) >= {"thread_id", "checkpoint_ns", "user_id"}
-    assert set(inside.without_reserved(held[0])) <= {"user_id", *place}
-    assert inside.without_reserved(held[0], place=False) == {"user_id": "ada"}
-    assert inside.without_graph(held[0]) == {"thread_id": "1", "user_id": "ada"}
-    assert inside.runtime_in(held[0]).context == {"tenant": "t"}
-    assert inside.runtime_in(inside.variables_in(held[0])).context == {"tenant": "t"}
+    assert set(without_reserved(held[0])) <= {"user_id", *place}
+    assert without_reserved(held[0], place=False) == {"user_id": "ada"}
+    assert without_graph(held[0]) == {"thread_id": "1", "user_id": "ada"}
+    assert runtime_in(held[0]).context == {"tenant": "t"}
+    assert runtime_in(variables_in(held[0])).context == {"tenant": "t"}
 
 
 @pytest.mark.parametrize("saved", [True, False])
 def test_a_question_can_be_answered_where_a_graph_or_one_around_it_is_saved(saved):
     seen = []
-    inner = a_graph(node=lambda _: seen.append(inside.can_be_answered()) or {"said": []})
+    inner = a_graph(node=lambda _: seen.append(can_be_answered()) or {"said": []})
 
     a_graph(inner=inner, saved=saved).invoke({"said": []}, THREAD)
 
@@ -165,7 +187,7 @@ def test_a_run_of_its_own_inside_a_graph_keeps_nothing_of_that_graph():
     own = a_graph(node=says("own"), saved=True)
 
     def node(_):
-        configurable = inside.without_graph(get_config()["configurable"])
+        configurable = without_graph(get_config()["configurable"])
         own.invoke({"said": []}, {"configurable": {**configurable, "thread_id": "own"}})
         return {"said": []}
 
@@ -181,7 +203,7 @@ def test_callbacks_tell_step_path_namespace_and_name_of_a_node():
 
     runs = [run for run, _ in nodes.seen if run.gets_state]
     assert [(run.name, run.step) for run in runs] == [("first", 1), ("second", 2)]
-    assert [inside.nodes_in(run.namespace) for run in runs] == [["first"], ["second"]]
+    assert [nodes_in(run.namespace) for run in runs] == [["first"], ["second"]]
     assert [given["said"] for run, given in nodes.seen if run.gets_state] == [["zero"], ["zero", "one"]]
     assert {each["thread_id"] for each in nodes.metadata} == {"1"}
 
@@ -195,11 +217,11 @@ def test_callbacks_know_the_node_that_is_running(drive):
             self.nodes = {}
 
         def on_chain_start(self, serialized, inputs, *, run_id, parent_run_id=None, tags=None, metadata=None, **_):
-            node = inside.NodeRun.of(tags or (), metadata or {})
+            node = NodeRun.of(tags or (), metadata or {})
             self.nodes[run_id] = node.name if node else self.nodes.get(parent_run_id)
 
     seen, runs = [], Runs()
-    graph = a_graph(inner=lambda _: seen.append(inside.callbacks_here()) or {"said": []}, outer=says())
+    graph = a_graph(inner=lambda _: seen.append(callbacks_here()) or {"said": []}, outer=says())
     config = {"callbacks": [runs]}
     if drive == "sync":
         graph.invoke({"said": []}, config)
@@ -209,13 +231,13 @@ def test_callbacks_know_the_node_that_is_running(drive):
     ((handlers, run),) = seen
     assert runs in handlers
     assert runs.nodes[run] == "inner"
-    assert inside.callbacks_here() == ((), None)
+    assert callbacks_here() == ((), None)
 
 
 @pytest.mark.parametrize("drive", ["sync", "async"])
 def test_messages_are_streamed_before_their_node_is_done_and_once(drive):
     def node(_):
-        inside.stream_now([AIMessage("one", id="1")])
+        stream_now([AIMessage("one", id="1")])
         get_stream_writer()("between")
         return {"messages": [AIMessage("one", id="1"), AIMessage("two", id="2")]}
 
@@ -230,7 +252,7 @@ def test_messages_are_streamed_before_their_node_is_done_and_once(drive):
 
 
 def test_other_runs_are_no_nodes():
-    assert inside.NodeRun.of(["seq:step:1"], {}) is None
+    assert NodeRun.of(["seq:step:1"], {}) is None
 
 
 def test_a_node_that_was_sent_something_does_not_get_the_state():
@@ -258,17 +280,17 @@ def test_what_a_task_returns_is_no_update():
 
     a_graph(node=lambda _: {"said": [str(work().result())]}).invoke({"said": []}, {"callbacks": [Runs()]})
 
-    assert inside.NodeRun.of(*told["node"]).updates_state
+    assert NodeRun.of(*told["node"]).updates_state
     tags, metadata = told["work"]
-    assert inside.NodeRun.of(tags, metadata) is None  # it is told as a part of its node
-    assert not inside.NodeRun.of(["graph:step:1"], metadata).updates_state
+    assert NodeRun.of(tags, metadata) is None  # it is told as a part of its node
+    assert not NodeRun.of(["graph:step:1"], metadata).updates_state
 
 
 def test_a_node_knows_its_step_and_how_many_are_left_to_it():
     seen = []
 
     def node(_):
-        seen.append(inside.steps_here())
+        seen.append(steps_here())
         return {"said": []}
 
     graph = a_graph(first=node, second=node)
@@ -276,19 +298,19 @@ def test_a_node_knows_its_step_and_how_many_are_left_to_it():
     assert [step for step, _ in seen] == [1, 2]
     assert [left for _, left in seen] == [seen[0][1], seen[0][1] - 1]
     assert 6 <= seen[0][1] <= 7
-    assert inside.steps_here() is None
+    assert steps_here() is None
 
 
 def test_interrupts_stand_in_what_a_graph_returns():
     graph = a_graph(node=lambda _: {"said": [interrupt("Go on?")]}, saved=True)
 
-    assert [each.value for each in inside.interrupts_in(graph.invoke({"said": []}, THREAD))] == ["Go on?"]
-    assert not inside.interrupts_in(graph.invoke(Command(resume="yes"), THREAD))
-    assert not inside.interrupts_in(None)
+    assert [each.value for each in interrupts_in(graph.invoke({"said": []}, THREAD))] == ["Go on?"]
+    assert not interrupts_in(graph.invoke(Command(resume="yes"), THREAD))
+    assert not interrupts_in(None)
 
 
 def saved_states(graph, thread=THREAD):
-    return [inside.SavedState.of(saved) for saved in graph.checkpointer.list(thread)]
+    return [SavedState.of(saved) for saved in graph.checkpointer.list(thread)]
 
 
 def test_a_checkpoint_tells_its_graph_and_the_checkpoint_in_which_that_began():
@@ -298,7 +320,7 @@ def test_a_checkpoint_tells_its_graph_and_the_checkpoint_in_which_that_began():
     states = saved_states(graph)
     inner = [state for state in states if state.namespace]
     outer = {state.id for state in states if not state.namespace}
-    assert {tuple(inside.nodes_in(state.namespace)) for state in inner} == {("outer",)}
+    assert {tuple(nodes_in(state.namespace)) for state in inner} == {("outer",)}
     assert {state.root for state in inner} <= outer
     assert all("tooltree_x" in state.metadata for state in states)
     assert inner[0].channels == {"messages"}
@@ -314,11 +336,11 @@ def test_the_latest_state_of_a_graph_is_read_by_its_namespace():
     graph = a_graph(outer=a_graph(leaf=namespaces(seen)), saved=True)
     graph.invoke({"said": ["here"]}, THREAD)
 
-    config = inside.config_at({"thread_id": "1", "checkpoint_id": "x"}, inside.graph_around(seen[0]))
-    assert inside.namespace_of(config) == inside.graph_around(seen[0])
+    config = config_at({"thread_id": "1", "checkpoint_id": "x"}, graph_around(seen[0]))
+    assert namespace_of(config) == graph_around(seen[0])
     snapshot = graph.get_state(config)
     assert snapshot.values == {"said": ["here"]}
-    assert inside.checkpoint_of(snapshot.config) in {state.id for state in saved_states(graph)}
+    assert checkpoint_of(snapshot.config) in {state.id for state in saved_states(graph)}
 
 
 def test_an_appending_channel_is_kept_in_parts_and_read_whole():
@@ -342,7 +364,7 @@ def test_a_tool_node_takes_one_call_with_the_state_for_its_tool():
         return f"{place}: {said}"
 
     def node(_):
-        given = inside.tool_node_input(
+        given = tool_node_input(
             tool_call(name="look", args={"place": "here"}, id="call-1"), {"messages": [], "said": ["a"]}
         )
         result = ToolNode([look], handle_tool_errors=False).invoke(given)
@@ -360,7 +382,7 @@ def test_a_tool_node_raises_for_arguments_that_do_not_fit():
         return str(place)
 
     def node(_):
-        given = inside.tool_node_input(tool_call(name="look", args={"place": "nowhere"}, id="call-1"), {"messages": []})
+        given = tool_node_input(tool_call(name="look", args={"place": "nowhere"}, id="call-1"), {"messages": []})
         with pytest.raises(ToolInvocationError):
             ToolNode([look], handle_tool_errors=False).invoke(given)
         return {"said": []}
@@ -398,14 +420,14 @@ async def test_a_store_on_sqlite_keeps_nothing_after_its_vacuum(tmp_path):
     async with AsyncSqliteStore.from_conn_string(str(tmp_path / "s.db")) as store:
         await store.setup()
         await kept_and_deleted(store)
-        await asyncio.to_thread(inside.vacuum_of(store))
+        await asyncio.to_thread(vacuum_of(store))
         assert not any(b"secret" in each.read_bytes() for each in tmp_path.iterdir())
 
 
 async def test_a_store_in_memory_keeps_nothing_after_its_vacuum():
     store = InMemoryStore()
     await kept_and_deleted(store)
-    inside.vacuum_of(store)()
+    vacuum_of(store)()
 
     assert store.list_namespaces() == []
-    assert inside.vacuum_of(object()) is None
+    assert vacuum_of(object()) is None

@@ -10,8 +10,8 @@ from langgraph.constants import TAG_NOSTREAM
 from pydantic import BaseModel
 
 from langchain_tooltree import ConfigurationError
-from langchain_tooltree.testing import ScriptedChatModel
-from tests.internals.hall import (
+from langchain_tooltree.flows import run_flow
+from langchain_tooltree.models import (
     UNTRUSTED,
     Meter,
     StructuredQuestion,
@@ -21,8 +21,8 @@ from tests.internals.hall import (
     extended,
     inner_config,
     resolve_model,
-    run_flow,
 )
+from langchain_tooltree.testing import ScriptedChatModel
 
 
 class Answer(BaseModel):

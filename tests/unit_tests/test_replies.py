@@ -12,26 +12,16 @@ from langchain_core.output_parsers import JsonOutputParser
 from langchain_core.runnables import RunnableLambda
 
 from langchain_tooltree import Trajectory
+from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ReplyError, SummaryError
+from langchain_tooltree.experience.trajectory import from_json, to_json
+from langchain_tooltree.flows import run_flow
+from langchain_tooltree.models import Meter, StructuredQuestion, document_prompt
+from langchain_tooltree.replies import read_as_form, received, sound, texts_of
 from langchain_tooltree.testing import ScriptedChatModel
+from langchain_tooltree.text import LEVELS, is_plain, plain, whole_characters
+from langchain_tooltree.tooltree.prompts import ObservationScore
 from tests.benchmarks.trust.rubbish import READERS, deep, random_reply, worst_texts
-from tests.internals.experience import from_json, to_json
-from tests.internals.hall import (
-    LEVELS,
-    Conversation,
-    Meter,
-    StructuredQuestion,
-    document_prompt,
-    is_plain,
-    plain,
-    read_as_form,
-    received,
-    run_flow,
-    sound,
-    texts_of,
-    whole_characters,
-)
-from tests.internals.tooltree import ObservationScore
 
 CALL = {"name": "look", "args": {"query": "x"}, "id": "1", "type": "tool_call"}
 

@@ -17,8 +17,8 @@ from langchain_tooltree import (
     load_trajectories,
     search,
 )
+from langchain_tooltree.secrets import masked
 from langchain_tooltree.testing import ScriptedChatModel
-from tests.internals.hall import masked
 
 KEY = "sk-proj-Zm9vYmFyYmF6cXV4Zm9v0123"
 JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N"

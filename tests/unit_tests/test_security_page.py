@@ -6,8 +6,7 @@ from dataclasses import fields
 from pathlib import Path
 
 import langchain_tooltree
-from langchain_tooltree import SearchConfig
-from tests.internals import hall
+from langchain_tooltree import SearchConfig, effects
 
 PAGE = Path(__file__).parents[2].joinpath(".github", "SECURITY.md").read_text()
 NAMED = sorted(set(re.findall(r"`([^`]+)`", PAGE)))
@@ -28,7 +27,7 @@ def parameters() -> set[str]:
 
 def exists(name: str, known: set[str]) -> bool:
     head, *rest = name.split(".")
-    holder = getattr(langchain_tooltree, head, None) or getattr(hall, head, None)
+    holder = next((getattr(each, head) for each in (langchain_tooltree, effects) if hasattr(each, head)), None)
     if holder is None:
         return not rest and (head in known or head in OTHERS)
     return all(hasattr(holder, each) for each in rest)

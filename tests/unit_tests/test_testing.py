@@ -8,6 +8,7 @@ from langchain_core.tools import tool
 from pydantic import BaseModel
 
 from langchain_tooltree import create_tooltree_agent
+from langchain_tooltree.models import document_prompt
 from langchain_tooltree.testing import (
     AnswerRecorder,
     Made,
@@ -16,18 +17,15 @@ from langchain_tooltree.testing import (
     ScriptedChatModel,
     read_question,
 )
-from tests.internals.hall import document_prompt
-from tests.internals.tooltree import (
+from langchain_tooltree.tooltree.prompts import (
     DEFAULT_CHECK_PROMPT,
     DEFAULT_POST_JUDGE_PROMPT,
     DEFAULT_PRE_JUDGE_PROMPT,
     OTHERS_PROMPT,
     PROPOSE_PROMPT,
-    REPORT_AND_CALL_PROMPT,
-    REPORT_AND_UNDO_PROMPT,
-    REPORT_PROMPT,
-    propose_messages,
 )
+from langchain_tooltree.tooltree.report import REPORT_AND_CALL_PROMPT, REPORT_AND_UNDO_PROMPT, REPORT_PROMPT
+from tests.internals.tooltree import propose_messages
 
 CALL = {"name": "alpha", "args": {"n": 1}, "id": "c1", "type": "tool_call"}
 

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 import langchain_tooltree
-from tests.internals.experience import shortened
-from tests.internals.hall import counts_added, cut, digest, json_object, kinship, one_line, substance
+from langchain_tooltree.text import counts_added, cut, digest, json_object, kinship, one_line, shortened, substance
 
 PACKAGE = Path(langchain_tooltree.__file__).parent
 DRAWS_OR_FILES = {"pages/page.py", "sitgraph/files.py", "sitgraph/graph.py", "sitgraph/states.py"}

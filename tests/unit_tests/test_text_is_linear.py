@@ -15,7 +15,14 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, Tool
 
 import langchain_tooltree
 from langchain_tooltree import AnomalyDetector, HashingEmbeddings, Trajectory
-from tests.internals import cfgm, experience, hall, tooltree
+from langchain_tooltree.cfgm.tips import IDENTIFYING
+from langchain_tooltree.conversation import Conversation
+from langchain_tooltree.effects.sql import only_reads
+from langchain_tooltree.experience.excerpts import excerpt, review
+from langchain_tooltree.experience.records import as_reference, own_messages
+from langchain_tooltree.secrets import masked
+from langchain_tooltree.text import INTRODUCED, json_object, mermaid_text, one_line, shortened, substance, words_of
+from langchain_tooltree.tooltree.report import split_report
 
 LENGTH, LONGER = 1_000, 4
 """Characters of a text, and how many times as long the other one is."""
@@ -86,7 +93,7 @@ def slow_texts(read: Callable[[str], object], *own: str) -> list[str]:
     return slow
 
 
-ONLY_SEARCHED = {hall.INTRODUCED.pattern, cfgm.IDENTIFYING.pattern}
+ONLY_SEARCHED = {INTRODUCED.pattern, IDENTIFYING.pattern}
 """Those that never have to match a whole text."""
 
 
@@ -115,27 +122,27 @@ def run_of(text: str) -> list[Any]:
 
 READERS: dict[str, Callable[[str], object]] = {
     "anomalies": lambda text: AnomalyDetector().check(run_of(text)),
-    "conversations": lambda text: hall.Conversation(run_of(text)).chat,
+    "conversations": lambda text: Conversation(run_of(text)).chat,
     "runs": lambda text: Trajectory.from_messages(run_of(text), id="1").aim,
     "runs with arguments as text": lambda text: Trajectory.from_chat(
         [{"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": "look", "arguments": text}}]}]
     ),
-    "excerpts": lambda text: experience.excerpt(Trajectory.from_messages(run_of(text), id="1"), max_characters=9_000),
-    "reviews": lambda text: experience.review(Trajectory.from_messages(run_of(text), id="1"), max_characters=9_000),
+    "excerpts": lambda text: excerpt(Trajectory.from_messages(run_of(text), id="1"), max_characters=9_000),
+    "reviews": lambda text: review(Trajectory.from_messages(run_of(text), id="1"), max_characters=9_000),
     "embeddings": HashingEmbeddings().embed_query,
-    "replies": hall.json_object,
-    "reports": lambda text: tooltree.split_report(AIMessage(text)),
-    "secrets": hall.masked,
-    "secrets in data": lambda text: hall.masked({"a": [text, {"b": text}]}),
-    "substance": hall.substance,
-    "words": hall.words_of,
-    "one line": lambda text: hall.one_line(text, 80),
-    "shortened": hall.shortened,
-    "mermaid": hall.mermaid_text,
-    "sql": lambda text: hall.only_reads(text, "sqlite"),
-    "marks": lambda text: experience.as_reference(text, source="memory"),
-    "without marks": lambda text: experience.own_messages([{"role": "user", "content": text}]),
-    "json": lambda text: hall.json_object(json.dumps({"a": text})),
+    "replies": json_object,
+    "reports": lambda text: split_report(AIMessage(text)),
+    "secrets": masked,
+    "secrets in data": lambda text: masked({"a": [text, {"b": text}]}),
+    "substance": substance,
+    "words": words_of,
+    "one line": lambda text: one_line(text, 80),
+    "shortened": shortened,
+    "mermaid": mermaid_text,
+    "sql": lambda text: only_reads(text, "sqlite"),
+    "marks": lambda text: as_reference(text, source="memory"),
+    "without marks": lambda text: own_messages([{"role": "user", "content": text}]),
+    "json": lambda text: json_object(json.dumps({"a": text})),
 }
 
 

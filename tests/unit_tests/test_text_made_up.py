@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from tests.internals.hall import SAME, made_up, mentions, renamed_in
+from langchain_tooltree.text import SAME, made_up, mentions, renamed_in
 
 ONE_UUID, OTHER_UUID = "550e8400-e29b-41d4-a716-446655440000", "650e8400-e29b-41d4-a716-446655440001"
 

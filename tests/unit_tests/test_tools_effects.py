@@ -6,8 +6,9 @@ from langgraph.prebuilt import InjectedStore, ToolRuntime
 from langgraph.types import Command
 
 from langchain_tooltree import ConfigurationError, ObjectSandbox, ToolLibrary, mcp_effects
+from langchain_tooltree.effects.calls import CallEffects
 from langchain_tooltree.errors import ToolDefinitionError
-from tests.internals.hall import CallEffects, classify_tools
+from tests.internals.hall import classify_tools
 
 
 class Board:

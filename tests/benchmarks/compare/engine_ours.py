@@ -15,7 +15,7 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import PrivateAttr
 
 from langchain_tooltree import SearchConfig, SearchResult
-from tests.internals.hall import arun_flow, run_flow
+from langchain_tooltree.flows import arun_flow, run_flow
 from tests.internals.tooltree import deep_search
 
 REQUEST = "Look everywhere."

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from langchain_tooltree import SearchConfig
+from langchain_tooltree.tooltree.search import KernelConfig
 from tests.benchmarks.compare.desk import IN_FLIGHT, Desk, Method
 from tests.benchmarks.compare.names import (
     A_STAR,
@@ -31,7 +32,6 @@ from tests.benchmarks.compare.peers.tooltree_mcts import FUSED_CONFIG, ToolTreeM
 from tests.benchmarks.compare.peers.treequest_ab_mcts import ABMCTS, FusedAnswer, ranked_answer
 from tests.benchmarks.compare.simulation import PROPOSALS
 from tests.benchmarks.compare.variants import VARIANTS
-from tests.internals.tooltree import KernelConfig
 
 AUCS = (1.0, 0.95, 0.9, 0.85)
 ARM_AUCS = (1.0, 0.95)

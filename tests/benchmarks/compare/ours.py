@@ -10,10 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from tests.benchmarks.bfcl_world import PlainCall
-from tests.benchmarks.compare.desk import MODEL_MS, Desk, Evaluate, Fused, Propose, Run, Score
-from tests.benchmarks.compare.simulation import READ_ONLY, State
-from tests.internals.tooltree import (
+from langchain_tooltree.tooltree.search import (
     Call,
     Effect,
     KernelConfig,
@@ -24,6 +21,9 @@ from tests.internals.tooltree import (
     TreeSearch,
     UCTPolicy,
 )
+from tests.benchmarks.bfcl_world import PlainCall
+from tests.benchmarks.compare.desk import MODEL_MS, Desk, Evaluate, Fused, Propose, Run, Score
+from tests.benchmarks.compare.simulation import READ_ONLY, State
 
 UNINFORMED = 0.5
 """What stands in for a score that nobody is asked for."""

@@ -22,22 +22,24 @@ from langchain_core.utils.json_schema import dereference_refs
 from pydantic import BaseModel
 
 from langchain_tooltree import ToolCard
-from tests.benchmarks.bfcl_world import PlainCall, ToolSpec
-from tests.benchmarks.compare.desk import Evaluate, Fused, FusedReply, Propose, Question, Score
-from tests.benchmarks.compare.simulation import State
-from tests.internals.hall import UNTRUSTED, compact_json, shortened, told_as_data
-from tests.internals.tooltree import (
+from langchain_tooltree.models import UNTRUSTED
+from langchain_tooltree.text import compact_json, shortened
+from langchain_tooltree.tooltree.deep import JUDGED_CHARS
+from langchain_tooltree.tooltree.prompts import (
     ASSESS_DESCRIPTION,
     CONFIDENCE_DESCRIPTION,
     DEFAULT_POST_JUDGE_PROMPT,
     DEFAULT_PRE_JUDGE_PROMPT,
-    JUDGED_CHARS,
     PROPOSE_PROMPT,
     TRIED_PROMPT,
-    Call,
     CandidateScores,
     ObservationScore,
 )
+from langchain_tooltree.tooltree.search import Call
+from tests.benchmarks.bfcl_world import PlainCall, ToolSpec
+from tests.benchmarks.compare.desk import Evaluate, Fused, FusedReply, Propose, Question, Score
+from tests.benchmarks.compare.simulation import State
+from tests.internals.hall import told_as_data
 
 CHARACTERS_PER_TOKEN = 4
 ENCODING_URL = "https://openaipublic.blob.core.windows.net/encodings/o200k_base.tiktoken"

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from langchain_tooltree.tooltree.search import Frontier, KernelConfig, Node, Tree, UCTPolicy, Work
 from tests.benchmarks.compare.ours import TreeSearchMethod
 from tests.benchmarks.compare.simulation import READ_ONLY
-from tests.internals.tooltree import Frontier, KernelConfig, Node, Tree, UCTPolicy, Work
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,9 +31,10 @@ from langgraph.store.memory import InMemoryStore
 
 from langchain_tooltree import CFGMMemory, HashingEmbeddings, SITGraph, Trajectory, load_trajectories
 from langchain_tooltree.errors import ToolTreeError
+from langchain_tooltree.models import ATTEMPTS
+from langchain_tooltree.text import shortened
 from tests.benchmarks.live.episode import Experience, Finished, Memory, Outcome, UsageError
 from tests.benchmarks.live.search_driver import object_in, transcript
-from tests.internals.hall import ATTEMPTS, shortened
 
 logger = logging.getLogger(__name__)
 

@@ -20,23 +20,16 @@ from langchain_core.tools import BaseTool
 
 from langchain_tooltree import CFGMMemory, Sandbox
 from langchain_tooltree.cfgm.recall import recall_text
+from langchain_tooltree.flows import run_flow
+from langchain_tooltree.models import ATTEMPTS, Meter, call_tools, was_refused
 from langchain_tooltree.sitgraph.node import with_suggestions
+from langchain_tooltree.tools import checked_arguments
+from langchain_tooltree.tooltree.ask import BoundTools
+from langchain_tooltree.tooltree.judge import SAID_DONE, SAID_OPEN, Standing, as_score
+from langchain_tooltree.tooltree.prompts import ASSESS_PROMPT, CANDIDATES_PROMPT, NOTHING_PROMPT, REPAIR_PROMPT
+from langchain_tooltree.tooltree.search import Call
 from tests.benchmarks.live.episode import Episode, Setting, UsageError, system_text
-from tests.internals.hall import ATTEMPTS, Meter, call_tools, run_flow, was_refused
-from tests.internals.tooltree import (
-    ASSESS_PROMPT,
-    CANDIDATES_PROMPT,
-    NOTHING_PROMPT,
-    REPAIR_PROMPT,
-    SAID_DONE,
-    SAID_OPEN,
-    BoundTools,
-    Call,
-    Standing,
-    as_score,
-    checked_arguments,
-    propose_messages,
-)
+from tests.internals.tooltree import propose_messages
 
 logger = logging.getLogger(__name__)
 

@@ -9,10 +9,10 @@ are no forks: what was written stays, so a write after an answer must pass `admi
 
 from dataclasses import dataclass, field
 
+from langchain_tooltree.tooltree.report import Move, Stop, admits, is_better, is_trouble, next_move
 from tests.benchmarks.compare.simulation import READ_ONLY
 from tests.benchmarks.recorded.model import MOST_ALTERNATIVES, MOST_STEPS, RecordedModel
 from tests.benchmarks.recorded.runs import STOP, State, Step
-from tests.internals.tooltree import Move, Stop, admits, is_better, is_trouble, next_move
 
 BUDGETS = {"frugal": 2, "balanced": 4, "thorough": 8}
 """Extra model calls of a turn by effort, as `SearchConfig.extra_calls` has them."""

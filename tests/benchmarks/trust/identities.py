@@ -21,10 +21,11 @@ from langchain_core.messages import convert_to_messages
 from langgraph.store.memory import InMemoryStore
 
 from langchain_tooltree import Experience, Trajectory
+from langchain_tooltree.conversation import Conversation
+from langchain_tooltree.flows import run_flow
+from langchain_tooltree.learning.guide import PastRuns
 from tests.benchmarks.next_tool_protocol import Question, task_of
 from tests.benchmarks.trust.poison import EMBEDDINGS, HARMFUL, TASKS, chosen_tasks, desk, poisoned
-from tests.internals.hall import Conversation, run_flow
-from tests.internals.learning import PastRuns
 
 NAMES, QUICK = (5, 20, 100), (5, 20)
 """Names under which an attacker comes, with one run each."""

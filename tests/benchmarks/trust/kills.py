@@ -19,9 +19,9 @@ from langgraph.store.base import BaseStore
 from langgraph.store.postgres import PostgresStore
 
 from langchain_tooltree import ChromaStore, Experience, Trajectory
+from langchain_tooltree.experience.store import TASKS, TRAJECTORIES
+from langchain_tooltree.learning import erasure as erasure_module
 from tests.integration_tests.store_servers import chroma_client, chroma_server, postgres_server
-from tests.internals.experience import TASKS, TRAJECTORIES
-from tests.internals.hall import erasure_module
 
 WRITERS, SUGGESTERS = 8, 2
 RUNS = 1_000  # of each writer, as far as the time goes

@@ -15,8 +15,16 @@ from langgraph.store.memory import InMemoryStore
 from pydantic import Field
 
 from langchain_tooltree import AnomalyDetector, CFGMMemory, ModelVerdict, ToolLibrary, ToolTreeNode, Trajectory
+from langchain_tooltree.cfgm import tips as tips_module
+from langchain_tooltree.cfgm.reflection import Reflector
+from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ReplyError
-from tests.internals import cfgm, hall, sitgraph, tooltree
+from langchain_tooltree.flows import flow_of, run_flow
+from langchain_tooltree.models import Meter
+from langchain_tooltree.sitgraph.summarize import write_summary as written_summary
+from langchain_tooltree.tooltree.ask import ProposalRequest, Proposer, plan_tools
+from langchain_tooltree.tooltree.judge import JudgedCall, JudgeRequest, ModelEvaluator
+from langchain_tooltree.tooltree.search import KernelConfig
 
 LARGEST = 1_000_000
 """Characters of the longest replies."""
@@ -348,9 +356,9 @@ LIBRARY = ToolLibrary([look, send])
 
 
 @cache
-def _proposer(**settings: Any) -> tooltree.Proposer:
-    config = tooltree.KernelConfig(**settings)
-    return tooltree.Proposer(PARROT, LIBRARY, lambda tool, _: "read" if tool in READS else "write", config)
+def _proposer(**settings: Any) -> Proposer:
+    config = KernelConfig(**settings)
+    return Proposer(PARROT, LIBRARY, lambda tool, _: "read" if tool in READS else "write", config)
 
 
 @cache
@@ -361,7 +369,7 @@ def _node() -> ToolTreeNode:
 def _asked(make: Callable[[BaseChatModel], Any], reply: AIMessage) -> Any:
     """What comes of a flow that asks a model which gives this reply."""
     PARROT.learn(reply)
-    return hall.run_flow(make(PARROT))
+    return run_flow(make(PARROT))
 
 
 def _visited(reply: AIMessage) -> Any:
@@ -371,28 +379,28 @@ def _visited(reply: AIMessage) -> Any:
 
 
 def _proposed(_: BaseChatModel, **settings: Any) -> Any:
-    asked = tooltree.ProposalRequest(QUESTION, ("look", "send"))
-    return _proposer(**settings).propose(asked, hall.Meter(6))
+    asked = ProposalRequest(QUESTION, ("look", "send"))
+    return _proposer(**settings).propose(asked, Meter(6))
 
 
 def _judged(stage: str, model: BaseChatModel) -> Any:
-    call = tooltree.JudgedCall("c1", "look", {"query": "x"})
-    others = [call, tooltree.JudgedCall("c2", "send", {"to": "ann"}, writes=True)]
+    call = JudgedCall("c1", "look", {"query": "x"})
+    others = [call, JudgedCall("c2", "send", {"to": "ann"}, writes=True)]
     calls = others if stage == "pre" else [call]
-    request = tooltree.JudgeRequest(stage, "look it up", [], calls, [], observation="x", answer="done")  # type: ignore[arg-type]
-    judge = tooltree.ModelEvaluator(model)
-    return getattr(judge, stage)(request, hall.Meter(2))
+    request = JudgeRequest(stage, "look it up", [], calls, [], observation="x", answer="done")  # type: ignore[arg-type]
+    judge = ModelEvaluator(model)
+    return getattr(judge, stage)(request, Meter(2))
 
 
 def _focus_points(model: BaseChatModel) -> Any:
     try:
-        return (yield from hall.flow_of(CFGMMemory(model, InMemoryStore()).focus_points)("a house"))
+        return (yield from flow_of(CFGMMemory(model, InMemoryStore()).focus_points)("a house"))
     except ReplyError:
         return []
 
 
 def _anomaly() -> Any:
-    return hall.run_flow(hall.flow_of(AnomalyDetector().check)(QUESTION))
+    return run_flow(flow_of(AnomalyDetector().check)(QUESTION))
 
 
 MODEL_READERS: dict[str, Reader] = {
@@ -403,22 +411,22 @@ MODEL_READERS: dict[str, Reader] = {
     "judge of calls": partial(_asked, partial(_judged, "pre")),
     "judge of results": partial(_asked, partial(_judged, "post")),
     "check of an answer": partial(_asked, partial(_judged, "check")),
-    "verdict": partial(_asked, lambda model: hall.flow_of(ModelVerdict(model).judge)(_run())),
+    "verdict": partial(_asked, lambda model: flow_of(ModelVerdict(model).judge)(_run())),
     "reflection": partial(
-        _asked, lambda model: hall.flow_of(cfgm.Reflector(model).reflect)(QUESTION, _anomaly(), meter=hall.Meter(2))
+        _asked, lambda model: flow_of(Reflector(model).reflect)(QUESTION, _anomaly(), meter=Meter(2))
     ),
-    "tips of a comparison": partial(_asked, lambda model: cfgm.tips_module.tips_by_comparison(model, _run(), [_run()])),
-    "tips of a success": partial(_asked, lambda model: cfgm.tips_module.tips_from_success(model, _run(), [])),
+    "tips of a comparison": partial(_asked, lambda model: tips_module.tips_by_comparison(model, _run(), [_run()])),
+    "tips of a success": partial(_asked, lambda model: tips_module.tips_from_success(model, _run(), [])),
     "focus points": partial(_asked, _focus_points),
     "summary": partial(
-        _asked, lambda model: sitgraph.written_summary(model, _run().chat(), hall.Meter(1))
+        _asked, lambda model: written_summary(model, _run().chat(), Meter(1))
     ),
     "coarse plan": partial(
         _asked,
-        lambda model: tooltree.plan_tools(model, LIBRARY, ["look"], "look it up", hall.Meter(2)),
+        lambda model: plan_tools(model, LIBRARY, ["look"], "look it up", Meter(2)),
     ),
     "classifier": partial(
-        _asked, lambda model: hall.flow_of(AnomalyDetector(phrases=(), classifier=model).check)([*QUESTION[:2], FINE])
+        _asked, lambda model: flow_of(AnomalyDetector(phrases=(), classifier=model).check)([*QUESTION[:2], FINE])
     ),
 }  # fmt: skip
 """What asks a model, by name: each takes the reply that the model gives every time."""
@@ -427,7 +435,7 @@ FINE = ToolMessage("12 things", tool_call_id="1", name="look")
 
 
 def _conversed(reply: AIMessage) -> Any:
-    said = hall.Conversation([*QUESTION, reply])
+    said = Conversation([*QUESTION, reply])
     return said.task, said.calls, said.call_ids, said.steps, said.chat, said.goal, said.open_calls, said.latest
 
 

@@ -19,11 +19,12 @@ from langgraph.store.memory import InMemoryStore
 from pydantic import PrivateAttr
 
 from langchain_tooltree import Experience, SearchConfig, SearchResult, Trajectory, search
+from langchain_tooltree.cfgm.recall import RecalledRun, Recollection, recall_text
+from langchain_tooltree.cfgm.tips import Tip
+from langchain_tooltree.experience.guide import hints
 from langchain_tooltree.testing import Question, ScriptedChatModel, read_question
-from tests.internals.cfgm import RecalledRun, Recollection, Tip, recall_text
-from tests.internals.hall import digest
-from tests.internals.sitgraph import hints
-from tests.internals.tooltree import ASSESS_DESCRIPTION
+from langchain_tooltree.text import digest
+from langchain_tooltree.tooltree.prompts import ASSESS_DESCRIPTION
 
 Kind = Literal["instructions", "scores", "delimiters", "calls", "memory", "descriptions"]
 Place = Literal["result", "past run", "tip", "summary", "description", "name"]

@@ -13,11 +13,11 @@ from langchain_core.tools import BaseTool, StructuredTool
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_tooltree import create_tooltree_agent, mcp_effects
+from langchain_tooltree.effects import http_reads, sql_reads
 from langchain_tooltree.testing import ScriptedChatModel
 from tests.benchmarks.trust.approvals import ATTACKS, OURS, attacked, call
 from tests.benchmarks.trust.untrusted import ATTACKS as TEXTS
 from tests.benchmarks.trust.untrusted import DESK, MAY_RUN, REQUEST, FooledModel
-from tests.internals.hall import http_reads, sql_reads
 from tests.unit_tests.effects.attacks import ADDRESSES, REQUESTS
 from tests.unit_tests.effects.attacks import ATTACKS as ATTACKED
 

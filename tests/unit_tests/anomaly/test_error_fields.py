@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.internals.cfgm import error_in, fields_of
+from langchain_tooltree.anomaly.rules import error_in, fields_of
 
 FAILED = [
     '{"error": "no such city"}',

@@ -5,7 +5,7 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from runs_to_read import calls
 
 from langchain_tooltree import AnomalyDetector
-from tests.internals.cfgm import acknowledges
+from langchain_tooltree.anomaly.rules import acknowledges
 
 LOOK = ("look", {}, "A table and a chair.")
 

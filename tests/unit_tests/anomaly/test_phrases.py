@@ -8,9 +8,9 @@ import pytest
 from runs_to_read import calls, seen
 
 from langchain_tooltree import AnomalyDetector, ConfigurationError
-from langchain_tooltree.anomaly.phrases import DEFAULT_PHRASES
-from tests.internals.cfgm import (
+from langchain_tooltree.anomaly.phrases import (
     ALFWORLD_PHRASES,
+    DEFAULT_PHRASES,
     HEAD,
     SCIENCEWORLD_PHRASES,
     WEBSHOP_PHRASES,

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from langchain_core.messages import AIMessage, ToolMessage
 
 from langchain_tooltree import ObjectSandbox
+from langchain_tooltree.tooltree.prompts import CANDIDATES_PROMPT
 from tests.benchmarks.live.episode import Outcome
 from tests.benchmarks.live.search_driver import CHOICE_PROMPT, REFLECTION_PROMPT
 from tests.benchmarks.live.searches import GIVE_UP, GIVE_UP_PROMPT
-from tests.internals.tooltree import CANDIDATES_PROMPT
 
 REQUEST = "Open the safe."
 CODE = "7-4-9"

@@ -6,12 +6,12 @@ from statistics import mean
 import pytest
 
 from langchain_tooltree.testing import Made, Question
+from langchain_tooltree.tooltree.search import KernelConfig
 from tests.benchmarks.bfcl import summary
 from tests.benchmarks.bfcl_data import parse_call
 from tests.benchmarks.bfcl_model import Oracle, SimulatedPolicy, gold_arguments
 from tests.benchmarks.bfcl_run import Simulation, run_task
 from tests.benchmarks.bfcl_world import PlainCall, Task, ToolSpec
-from tests.internals.tooltree import KernelConfig
 
 
 class Shelf:

@@ -8,19 +8,19 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from langchain_tooltree import ToolCard
-from tests.benchmarks.compare.desk import Evaluate, Propose, Score
-from tests.benchmarks.compare.simulation import Simulation
-from tests.benchmarks.compare.tokens import CANDIDATE_ID, REASON, PromptTokens, TokenCounter, as_tool, text_tokens
-from tests.internals.hall import document_prompt
-from tests.internals.tooltree import (
+from langchain_tooltree.conversation import transcript
+from langchain_tooltree.models import document_prompt
+from langchain_tooltree.tooltree.prompts import (
     DEFAULT_POST_JUDGE_PROMPT,
     DEFAULT_PRE_JUDGE_PROMPT,
     PROPOSE_PROMPT,
     CandidateScores,
     ObservationScore,
-    propose_messages,
-    transcript,
 )
+from tests.benchmarks.compare.desk import Evaluate, Propose, Score
+from tests.benchmarks.compare.simulation import Simulation
+from tests.benchmarks.compare.tokens import CANDIDATE_ID, REASON, PromptTokens, TokenCounter, as_tool, text_tokens
+from tests.internals.tooltree import propose_messages
 
 TOOLS = [as_tool(spec) for spec in TASK.tools]
 

@@ -11,8 +11,8 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 
 from langchain_tooltree.anomaly.rules import Anomaly
+from langchain_tooltree.cfgm.tips import Tip
 from langchain_tooltree.testing import ScriptedChatModel
-from tests.internals.cfgm import Tip
 
 TASK = "The house is cold. Get the boiler to 2 bar."
 NO_VALVE = "Error: there is no valve 'main'. Valves: red, blue."

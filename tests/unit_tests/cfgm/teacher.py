@@ -8,8 +8,8 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from pydantic import PrivateAttr
 
 from langchain_tooltree import Trajectory
+from langchain_tooltree.cfgm.tips import DEFAULT_COMPARISON_PROMPT
 from langchain_tooltree.testing import ScriptedChatModel
-from tests.internals.cfgm import DEFAULT_COMPARISON_PROMPT
 
 
 def attempt(

@@ -38,8 +38,8 @@ from langchain_tooltree import (
     Reflector,
     Trajectory,
 )
+from langchain_tooltree.flows import driven
 from langchain_tooltree.testing import ScriptedChatModel
-from tests.internals.hall import driven
 
 
 def test_where_nothing_is_off_nothing_happens(path):

@@ -7,11 +7,11 @@ from langgraph.store.memory import InMemoryStore
 from teacher import attempt
 
 from langchain_tooltree import CFGMMemory, ConfigurationError, ExperienceStore
+from langchain_tooltree.cfgm.focus import LONGEST_FOCUS_POINT
 from langchain_tooltree.errors import ReplyError
+from langchain_tooltree.experience.excerpts import DEFAULT_MAX_CHARACTERS
+from langchain_tooltree.flows import run_flow
 from langchain_tooltree.testing import ScriptedChatModel
-from tests.internals.cfgm import LONGEST_FOCUS_POINT
-from tests.internals.experience import DEFAULT_MAX_CHARACTERS
-from tests.internals.hall import run_flow
 
 POINTS = ["Look where things are.", "Try doors before keys."]
 FORM = {"focus_points": POINTS}

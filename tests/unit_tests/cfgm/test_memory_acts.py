@@ -11,8 +11,9 @@ from langgraph.store.memory import InMemoryStore
 from teacher import Teacher, attempt
 
 from langchain_tooltree import CFGMMemory, ConfigurationError, ExperienceStore, HashingEmbeddings, Trajectory
+from langchain_tooltree.cfgm.memory import PAPER_EMBEDDINGS
+from langchain_tooltree.cfgm.reflection import NEXT_STEP as NEXT_STEP_MARK
 from langchain_tooltree.testing import ScriptedChatModel
-from tests.internals.cfgm import NEXT_STEP_MARK, PAPER_EMBEDDINGS
 
 REFUSED = "Nothing happens."
 

@@ -10,9 +10,9 @@ from langgraph.store.memory import InMemoryStore
 from teacher import attempt
 
 from langchain_tooltree import CFGMMemory, ConfigurationError, SITGraph, Trajectory
-from langchain_tooltree.cfgm.recall import recall_text
-from tests.internals.cfgm import RecalledRun, Recollection, Tip, chain_of, most_like
-from tests.internals.experience import TAG, Outcome, Step, without_reference
+from langchain_tooltree.cfgm.recall import RecalledRun, Recollection, chain_of, most_like, recall_text
+from langchain_tooltree.cfgm.tips import Tip
+from langchain_tooltree.experience.records import TAG, Outcome, Step, without_reference
 
 
 def tip(text, reasoning="", task="Boil water."):

@@ -23,10 +23,14 @@ from teacher import attempt
 
 from langchain_tooltree import CFGMMemory, ConfigurationError, ExperienceStore, Reflector
 from langchain_tooltree.anomaly.rules import Anomaly
+from langchain_tooltree.cfgm.recall import RecalledRun, Recollection
+from langchain_tooltree.cfgm.reflection import REFLECTION_PROMPT, Reflection, with_correction
+from langchain_tooltree.experience.records import as_reference
+from langchain_tooltree.experience.run_identity import tools_in
+from langchain_tooltree.flows import driven, flow_of
+from langchain_tooltree.models import ATTEMPTS, Meter
 from langchain_tooltree.testing import ScriptedChatModel
-from tests.internals.cfgm import REFLECTION_PROMPT, RecalledRun, Recollection, Reflection, with_correction
-from tests.internals.experience import as_reference, tools_in
-from tests.internals.hall import ATTEMPTS, Meter, driven, flow_of, told_as_data
+from tests.internals.hall import told_as_data
 
 REFLECTION = Reflection(
     **KEY_INFORMATION, questions=(("Which valves are there?", "A red and a blue one."),), next_step=NEXT_STEP

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langchain_tooltree import ConfigurationError
-from tests.internals.cfgm import DEFAULT_COOLDOWN, DEFAULT_MAX_REFLECTIONS, ReflectionBudget
+from langchain_tooltree.cfgm.reflection import DEFAULT_COOLDOWN, DEFAULT_MAX_REFLECTIONS, ReflectionBudget
 
 paces = st.builds(ReflectionBudget, st.integers(1, 6), st.integers(1, 8))
 courses = st.lists(st.booleans(), max_size=60)

@@ -12,13 +12,12 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.graph.message import add_messages
 
 from langchain_tooltree import Trajectory
-from langchain_tooltree.anomaly.rules import Anomaly
-from langchain_tooltree.cfgm.reflection import Reflection
-from tests.internals.cfgm import (
+from langchain_tooltree.anomaly.rules import Anomaly, AnomalyKind
+from langchain_tooltree.cfgm.reflection import (
     LONGEST_CORRECTION,
     NOTE,
     NOTICES,
-    AnomalyKind,
+    Reflection,
     advice_in,
     anomaly_in,
     correction_text,
@@ -26,7 +25,7 @@ from tests.internals.cfgm import (
     with_anomaly,
     with_correction,
 )
-from tests.internals.experience import as_reference, without_reference
+from langchain_tooltree.experience.records import as_reference, without_reference
 
 REFLECTION = Reflection(
     **KEY_INFORMATION, questions=(("Which?", "A red one."), ("", "Or a blue one.")), next_step=NEXT_STEP

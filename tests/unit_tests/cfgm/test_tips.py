@@ -9,9 +9,10 @@ from langgraph.store.memory import InMemoryStore
 from teacher import Teacher, attempt, tip_reply
 
 from langchain_tooltree import CFGMMemory, ExperienceStore
+from langchain_tooltree.cfgm import tips as tips_module
+from langchain_tooltree.cfgm.tips import Tip, tips_for
+from langchain_tooltree.flows import run_flow
 from langchain_tooltree.testing import ScriptedChatModel
-from tests.internals.cfgm import Tip, tips_for, tips_module
-from tests.internals.hall import run_flow
 
 NAMES = ["alpha", "bravo", "charlie", "delta", "echo", "foxtrot", "golf", "hotel"]
 COMPARED = "comparison"

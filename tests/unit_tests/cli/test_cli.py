@@ -7,9 +7,8 @@ import pytest
 from langchain_core.tools import ToolException
 
 from langchain_tooltree import demo
-from langchain_tooltree.cli import main
+from langchain_tooltree.cli import REFUSED, main
 from langchain_tooltree.testing import ScriptedChatModel
-from tests.internals.hall import REFUSED
 
 
 @pytest.fixture(autouse=True)

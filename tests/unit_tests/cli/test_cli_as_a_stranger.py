@@ -9,8 +9,7 @@ from importlib.metadata import version
 import pytest
 
 from langchain_tooltree import Trajectory, dump_trajectories
-from langchain_tooltree.cli import main
-from tests.internals.hall import CLOSED, REFUSED, STOPPED
+from langchain_tooltree.cli import CLOSED, REFUSED, STOPPED, main
 
 COMMANDS = ("demo", "mine", "show", "view", "copy")
 

@@ -7,8 +7,10 @@ import pytest
 from langgraph.store.memory import InMemoryStore
 
 from langchain_tooltree import ChromaStore, ExperienceStore, HashingEmbeddings, Trajectory
-from langchain_tooltree.cli import main
-from tests.internals.hall import INCOMPLETE, REFUSED, copied, copying_module, run_flow
+from langchain_tooltree.cli import INCOMPLETE, REFUSED, main
+from langchain_tooltree.flows import run_flow
+from langchain_tooltree.learning import copying as copying_module
+from langchain_tooltree.learning.copying import copied
 
 USERS = ("tooltree", "{user_id}")
 

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from langchain_tooltree import ChromaStore, Experience
-from langchain_tooltree.cli import main
-from tests.internals.hall import EXIT_CODES
+from langchain_tooltree.cli import EXIT_CODES, main
 from tests.unit_tests.documentation import pages
 
 PAGE = "cookbook/docs/how-to/command-line.md"

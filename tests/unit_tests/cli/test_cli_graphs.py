@@ -6,8 +6,7 @@ import sys
 import pytest
 
 from langchain_tooltree import SITGraph, Trajectory, dump_trajectories
-from langchain_tooltree.cli import main
-from tests.internals.hall import REFUSED
+from langchain_tooltree.cli import REFUSED, main
 
 
 def run_of(number, *tools, success=True):

@@ -14,9 +14,9 @@ import pytest
 from rich.console import Console
 
 from langchain_tooltree import ChromaStore, Experience, SITGraph, Trajectory, demo, dump_trajectories
-from langchain_tooltree.cli import main
-from tests.internals.hall import REFUSED, show_module
-from tests.internals.pages import to_rich
+from langchain_tooltree.cli import REFUSED, main
+from langchain_tooltree.cli import show as show_module
+from langchain_tooltree.pages.search_page import to_rich
 
 
 @pytest.fixture(autouse=True)

@@ -3,8 +3,10 @@ from langchain_core.tools import StructuredTool, tool
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
 from langchain_tooltree import ConfigurationError, ToolLibrary, create_summarize_state_tool, mcp_effects
-from tests.internals.experience import is_read
-from tests.internals.hall import CallEffects, classify_tools, http_reads, sql_reads
+from langchain_tooltree.effects import http_reads, sql_reads
+from langchain_tooltree.effects.calls import CallEffects
+from langchain_tooltree.effects.names import is_read
+from tests.internals.hall import classify_tools
 
 
 @tool

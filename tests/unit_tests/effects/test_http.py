@@ -1,7 +1,7 @@
 import pytest
 
 from langchain_tooltree import ConfigurationError
-from tests.internals.hall import http_reads
+from langchain_tooltree.effects import http_reads
 from tests.unit_tests.effects.attacks import ADDRESSES, REQUESTS
 
 READS = [

@@ -3,8 +3,8 @@
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_tooltree import Trajectory
-from tests.internals.experience import LONGEST_AIM, aim_of
-from tests.internals.hall import Conversation
+from langchain_tooltree.conversation import Conversation
+from langchain_tooltree.experience.records import LONGEST_AIM, aim_of
 
 
 def dialogue(*turns):

@@ -6,7 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.internals.experience import EFFECTS, LONGEST_TEXT, Branch, Record, excerpt, is_read, review, shortened
+from langchain_tooltree.effects.names import EFFECTS, is_read
+from langchain_tooltree.experience.excerpts import excerpt, review
+from langchain_tooltree.experience.records import Branch, Record
+from langchain_tooltree.text import LONGEST_TEXT, shortened
 
 
 def entry(arguments):

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from langchain_tooltree import Trajectory, load_trajectories
-from tests.internals.experience import Record, count_unread, steps_in
+from langchain_tooltree.experience.records import Record, count_unread, steps_in
 
 
 def call(name, arguments, call_id=None):

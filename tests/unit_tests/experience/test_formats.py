@@ -16,7 +16,7 @@ from langchain_core.messages import (
 )
 
 from langchain_tooltree.errors import TrajectoryFormatError
-from tests.internals.experience import to_chat, to_message, to_messages
+from langchain_tooltree.experience.trajectory import to_chat, to_message, to_messages
 
 texts = st.text(max_size=20)
 names = st.text(string.ascii_letters + "_", min_size=1, max_size=8)

@@ -23,8 +23,9 @@ from langchain_tooltree import (
     dump_trajectories,
     load_trajectories,
 )
+from langchain_tooltree.experience.records import as_reference
+from langchain_tooltree.experience.trajectory import from_json, to_json
 from langchain_tooltree.testing import ScriptedChatModel
-from tests.internals.experience import as_reference, from_json, to_json
 
 RULES = "You look for things. Refund nothing."
 ASKED = {"messages": [("user", "Is it in the shed?")]}

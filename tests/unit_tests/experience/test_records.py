@@ -2,17 +2,17 @@
 
 import pytest
 
-from tests.internals.experience import (
+from langchain_tooltree.experience.records import (
     Branch,
     Outcome,
     Record,
     Step,
     count_unread,
-    digest,
     first_request,
     steps_in,
     text_of,
 )
+from langchain_tooltree.text import digest
 
 
 def call(name, call_id=None, arguments="{}"):

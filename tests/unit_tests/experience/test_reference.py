@@ -16,20 +16,11 @@ from langchain_core.messages import (
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from langchain_tooltree import Trajectory
-from tests.internals.experience import (
-    MARK,
-    Branch,
-    as_reference,
-    digest,
-    from_json,
-    own_messages,
-    reference_module,
-    remarked,
-    to_chat,
-    to_messages,
-    without_reference,
-)
-from tests.internals.hall import Conversation
+from langchain_tooltree.conversation import Conversation
+from langchain_tooltree.experience import records as reference_module
+from langchain_tooltree.experience.records import MARK, Branch, as_reference, own_messages, remarked, without_reference
+from langchain_tooltree.experience.trajectory import from_json, to_chat, to_messages
+from langchain_tooltree.text import digest
 
 TEXT = st.text(max_size=60)
 NOTE = as_reference("In a past run, <b>look</b> came first.", source="past runs")

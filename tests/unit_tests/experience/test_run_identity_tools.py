@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 from langchain_core.tools import StructuredTool, tool
 
-from tests.internals.experience import MOST_RUNS, OfferedTools, as_metadata, tools_in
+from langchain_tooltree.experience.run_identity import MOST_RUNS, OfferedTools, as_metadata, tools_in
 
 SCHEMA = {"type": "object", "properties": {"place": {"type": "string"}}, "required": ["place"]}
 FUNCTION = {"name": "look", "description": "Look somewhere.", "parameters": SCHEMA}

@@ -16,8 +16,8 @@ from langgraph.store.sqlite import SqliteStore
 
 from langchain_tooltree import ConfigurationError, ExperienceStore, HashingEmbeddings, Trajectory
 from langchain_tooltree.errors import StoreError, TrajectoryFormatError
-from tests.internals.experience import Branch
-from tests.internals.experience import store_module as module
+from langchain_tooltree.experience import store as module
+from langchain_tooltree.experience.records import Branch
 
 INDEX = {"embed": HashingEmbeddings(dims=256), "dims": 256}
 

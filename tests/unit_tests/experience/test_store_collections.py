@@ -8,8 +8,8 @@ from langgraph.store.sqlite import SqliteStore
 
 from langchain_tooltree import ExperienceStore, Trajectory
 from langchain_tooltree.errors import StoreError
-from tests.internals.experience import store_module as module
-from tests.internals.hall import arun_flow, run_flow
+from langchain_tooltree.experience import store as module
+from langchain_tooltree.flows import arun_flow, run_flow
 
 
 @pytest.fixture(params=["memory", "sqlite"])

@@ -8,8 +8,9 @@ from langgraph.store.base import PutOp, SearchOp
 from langgraph.store.memory import InMemoryStore
 
 from langchain_tooltree import Experience, ExperienceStore, Trajectory, search
+from langchain_tooltree.experience import store as catalogue_module
+from langchain_tooltree.experience.store import HEAD
 from langchain_tooltree.testing import ScriptedChatModel
-from tests.internals.experience import HEAD, catalogue_module
 
 ALL = ("tooltree",)
 

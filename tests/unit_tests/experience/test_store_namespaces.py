@@ -10,7 +10,7 @@ from langgraph.store.memory import InMemoryStore
 
 from langchain_tooltree import ConfigurationError, ExperienceStore
 from langchain_tooltree.errors import ForeignNamespaceError
-from tests.internals.experience import NamespaceTemplate, label_of
+from langchain_tooltree.experience.run_identity import NamespaceTemplate, label_of
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ from typing_extensions import TypedDict
 
 from langchain_tooltree import ConfigurationError, aload_thread, load_thread
 from langchain_tooltree.errors import TrajectoryFormatError
+from langchain_tooltree.experience.recording import path_of
 from langchain_tooltree.testing import ScriptedChatModel
-from tests.internals.experience import path_of
 
 
 def added(said, news):

@@ -5,7 +5,7 @@ from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, Syst
 
 from langchain_tooltree import Trajectory
 from langchain_tooltree.errors import TrajectoryFormatError
-from tests.internals.experience import Outcome
+from langchain_tooltree.experience.records import Outcome
 
 CONVERSATION = [
     SystemMessage("Be kind."),

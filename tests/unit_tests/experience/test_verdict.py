@@ -10,9 +10,11 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.graph import START, MessagesState, StateGraph
 
 from langchain_tooltree import ConfigurationError, ModelVerdict, Trajectory
-from langchain_tooltree.experience.verdict import Verdict
+from langchain_tooltree.experience.recorder import RunRecorder
+from langchain_tooltree.experience.verdict import Verdict, resolve_verdict, verdict_prompt
 from langchain_tooltree.testing import ScriptedChatModel
-from tests.internals.experience import LONGEST_TEXT, RunRecorder, ajudged, judged, resolve_verdict, verdict_prompt
+from langchain_tooltree.text import LONGEST_TEXT
+from tests.internals.experience import ajudged, judged
 from tests.internals.hall import told_as_data
 
 TRAJECTORY = Trajectory.from_chat(

@@ -24,9 +24,11 @@ from langchain_tooltree import (
     SITGraph,
     Trajectory,
 )
+from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import GraphFileError
+from langchain_tooltree.flows import run_flow
+from langchain_tooltree.learning import segments as segments_module
 from langchain_tooltree.testing import ScriptedChatModel
-from tests.internals.hall import Conversation, run_flow, segments_module
 
 ALL = ("tooltree",)
 

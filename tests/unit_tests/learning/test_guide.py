@@ -5,9 +5,10 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.store.memory import InMemoryStore
 
 from langchain_tooltree import CFGMMemory, SITGraph, Trajectory
+from langchain_tooltree.conversation import Conversation
+from langchain_tooltree.flows import run_flow
+from langchain_tooltree.learning.guide import PastRuns
 from langchain_tooltree.testing import ScriptedChatModel
-from tests.internals.hall import Conversation, run_flow
-from tests.internals.learning import PastRuns
 
 TASK = "Book a flight to Oslo."
 PATH = [HumanMessage(TASK, id="m")]

@@ -32,8 +32,8 @@ from langchain_tooltree import (
     create_tooltree_agent,
     search,
 )
+from langchain_tooltree.learning import fold as fold_module
 from langchain_tooltree.testing import ScriptedChatModel
-from tests.internals.hall import fold_module
 
 ALL = ("tooltree",)
 ANSWER = '{"missing": "nothing"}\nIt is on the desk.'

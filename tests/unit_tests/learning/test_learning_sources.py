@@ -7,8 +7,8 @@ from langgraph.store.base import SearchOp
 from langgraph.store.memory import InMemoryStore
 
 from langchain_tooltree import Experience, HashingEmbeddings, ToolTreeMiddleware, Trajectory
+from langchain_tooltree.experience.records import Outcome, Step
 from langchain_tooltree.testing import ScriptedChatModel
-from tests.internals.experience import Outcome, Step
 
 
 def run_of(id, *tools, task="Refund order 17.", source=""):  # noqa: A002 - the field's name

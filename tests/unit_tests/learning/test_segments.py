@@ -6,7 +6,7 @@ import pytest
 from langgraph.store.memory import InMemoryStore
 
 from langchain_tooltree import Experience, ExperienceStore, HashingEmbeddings, Trajectory
-from tests.internals.hall import segments_module
+from langchain_tooltree.learning import segments as segments_module
 
 ALL = ("tooltree",)
 SEGMENTS = (*ALL, "segments")

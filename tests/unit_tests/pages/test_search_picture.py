@@ -7,7 +7,9 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from langchain_tooltree import demo
-from tests.internals.pages import in_notebook, made, search_of, to_html, to_svg
+from langchain_tooltree.pages.page import in_notebook
+from langchain_tooltree.pages.search_page import to_html, to_svg
+from tests.internals.pages import made, search_of
 
 HOSTILE = [
     "</text><script>alert(1)</script>",

@@ -7,8 +7,8 @@ from little_runs import called, routine, run_of, saved, says, summed_up, user
 
 from langchain_tooltree import SITGraph
 from langchain_tooltree.errors import GraphFileError
-from tests.internals.hall import run_flow
-from tests.internals.sitgraph import Contribution
+from langchain_tooltree.flows import run_flow
+from langchain_tooltree.sitgraph.graph import Contribution
 
 RUNS = [
     routine("1", "a", "b", "c", request="A refund, please.").coming_from("ann"),

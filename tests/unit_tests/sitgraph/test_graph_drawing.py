@@ -5,7 +5,7 @@ import pytest
 from little_runs import called, routine, run_of, says, summed_up, user
 
 from langchain_tooltree import SITGraph
-from tests.internals.hall import mermaid_text, one_line
+from langchain_tooltree.text import mermaid_text, one_line
 
 RUNS = [
     run_of("1", user("Hi"), *called("find"), *summed_up("One."), *summed_up("Two."), *called("pay"), says("Done.")),

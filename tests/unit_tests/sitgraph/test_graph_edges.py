@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 from little_runs import called, calls, routine, run_of, says, shares, user
 
 from langchain_tooltree import SITGraph
-from tests.internals.experience import Branch, Record, Step
-from tests.internals.sitgraph import DIMENSIONS, VIEWS, Contribution, Graph
+from langchain_tooltree.experience.records import Branch, Record, Step
+from langchain_tooltree.sitgraph.graph import Contribution, Graph
+from langchain_tooltree.sitgraph.states import DIMENSIONS
+from langchain_tooltree.sitgraph.transitions import VIEWS
 
 # "a b c" has four assistant messages, "a b" three, "a c" three.
 THREE = [routine("1", "a", "b", "c"), routine("2", "a", "b"), routine("3", "a", "c")]

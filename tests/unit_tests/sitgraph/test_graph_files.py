@@ -12,9 +12,9 @@ from little_runs import TableEmbeddings, called, content_of, names, routine, run
 
 from langchain_tooltree import SITGraph
 from langchain_tooltree.errors import GraphChangedError, GraphFileError
-from tests.internals.hall import locked
-from tests.internals.sitgraph import MANIFEST
-from tests.internals.sitgraph import files_module as files
+from langchain_tooltree.sitgraph import files
+from langchain_tooltree.sitgraph.files import MANIFEST
+from langchain_tooltree.stores.locks import locked
 
 TOOLS = [{"name": "a", "parameters": {"type": "object", "properties": {"x": {"type": "string"}}}}]
 RUNS = [

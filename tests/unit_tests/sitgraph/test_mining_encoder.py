@@ -4,9 +4,10 @@ import pytest
 from little_runs import TableEmbeddings, called, routine, run_of, saved, summed_up, user
 
 from langchain_tooltree import SITGraph
-from tests.internals.hall import run_flow
-from tests.internals.sitgraph import DIMENSIONS, Encoder
-from tests.internals.sitgraph import mining_module as encoder_module
+from langchain_tooltree.flows import run_flow
+from langchain_tooltree.sitgraph import sit_graph as encoder_module
+from langchain_tooltree.sitgraph.sit_graph import Encoder
+from langchain_tooltree.sitgraph.states import DIMENSIONS
 
 X, Y = [1.0, 0.0], [0.0, 1.0]
 

@@ -8,7 +8,7 @@ import pytest
 from little_runs import called, routine, run_of, says, user
 
 from langchain_tooltree import SITGraph
-from tests.internals.sitgraph import sit_graph_module
+from langchain_tooltree.sitgraph import sit_graph as sit_graph_module
 
 REFUND = [user("I want a refund."), *called("a")]
 

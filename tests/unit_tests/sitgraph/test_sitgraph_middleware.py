@@ -26,8 +26,8 @@ from library_desk import (
 from pydantic import BaseModel
 
 from langchain_tooltree import ConfigurationError, HashingEmbeddings, SITGraph, SITGraphMiddleware, Trajectory
+from langchain_tooltree.sitgraph.summarize import ACKNOWLEDGEMENT
 from langchain_tooltree.testing import ScriptedChatModel
-from tests.internals.sitgraph import ACKNOWLEDGEMENT
 
 SYSTEM = "You work at the desk."
 SCRIPT = (*FOUND, summing_up(WANTED), calling("reserve_book"), "It is reserved.")

@@ -4,9 +4,10 @@ import pytest
 from langchain_core.messages import HumanMessage, SystemMessage
 
 from langchain_tooltree import SITGraph, Suggestion
+from langchain_tooltree.experience.guide import hints
+from langchain_tooltree.experience.records import without_reference
 from langchain_tooltree.sitgraph.node import with_suggestions
-from tests.internals.experience import without_reference
-from tests.internals.sitgraph import Evidence, hints
+from langchain_tooltree.sitgraph.suggest import Evidence
 from tests.unit_tests.sitgraph.little_runs import called, run_of, user
 
 RENEW = Suggestion("renew_loan", 0.75, "contextual", 3, of=4)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.internals.sitgraph import (
+from langchain_tooltree.sitgraph.states import (
     COMPARED,
     DIMENSIONS,
     END,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.internals.sitgraph import DIMENSIONS, hashed, packed, projected, random_signs, unit, unpacked
+from langchain_tooltree.sitgraph.states import DIMENSIONS, hashed, packed, projected, random_signs, unit, unpacked
 
 
 def some_vectors(count, dims=DIMENSIONS, seed=0):

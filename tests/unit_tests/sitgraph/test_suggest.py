@@ -7,7 +7,7 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from little_runs import TableEmbeddings, called, names, routine, run_of, says, shares, summed_up, user
 
 from langchain_tooltree import ConfigurationError, SITGraph
-from tests.internals.sitgraph import BANDWIDTH, Evidence
+from langchain_tooltree.sitgraph.suggest import BANDWIDTH, Evidence
 
 REFUND, ROOM = [user("I want a refund."), *called("a")], [user("Book me a room."), *called("a")]
 MIXED = [

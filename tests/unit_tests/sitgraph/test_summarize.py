@@ -34,10 +34,11 @@ from langchain_tooltree import (
     dump_trajectories,
     load_trajectories,
 )
+from langchain_tooltree.experience.records import without_reference
+from langchain_tooltree.sitgraph.summarize import ACKNOWLEDGEMENT, DEFAULT_SUMMARY_PROMPT
+from langchain_tooltree.sitgraph.transitions import transitions_of
 from langchain_tooltree.testing import ScriptedChatModel
-from tests.internals.experience import without_reference
 from tests.internals.hall import told_as_data
-from tests.internals.sitgraph import ACKNOWLEDGEMENT, DEFAULT_SUMMARY_PROMPT, transitions_of
 
 
 def summed_up(path, tool, *, summarize=None, tools=TOOLS):

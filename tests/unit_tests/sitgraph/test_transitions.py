@@ -6,13 +6,8 @@ import pytest
 from little_runs import brings, called, calls, run_of, says, summed_up, user
 
 from langchain_tooltree import SITGraph
-from tests.internals.experience import MARK, Branch, Outcome, Record, Step
-from tests.internals.sitgraph import (
-    START,
-    moment_of,
-    summary_of,
-    transitions_of,
-)
+from langchain_tooltree.experience.records import MARK, Branch, Outcome, Record, Step
+from langchain_tooltree.sitgraph.transitions import START, moment_of, summary_of, transitions_of
 
 
 def pairs(record, **options):

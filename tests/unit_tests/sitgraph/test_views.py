@@ -8,18 +8,18 @@ from hypothesis import strategies as st
 from little_runs import brings, called, calls, routine, run_of, says, summed_up, user
 
 from langchain_tooltree import SITGraph
-from tests.internals.sitgraph import (
+from langchain_tooltree.sitgraph import transitions as views
+from langchain_tooltree.sitgraph.transitions import (
     MAX_CALLS,
     MAX_CHARACTERS,
     TEXT_VIEWS,
     VIEWS,
     features_of,
     moment_of,
-    shortened,
     texts_of,
     transitions_of,
 )
-from tests.internals.sitgraph import views_module as views
+from langchain_tooltree.sitgraph.transitions import both_ends as shortened
 
 TALK = [
     user("I want a refund."),

@@ -8,22 +8,11 @@ import pytest
 from little_runs import called, names, routine, run_of, user
 
 from langchain_tooltree import SITGraph
-from tests.internals.sitgraph import (
-    DIMENSIONS,
-    LABELS,
-    Fit,
-    Rows,
-    cosines,
-    fitted_vote,
-    gram,
-    kernel,
-    packed,
-    projected,
-    sit_graph_module,
-    unpacked,
-    vote,
-    votes_module,
-)
+from langchain_tooltree.sitgraph import sit_graph as sit_graph_module
+from langchain_tooltree.sitgraph import suggest as votes_module
+from langchain_tooltree.sitgraph.states import DIMENSIONS, LABELS, Rows, cosines, packed, projected, unpacked
+from langchain_tooltree.sitgraph.suggest import Fit, gram, kernel, vote
+from langchain_tooltree.sitgraph.suggest import fitted as fitted_vote
 
 VIEWS = 2
 NOWHERE = np.zeros((VIEWS, DIMENSIONS), dtype=np.float32)

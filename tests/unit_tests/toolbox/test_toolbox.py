@@ -9,7 +9,7 @@ from langchain_tests.unit_tests import ToolsUnitTests
 from langchain_tooltree import ConfigurationError, ToolLibrary
 from langchain_tooltree.errors import MissingExtraError
 from langchain_tooltree.toolbox import toolbox
-from tests.internals.toolbox import TOOLS
+from langchain_tooltree.toolbox.library import TOOLS
 from tests.unit_tests.toolbox.conftest import SERVICES, model_that_says
 
 NAMES = [name for _, name, *_ in TOOLS]

@@ -16,7 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.internals.toolbox import process, serving
+from langchain_tooltree.toolbox import process
+from tests.internals.toolbox import serving
 from tests.unit_tests.toolbox.conftest import model_that_says, write_docx
 
 pytestmark = pytest.mark.slow  # they start processes

@@ -10,9 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.internals.tooltree import (
-    DONE_AT_START,
-    MANY_QUESTIONS,
+from langchain_tooltree.tooltree.search import (
     Call,
     Effect,
     Frontier,
@@ -21,11 +19,12 @@ from tests.internals.tooltree import (
     Observation,
     Operation,
     OperationOutcome,
-    PathPosterior,
     Tree,
     TreeSearch,
     Work,
 )
+from langchain_tooltree.tooltree.search.posterior import DONE_AT_START, PathPosterior
+from tests.internals.tooltree import MANY_QUESTIONS
 
 EFFECTS = {"look": "read", "ask": "read", "send": "write", "paint": "sandboxed"}
 

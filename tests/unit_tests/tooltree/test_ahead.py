@@ -10,7 +10,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 
 from langchain_tooltree import ConfigurationError, ObjectSandbox
-from tests.internals.tooltree import REPORT_AND_UNDO_PROMPT
+from langchain_tooltree.tooltree.report import REPORT_AND_UNDO_PROMPT
 from tests.unit_tests.tooltree.loops import FORMS, check_clean, report, scripted, shown
 
 ASKED = [HumanMessage("Put tea, milk, bread and salt into the cart.", id="go")]

@@ -5,9 +5,11 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.tools import tool
 
 from langchain_tooltree import ToolLibrary
+from langchain_tooltree.models import Meter
 from langchain_tooltree.testing import ScriptedChatModel
-from tests.internals.hall import Meter
-from tests.internals.tooltree import SAID_OPEN, KernelConfig, ProposalRequest, Proposer, Standing
+from langchain_tooltree.tooltree.ask import ProposalRequest, Proposer
+from langchain_tooltree.tooltree.judge import SAID_OPEN, Standing
+from langchain_tooltree.tooltree.search import KernelConfig
 
 
 @tool

@@ -12,7 +12,7 @@ from langchain_core.tools import StructuredTool
 from pydantic import BaseModel
 
 from langchain_tooltree import SearchConfig
-from tests.internals.tooltree import Branches, Mark
+from langchain_tooltree.tooltree.branches import Branches, Mark
 from tests.unit_tests.tooltree.loops import FORMS, check_clean, shown
 
 NAMES = st.text("abc", min_size=1, max_size=3)

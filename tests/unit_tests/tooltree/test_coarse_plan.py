@@ -4,9 +4,10 @@ import pytest
 from langchain_core.tools import StructuredTool
 
 from langchain_tooltree import ToolCard, ToolLibrary
+from langchain_tooltree.flows import run_flow
+from langchain_tooltree.models import Meter
 from langchain_tooltree.testing import ScriptedChatModel
-from tests.internals.hall import Meter, run_flow
-from tests.internals.tooltree import plan_tools
+from langchain_tooltree.tooltree.ask import plan_tools
 
 TEXT = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
 OBJECT = {"type": "object", "properties": {"flight": {"type": "object"}}, "required": ["flight"]}

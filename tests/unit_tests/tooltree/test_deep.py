@@ -10,9 +10,11 @@ from langchain_core.tools import tool
 
 from langchain_tooltree import ObjectSandbox, SearchConfig
 from langchain_tooltree.errors import ConfigurationError, EmptyQueryError
+from langchain_tooltree.flows import arun_flow, run_flow
 from langchain_tooltree.testing import OfflineChatModel, ScriptedChatModel
-from tests.internals.hall import arun_flow, run_flow
-from tests.internals.tooltree import KernelConfig, deep_module, deep_search
+from langchain_tooltree.tooltree import deep as deep_module
+from langchain_tooltree.tooltree.search import KernelConfig
+from tests.internals.tooltree import deep_search
 
 REQUEST = [HumanMessage("Send the letter that is in the drawer.")]
 READS = {"look": "read"}

@@ -5,7 +5,7 @@ from itertools import product
 
 import pytest
 
-from tests.internals.tooltree import Stop, admits, is_better, is_trouble, next_move
+from langchain_tooltree.tooltree.report import Stop, admits, is_better, is_trouble, next_move
 
 FLAGS = (False, True)
 BUDGETS = (2, 4, 8)

@@ -6,8 +6,8 @@ from langchain_core.tools import StructuredTool
 from langgraph.store.memory import InMemoryStore
 
 from langchain_tooltree import ConfigurationError, Experience, SearchConfig, Trajectory, search_result
-from tests.internals.experience import Advice
-from tests.internals.tooltree import CHECK_PROMPT
+from langchain_tooltree.experience.guide import Advice
+from langchain_tooltree.tooltree.prompts import CHECK_PROMPT
 from tests.unit_tests.tooltree.loops import (
     FORMS,
     GO,

@@ -9,10 +9,19 @@ import pytest
 from langchain_core.messages import AIMessage
 
 from langchain_tooltree import ConfigurationError, Prompts
+from langchain_tooltree.models import Meter
 from langchain_tooltree.testing import ScriptedChatModel
-from langchain_tooltree.tooltree.judge import JudgedCall, JudgeRequest
-from tests.internals.hall import Meter, told_as_data
-from tests.internals.tooltree import SAID_DONE, SAID_OPEN, FunctionEvaluator, ModelEvaluator, Standing, resolve_judge
+from langchain_tooltree.tooltree.judge import (
+    SAID_DONE,
+    SAID_OPEN,
+    FunctionEvaluator,
+    JudgedCall,
+    JudgeRequest,
+    ModelEvaluator,
+    Standing,
+    resolve_judge,
+)
+from tests.internals.hall import told_as_data
 
 NOT_SCORES = [None, "high", [], {}, -0.01, 1.01, math.nan, math.inf, -math.inf, True, False, 10**400]
 

@@ -19,14 +19,8 @@ from langchain_tooltree import (
     create_tooltree_agent,
     search_result,
 )
-from tests.internals.tooltree import (
-    AGAIN_PROMPT,
-    IDLE_PROMPT,
-    OPEN_PROMPT,
-    OTHERS_PROMPT,
-    REPORT_AND_CALL_PROMPT,
-    REPORT_PROMPT,
-)
+from langchain_tooltree.tooltree.prompts import AGAIN_PROMPT, IDLE_PROMPT, OPEN_PROMPT, OTHERS_PROMPT
+from langchain_tooltree.tooltree.report import REPORT_AND_CALL_PROMPT, REPORT_PROMPT
 from tests.unit_tests.tooltree.loops import (
     FORMS,
     GO,

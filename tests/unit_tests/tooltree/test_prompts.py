@@ -4,15 +4,12 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langchain_tooltree import ConfigurationError, Prompts
-from tests.internals.hall import UNTRUSTED
-from tests.internals.tooltree import (
-    DEFAULT_POST_JUDGE_PROMPT,
-    ProposalRequest,
-    proposal_messages,
-    propose_messages,
-    readable,
-    transcript,
-)
+from langchain_tooltree.conversation import transcript
+from langchain_tooltree.experience.records import readable
+from langchain_tooltree.models import UNTRUSTED
+from langchain_tooltree.tooltree.ask import ProposalRequest, proposal_messages
+from langchain_tooltree.tooltree.prompts import DEFAULT_POST_JUDGE_PROMPT
+from tests.internals.tooltree import propose_messages
 
 
 def test_a_transcript_shows_texts_calls_and_observations_in_order():

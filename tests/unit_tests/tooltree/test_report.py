@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage
 
-from tests.internals.tooltree import NamedCall, Report, may_be_report, parse_report, split_report
+from langchain_tooltree.tooltree.report import NamedCall, Report, may_be_report, parse_report, split_report
 
 READABLE: dict[str, tuple[str, Report, str]] = {
     "nothing": ('{"missing": "nothing"}\nDone.', Report(missing=""), "Done."),

@@ -6,7 +6,8 @@ from dataclasses import replace
 from langchain_core.messages import AIMessage, ToolMessage, message_to_dict
 
 from langchain_tooltree import SearchResult
-from tests.internals.tooltree import Call, Observation, SearchCost, Tree, plan_messages, steps_of, without_failed_writes
+from langchain_tooltree.tooltree.result import SearchCost, plan_messages, steps_of, without_failed_writes
+from langchain_tooltree.tooltree.search import Call, Observation, Tree
 
 USAGE = {"input_tokens": 5, "output_tokens": 1, "total_tokens": 6}
 

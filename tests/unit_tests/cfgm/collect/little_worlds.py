@@ -10,8 +10,8 @@ from langgraph.store.memory import InMemoryStore
 from pydantic import Field, PrivateAttr
 
 from langchain_tooltree import ExperienceStore
+from langchain_tooltree.cfgm.collect import FailureForm
 from langchain_tooltree.testing import ScriptedChatModel
-from tests.internals.cfgm import FailureForm
 
 LESSON = "Turn the key first."
 

@@ -13,7 +13,7 @@ from little_worlds import LESSON, Corridor, FullStore, Walker, contents, door_to
 from typing_extensions import TypedDict
 
 from langchain_tooltree import CFGMMemory, ConfigurationError, ExperienceStore
-from tests.internals.cfgm import Task
+from langchain_tooltree.cfgm.collect import Task
 
 
 @pytest.fixture

@@ -6,12 +6,7 @@ import numpy as np
 import pytest
 
 from langchain_tooltree import ConfigurationError
-from tests.internals.cfgm import (
-    StepReading,
-    is_environment,
-    read_step,
-    resetting,
-)
+from langchain_tooltree.cfgm.collect import StepReading, is_environment, read_step, resetting
 
 
 class NamedStep(NamedTuple):

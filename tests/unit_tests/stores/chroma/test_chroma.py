@@ -15,7 +15,7 @@ from langgraph.store.base import PutOp, SearchOp
 
 from langchain_tooltree import ChromaStore, ConfigurationError, HashingEmbeddings
 from langchain_tooltree.errors import EmbedderMismatchError, StoreError
-from tests.internals.stores import CATALOGUE
+from langchain_tooltree.stores.connection import CATALOGUE
 
 NOTES = ("users", "ada", "notes")
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.internals.stores import check_filter, matches
+from langchain_tooltree.stores.chroma import check_filter, matches
 
 VALUE = {"status": "active", "score": 7, "ratio": 0.5, "done": True, "none": None, "tags": ["a", "b"], "at": {"x": 1}}
 

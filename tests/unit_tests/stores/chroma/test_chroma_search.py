@@ -8,7 +8,7 @@ from chromadb.api.models.Collection import Collection
 from langgraph.store.base import PutOp
 
 from langchain_tooltree import ChromaStore, HashingEmbeddings
-from tests.internals.stores import store_module
+from langchain_tooltree.stores import chroma as store_module
 
 NOTES = ("users", "ada", "notes")
 

@@ -15,7 +15,7 @@ from chroma_child import NOTES, ONE
 
 from langchain_tooltree import ChromaStore, HashingEmbeddings
 from langchain_tooltree.errors import EmbedderMismatchError, StoreError, StoreLockedError
-from tests.internals.stores import LOCK_FILE
+from langchain_tooltree.stores.connection import LOCK_FILE
 
 CHILD = Path(__file__).with_name("chroma_child.py")
 

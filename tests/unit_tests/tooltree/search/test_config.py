@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 
 from langchain_tooltree import ConfigurationError, SearchConfig
-from tests.internals.tooltree import KernelConfig
+from langchain_tooltree.tooltree.search import KernelConfig
 
 PARTS = ("pre_threshold", "post_threshold", "value_threshold")
 COUNTS = ("max_rollouts", "top_k", "max_depth", "parallel_rollouts", "patience", "max_proposals")

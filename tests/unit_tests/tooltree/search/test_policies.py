@@ -2,8 +2,7 @@ import math
 
 import pytest
 
-from tests.internals.tooltree import (
-    MANY_QUESTIONS,
+from langchain_tooltree.tooltree.search import (
     Frontier,
     KernelConfig,
     Observation,
@@ -12,6 +11,7 @@ from tests.internals.tooltree import (
     UCTPolicy,
     Work,
 )
+from tests.internals.tooltree import MANY_QUESTIONS
 
 
 class Askable(Frontier):

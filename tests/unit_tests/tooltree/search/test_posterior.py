@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.internals.tooltree import (
+from langchain_tooltree.tooltree.search import Work
+from langchain_tooltree.tooltree.search.posterior import (
     DEEPER,
     DEVIATION,
     DONE,
@@ -14,14 +15,13 @@ from tests.internals.tooltree import (
     FIRST,
     HARMLESS_READ,
     HARMLESS_WRITE,
-    MANY_QUESTIONS,
     OFFERED,
     OFFERED_ASTRAY,
     SILENT_ASTRAY,
     SILENT_IF_DONE,
     SILENT_IF_OPEN,
-    Work,
 )
+from tests.internals.tooltree import MANY_QUESTIONS
 
 GOOD, BAD = math.exp(0.4 / DEVIATION**2 * 0.2), math.exp(-0.4 / DEVIATION**2 * 0.2)
 """What a first score of 0.7 and one of 0.3 say."""

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.internals.tooltree import DONE, DONE_AT_START, Frontier, KernelConfig, PathPosterior, Tree, TreeSearch
+from langchain_tooltree.tooltree.search import Frontier, KernelConfig, Tree, TreeSearch
+from langchain_tooltree.tooltree.search.posterior import DONE, DONE_AT_START, PathPosterior
 
 QUESTIONS = ("together", "fused"), ("together", "batched"), ("per_tool", "single")
 

@@ -1,7 +1,8 @@
 import pytest
 
 from langchain_tooltree.errors import ResumeError
-from tests.internals.tooltree import Node, OperationOutcome, Rollout, Scheduler, Spent
+from langchain_tooltree.tooltree.search import Node, OperationOutcome
+from langchain_tooltree.tooltree.search.search import Rollout, Scheduler, Spent
 
 
 @pytest.fixture

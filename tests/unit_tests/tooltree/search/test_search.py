@@ -8,7 +8,9 @@ from dataclasses import replace
 import pytest
 
 from langchain_tooltree.errors import ResumeError
-from tests.internals.tooltree import MANY_QUESTIONS, KernelConfig, OperationOutcome, TreeSearch, UCTPolicy, Work, kernel
+from langchain_tooltree.tooltree import search as kernel
+from langchain_tooltree.tooltree.search import KernelConfig, OperationOutcome, TreeSearch, UCTPolicy, Work
+from tests.internals.tooltree import MANY_QUESTIONS
 
 
 def names(search, *nodes):

@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.internals.hall import events
-from tests.internals.tooltree import MANY_QUESTIONS, KernelConfig, TreeSearch
+from langchain_tooltree import events
+from langchain_tooltree.tooltree.search import KernelConfig, TreeSearch
+from tests.internals.tooltree import MANY_QUESTIONS
 
 ONE = {"model_calls": 1, "tokens": 34}
 TABLES = {

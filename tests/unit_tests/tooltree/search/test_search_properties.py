@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.internals.tooltree import DEEPER, KernelConfig, TreeSearch
+from langchain_tooltree.tooltree.search import KernelConfig, TreeSearch
+from langchain_tooltree.tooltree.search.posterior import DEEPER
 
 pytestmark = pytest.mark.slow  # hundreds of searches a property
 

@@ -4,7 +4,8 @@ from itertools import pairwise
 
 import pytest
 
-from tests.internals.tooltree import FAILURES_TO_GIVE_UP, KernelConfig, TreeSearch
+from langchain_tooltree.tooltree.search import KernelConfig, TreeSearch
+from langchain_tooltree.tooltree.search.search import FAILURES_TO_GIVE_UP
 
 ONE = {"model_calls": 1}
 PAPER = {"selection": "printed", "max_proposals": 1, "goal_score": False}

@@ -1,6 +1,6 @@
 import pytest
 
-from tests.internals.tooltree import Call, Node, Tree
+from langchain_tooltree.tooltree.search import Call, Node, Tree
 
 
 def call(tool="look", effect="read", **arguments):

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.internals.tooltree import MANY_QUESTIONS, Frontier, KernelConfig, Observation, Tree
+from langchain_tooltree.tooltree.search import Frontier, KernelConfig, Observation, Tree
+from tests.internals.tooltree import MANY_QUESTIONS
 
 RULES = ("posterior", "smoothed")
 
