@@ -6,7 +6,7 @@ from typing import Any, assert_type
 from langchain.agents.middleware.types import AgentState, InputAgentState, OutputAgentState
 from langchain_core.language_models import BaseChatModel
 from langchain_core.tools import BaseTool
-from langgraph.graph.state import CompiledStateGraph
+from langgraph.graph.state import CompiledStateGraph  # pyright: ignore[reportMissingTypeStubs]
 from langgraph.store.memory import InMemoryStore
 from pydantic import BaseModel
 
@@ -52,7 +52,9 @@ async def plan(model: BaseChatModel, tools: list[BaseTool]) -> None:
     assert_type(result, SearchResult)
     effects = {"query": sql_reads("sql", dialect="sqlite"), "fetch": http_reads("method")}
     assert_type(await asearch("?", tools, model="openai:gpt-4.1-mini", effects=effects), SearchResult)
-    agent = create_tooltree_agent(model, tools, system_prompt="Look.", effects={"look": "read"}, review=True)
+    agent = create_tooltree_agent(  # pyright: ignore[reportUnknownVariableType] - so is `create_agent`'s
+        model, tools, system_prompt="Look.", effects={"look": "read"}, review=True
+    )
     out: dict[str, Any] = agent.invoke({"messages": [{"role": "user", "content": "?"}]})  # pyright: ignore[reportUnknownMemberType]
     assert_type(search_result(out["messages"][-1]).to_mermaid(), str)
     ToolTreeNode(model, tools)
