@@ -81,12 +81,13 @@ def load_graph(path: str | os.PathLike[str]) -> tuple[Graph, dict[str, Any]]:
     """A graph from a folder, compared with its checksums, and its manifest."""
     path = Path(path)
     while True:
+        version = _version(path)
         manifest = _read(path / MANIFEST, path)
         try:
             return _load(path, dict(manifest)), manifest
         except GraphFileError:
-            # Another process may have saved a new version meanwhile, so that the older runs are gone.
-            if _read(path / MANIFEST, path) == manifest:
+            # Another process may have saved meanwhile: a new version, or an older one once more.
+            if _version(path) == version:
                 raise
 
 
@@ -162,6 +163,15 @@ def _load(path: Path, manifest: dict[str, Any]) -> Graph:
         raise _damaged(path, f"{file.name} is not what was written")
     lines = (line.decode("utf-8", "surrogatepass") for line in runs.splitlines())
     return Graph(Contribution.from_dict(json.loads(line)) for line in lines)
+
+
+def _version(path: Path) -> tuple[int, int]:
+    """What differs between two saved versions even where their content is the same."""
+    try:
+        stat = (path / MANIFEST).stat()
+    except OSError:
+        return (0, 0)
+    return stat.st_ino, stat.st_mtime_ns
 
 
 def _name_of(manifest: Mapping[str, Any]) -> str:

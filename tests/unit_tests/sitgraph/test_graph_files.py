@@ -235,6 +235,27 @@ def test_a_graph_can_be_loaded_at_any_moment_while_others_save_it(folder):
     assert answers(SITGraph.load(folder))
 
 
+def test_a_graph_can_be_loaded_while_it_is_changed_and_changed_back(folder, monkeypatch):
+    whole, read_bytes = SITGraph.load(folder), Path.read_bytes
+    changes = [lambda graph: graph.add(RUNS[1]), lambda graph: graph.remove("2")]
+
+    def read(file):
+        content = read_bytes(file)
+        if file.name == MANIFEST and changes:
+            with monkeypatch.context() as somebody_else:
+                somebody_else.setattr(Path, "read_bytes", read_bytes)
+                graph = SITGraph.load(folder)
+                changes.pop()(graph)
+                graph.save(folder)
+        return content
+
+    monkeypatch.setattr(Path, "read_bytes", read)
+    loaded = SITGraph.load(folder)
+
+    assert not changes
+    assert answers(loaded) == answers(whole)
+
+
 def test_what_is_no_graph_is_never_saved_over(tmp_path):
     (tmp_path / "file").write_text("text")
     (tmp_path / "folder").mkdir()
