@@ -330,13 +330,25 @@ def returns_command(tool: BaseTool) -> bool:
 def nested_inputs(card: ToolCard) -> list[str]:
     """Names of the required inputs that are objects, or lists of objects."""
     schema = card.input_schema or {}
-    parts = {name: _with_items(schema.get("properties", {}).get(name), schema) for name in schema.get("required", ())}
-    return [name for name, each in parts.items() if "object" in (part.get("type") for part in each)]
+    return _nested(schema, schema.get("required", ()))
+
+
+def opaque_outputs(card: ToolCard) -> set[str]:
+    """Names of the fields of a result if all of them are objects, so that only another tool can use it."""
+    schema = card.output_schema or {}
+    fields = {*schema.get("properties", ())}
+    return fields if fields == {*_nested(schema, fields)} else set()
 
 
 def fields_of(schema: Mapping[str, Any]) -> set[str]:
     """Names of the fields of a result, or of each in a list of results."""
     return {name for each in _with_items(schema, schema) for name in each.get("properties", ())}
+
+
+def _nested(schema: Mapping[str, Any], names: Iterable[str]) -> list[str]:
+    """Those properties of a schema that are objects, or lists of objects."""
+    parts = {name: _with_items(schema.get("properties", {}).get(name), schema) for name in names}
+    return [name for name, each in parts.items() if "object" in (part.get("type") for part in each)]
 
 
 def _with_items(part: Any, schema: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -242,7 +242,7 @@ class OfflineChatModel(ChatDouble):
                 reply = self._candidates(question, tools)
             case "pre":
                 scores = [{"id": key, "reason": "", "score": policy.score_call(question, c)} for key, c in judged]
-                reply = {"scores": scores}
+                reply = {"scores": scores, "score": scores[0]["score"]}  # in either form, of one or several calls
             case "post":
                 score, goal = policy.score_observation(question, judged[0][1])
                 reply = {"reason": "", "score": score, "goal": goal}

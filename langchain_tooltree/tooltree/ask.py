@@ -35,7 +35,7 @@ from langchain_tooltree.models import (
 )
 from langchain_tooltree.replies import UNREADABLE, with_only_call
 from langchain_tooltree.text import compact_json, one_line, shortened
-from langchain_tooltree.tools import ToolCard, ToolLibrary, checked_arguments, fields_of, nested_inputs
+from langchain_tooltree.tools import ToolCard, ToolLibrary, checked_arguments, fields_of, nested_inputs, opaque_outputs
 from langchain_tooltree.tooltree.judge import SAID_OPEN, Standing, as_score, validated
 from langchain_tooltree.tooltree.prompts import (
     ASSESS_DESCRIPTION,
@@ -327,16 +327,16 @@ def plan_tools(
         if relevance.get(card.name, 1.0) >= RELEVANT  # a tool that nothing was said of is not judged irrelevant
         and (not card.domains or not domains or not domains.isdisjoint(card.domains))
     ]
-    # A read whose output is null returns and changes nothing.
-    idle = {card.name for card in cards if card.name in reads and (card.output_schema or {}).get("type") == "null"}
-    useful = {card.name for card in relevant if _obtainable(card, relevant)} - idle
+    obtainable = [card for card in relevant if _obtainable(card, relevant)]
+    useful = {card.name for card in obtainable if card.name not in reads or _usable(card, obtainable)}
     return tuple(name for name in library.names if name in useful) or library.names
 
 
 def _in_short(card: ToolCard) -> dict[str, Any]:
-    """What the question says of a tool: the first sentences of its description."""
-    short = {"name": card.name, "description": one_line(card.description, 300)}
-    return {**short, "domains": [*card.domains]} if card.domains else short
+    """What the question says of a tool: the first sentences of its description, and its examples."""
+    examples = [one_line(compact_json(example), 300) for example in card.examples]
+    short = {"name": card.name, "description": one_line(card.description, 300), "domains": [*card.domains]}
+    return {name: value for name, value in {**short, "examples": examples}.items() if value}
 
 
 def _obtainable(card: ToolCard, cards: Sequence[ToolCard]) -> bool:
@@ -349,3 +349,11 @@ def _obtainable(card: ToolCard, cards: Sequence[ToolCard]) -> bool:
     return all(
         any(not fields[tool] or name in fields[tool] or name in tool for tool in fields) for name in nested_inputs(card)
     )
+
+
+def _usable(card: ToolCard, cards: Sequence[ToolCard]) -> bool:
+    """Whether what a read returns can be told in an answer, or is what another tool takes."""
+    if (card.output_schema or {}).get("type") == "null":
+        return False
+    opaque = opaque_outputs(card)
+    return not opaque or any(opaque & {*nested_inputs(other)} for other in cards if other.name != card.name)

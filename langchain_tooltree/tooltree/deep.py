@@ -34,7 +34,7 @@ from langchain_tooltree.sandbox import Sandbox, forked
 from langchain_tooltree.text import shortened
 from langchain_tooltree.tools import ToolStep, injected_names
 from langchain_tooltree.tooltree.ask import ProposalRequest, Proposer, plan_tools
-from langchain_tooltree.tooltree.judge import Judged, JudgedCall, JudgeRequest, ModelEvaluator
+from langchain_tooltree.tooltree.judge import Evaluator, Judged, JudgedCall, JudgeRequest, ModelEvaluator
 from langchain_tooltree.tooltree.result import (
     PlanStep,
     SearchCost,
@@ -101,8 +101,9 @@ class DeepSearch:
         pre_judge, post_judge = planner.judges
         if (pre_judge or post_judge) and kernel.pre_evaluation == "fused":
             kernel = replace(kernel, pre_evaluation="batched")
-        self._pre_judge = pre_judge or ModelEvaluator(model, kernel.seed, planner.prompts)
-        self._post_judge = post_judge or self._pre_judge
+        pre_judge = pre_judge or ModelEvaluator(model, kernel.seed, planner.prompts)
+        self._pre_judge = _asked(pre_judge, explains=kernel.pre_evaluation == "single" and not kernel.goal_score)
+        self._post_judge = _asked(post_judge or pre_judge, explains=not kernel.goal_score)
         self._host, self._effects, self._bound_tools = host, offering.effects, planner.bound_tools
         self._library = offering.library
         self._tools: Sequence[str] = self._library.names  # that may be proposed
@@ -378,6 +379,11 @@ class DeepSearch:
             return None
         causes = [f"no call was worth keeping ({stopped})", *self._search.problems[-1:], *root.dropped[-1:]]
         return ": ".join(causes[:2])
+
+
+def _asked(judge: Evaluator, *, explains: bool) -> Evaluator:
+    """A judge that is asked in the paper's form, if it is a model."""
+    return replace(judge, explains=explains) if isinstance(judge, ModelEvaluator) else judge
 
 
 def _failure(tool: str, error: Exception) -> Observation:

@@ -30,6 +30,7 @@ from langchain_tooltree.text import as_text, one_line
 from langchain_tooltree.tooltree.prompts import (
     DEFAULT_PROMPTS,
     CandidateScores,
+    ExplainedScore,
     ObservationScore,
     Prompts,
     RequestCheck,
@@ -163,16 +164,21 @@ class Judge(Protocol):
 class ModelEvaluator:
     """A chat model as a judge; candidates are shown in a seeded order, so that none gains from its place.
 
-    What is unusable in a reply is asked for once more, and then left unscored.
+    What is unusable in a reply is asked for once more, and then left unscored. If it `explains`, each question is about
+    one call and is answered by a score and an explanation, as in the paper, without a goal score.
     """
 
     model: BaseChatModel
     seed: int = 0
     prompts: Prompts = DEFAULT_PROMPTS
+    explains: bool = False
     calls_per_question: int = ATTEMPTS
 
     def pre(self, request: JudgeRequest, meter: Meter) -> Flow[list[Judged]]:
         """Score candidates in one question."""
+        if self.explains:
+            document = request.to_dict(call=request.calls[0].to_dict())
+            return [(yield from self._explained("pre_judge", self.prompts.pre_judge, document, meter))]
         shown = [call.to_dict() for call in request.calls]
         random.Random(f"{self.seed}:{request.calls[0].id}").shuffle(shown)  # noqa: S311 - no secret depends on it
         prompt = document_prompt(self.prompts.pre_judge, request.to_dict(candidates=shown))
@@ -190,7 +196,10 @@ class ModelEvaluator:
         """Score an observation, and the request."""
         call = request.calls[0]
         outcome = {"executed": False} if call.deferred else {"observation": request.observation}
-        prompt = document_prompt(self.prompts.post_judge, request.to_dict(call=call.to_dict()) | outcome)
+        document = request.to_dict(call=call.to_dict()) | outcome
+        if self.explains:
+            return (yield from self._explained("post_judge", self.prompts.post_judge, document, meter)), None
+        prompt = document_prompt(self.prompts.post_judge, document)
         config = inner_config("post_judge", {})
         judged, goal = Judged(), None
         question = StructuredQuestion(self.model, ObservationScore, prompt, _has_scores, config)
@@ -198,6 +207,12 @@ class ModelEvaluator:
             judged = judged if judged.score is not None else Judged.of(reply.get("score"), reply.get("reason"))
             goal = as_score(reply.get("goal")) if goal is None else goal
         return judged, goal
+
+    def _explained(self, role: str, instructions: str, document: dict[str, Any], meter: Meter) -> Flow[Judged]:
+        prompt, config = document_prompt(instructions, document), inner_config(role, {})
+        question = StructuredQuestion(self.model, ExplainedScore, prompt, _has_score, config)
+        scores = [Judged.of(reply.get("score"), reply.get("explanation")) for reply in (yield from question.ask(meter))]
+        return next((judged for judged in scores if judged.score is not None), Judged())
 
     def check(self, request: JudgeRequest, meter: Meter) -> Flow[Standing]:
         """Say what of the request is not done yet, where the assistant would answer now."""
@@ -298,8 +313,12 @@ def _note(meter: Meter, answer: Any, expected: str) -> None:
     meter.problems.append(f"the judge {problem}")
 
 
+def _has_score(reply: Mapping[str, Any]) -> bool:
+    return as_score(reply.get("score")) is not None
+
+
 def _has_scores(reply: Mapping[str, Any]) -> bool:
-    return as_score(reply.get("score")) is not None and as_score(reply.get("goal")) is not None
+    return _has_score(reply) and as_score(reply.get("goal")) is not None
 
 
 def _scores_in(reply: Mapping[str, Any]) -> dict[str, Judged]:

@@ -136,28 +136,25 @@ relevance, between 0 and 1, for this request; a tool whose result another one ne
 PAPER_PRE_JUDGE_PROMPT = """\
 You judge tool calls before they are made.
 
-You get an assistant's conversation so far (`history`; its latest user message is the request), cards of the tools in \
-question, the names of all the assistant's tools, the calls that were considered at this step before (`tried`), and \
-candidates for the next call. Give every candidate a coarse score between 0 and 1 for how much it would help now, \
-after two to four sentences why. These deserve a low score: a tool for another domain or another kind of input; \
-arguments that lack what the tool requires or ignore what the request demands; a call made before that would bring \
-nothing new; a guess where a more direct tool exists; a change (`writes`) that neither the \
-user nor the instructions want. Go by the request, the conversation, the cards and the arguments, and never by what \
-you imagine the call to bring back. Judge each candidate on its own merits."""
+You get an assistant's conversation so far (`history`; its latest user message is the request), the card of the tool, \
+the names of all the assistant's tools, and a draft of the next call. Give it a coarse `score` between 0 and 1 for how \
+much it would help now, and an `explanation` of two to four sentences. These deserve a low score: a tool for another \
+domain or another kind of input; arguments that lack what the tool requires or ignore what the request demands; a call \
+made before that would bring nothing new; a guess where a more direct tool exists; a change (`writes`) that neither \
+the user nor the instructions want. Go by the request, the conversation, the card and the arguments, and never by what \
+you imagine the call to bring back."""
 """The paper's evaluation before a call, in words of our own."""
 
 PAPER_POST_JUDGE_PROMPT = """\
 You judge tool calls after they were made.
 
 You get an assistant's conversation before the call (`history`; its latest user message is the request), the card of \
-the tool, the names of all the assistant's tools, the call with its arguments, and its raw output. Give, after two to \
-four sentences why, `score`, a number between 0 and 1: how well does the output serve the request, or the part of it \
-that the assistant is at? Weigh whether it shows an error or contradicts what is known, whether it matters now, and \
-whether it keeps to what is demanded of safety and format. Judge what this call adds, and not the plan as a whole. And \
-give `goal`, between 0 and 1: is the whole request fulfilled by now? A call that is not `executed` waits for \
-approval: judge it, and `goal`, as if it had been carried out."""
-"""The paper's evaluation after a call, in words of our own. The paper has no goal score, which is last and is not used
-under `SearchConfig.paper()`."""
+the tool, the names of all the assistant's tools, the call with its arguments, and its raw output. Give it a `score` \
+between 0 and 1, and an `explanation` of two to four sentences: how well does the output serve the request, or the \
+part of it that the assistant is at? Weigh whether it shows an error or contradicts what is known, whether it matters \
+now, and whether it keeps to what is demanded of safety and format. Judge what this call adds, and not the plan as a \
+whole. A call that is not `executed` waits for approval: judge it as if it had been carried out."""
+"""The paper's evaluation after a call, in words of our own."""
 
 
 CONFIDENCE = "confidence"
@@ -192,6 +189,13 @@ class ObservationScore(BaseModel):
     reason: str = Field(description="Why it gets these scores")
     score: Share = Field(description="Whether the call was the right one to make, between 0 and 1")
     goal: Share = Field(description="Whether the whole request is fulfilled by now, between 0 and 1")
+
+
+class ExplainedScore(BaseModel):
+    """The score of one call, as the paper's judges give it."""
+
+    score: Share = Field(description="Between 0 and 1")
+    explanation: str = Field(description="Why, in two to four sentences")
 
 
 class RequestCheck(BaseModel):

@@ -49,7 +49,7 @@ class SearchConfig:
         max_depth: Calls on one path at the most.
         parallel_rollouts: Rollouts in flight at once. The tree depends on this number, never on timing.
         patience: Under Eq. 1: stop after so many rollouts in a row without a gain of 1e-3 in the best path's value,
-            counted once some path has reached the goal (without goal scores: from the start).
+            counted once some path has reached the goal. Without goal scores: in which that value changes by less.
         proposals: `"together"`: all candidates in one model call; `"per_tool"`: one draft for each tool.
         coarse_planner: Narrow the tools once before the search, as the paper's ACL-format version does.
 
@@ -98,13 +98,12 @@ class SearchConfig:
 
         The paper prints Eq. 1, lambda 1.4, the thresholds .3 and .4, 60 rollouts, a gain of 1e-3 over 10 of them, one
         draft for each tool, and one judge call for each candidate and observation, without a goal score. It prints no
-        `top_k`, `max_depth` or temperature, nor how many rollouts and proposals there are at once: these are ours. Its
-        top 20 tools are a matter of the tools that the planner is given.
+        `top_k`, `max_depth` or temperature, nor how many rollouts and proposals there are at once: these are ours, with
+        a `top_k` that leaves out none of its top 20 tools, which are a matter of the tools that the planner is given.
 
-        The earlier ACL-format version (`form`) first has a coarse planner narrow the tools, and a second model score
-        what calls brought back: pass that as `post_judge=`. It takes the cumulative reward of a path for its value;
-        here the mean reward Q of each call leads to the best path in both forms. `changes` are fields to set
-        differently.
+        The earlier ACL-format version (`form`) first has a coarse planner narrow the tools, propagates the cumulative
+        reward of a path in place of r_post, and has a second model score what calls brought back: pass that as
+        `post_judge=`. `changes` are fields to set differently.
         """
         if form not in {"iclr", "acl"}:
             msg = f"form must be 'iclr' or 'acl', got {form!r}."
@@ -113,12 +112,14 @@ class SearchConfig:
             max_rollouts=60,
             pre_threshold=0.3,
             post_threshold=0.4,
+            top_k=20,
             parallel_rollouts=1,
             selection="printed",
             proposals="per_tool",
             pre_evaluation="single",
             max_proposals=1,
             goal_score=False,
+            reward="path" if form == "acl" else "call",
             coarse_planner=form == "acl",
         )
         return replace(paper, **changes)
@@ -162,6 +163,10 @@ class KernelConfig(SearchConfig):
             decide something, at failed calls, at writes of the plan to be returned, and where a path may be complete;
             `"always"` has every one judged, as the forms of Eq. 1 do, and wherever a judge costs nothing.
         goal_score: Whether the judge also scores, after each call, if the task is now done (beyond the paper).
+        reward: What a rollout propagates under Eq. 1: `"call"`, the r_post of its call; `"path"`, the sum of r_post on
+            the way there, which needs `goal_score=False`.
+        exploration_annealing: Under Eq. 1, factor on lambda for each call deeper in the tree, above 0; 1 is none.
+        threshold_annealing: The same for tau_pre.
         value_threshold: Value in [0, 1] at which a path that fulfils the request ends the search, under Eq. 1.
         max_proposals: How often one state may be asked. It is asked again, for other calls than before, when those that
             it offered are probably all wrong; under Eq. 1, when nothing is left to explore in them.
@@ -172,6 +177,9 @@ class KernelConfig(SearchConfig):
     pre_evaluation: Literal["fused", "batched", "single", "auto"] = "auto"
     post_evaluation: Literal["needed", "always"] = "needed"
     goal_score: bool = True
+    reward: Literal["call", "path"] = "call"
+    exploration_annealing: float = 1.0
+    threshold_annealing: float = 1.0
     value_threshold: float = 0.5
     max_proposals: int = 3
     seed: int = 0
@@ -182,6 +190,8 @@ class KernelConfig(SearchConfig):
             fused = self.selection == "posterior" and self.proposals == "together"
             object.__setattr__(self, "pre_evaluation", "fused" if fused else "batched")
         self._check(lambda value: 0 <= value <= 1, "a number between 0 and 1", "value_threshold")
+        annealing = ("exploration_annealing", "threshold_annealing")
+        self._check(lambda value: 0 < value < math.inf, "a finite number above 0", *annealing)
         self._check(_is_count, "a whole number of 1 or more", "max_proposals")
         self._check(lambda value: isinstance(value, int), "a whole number", "seed")
         if self.selection == "doubt":
@@ -201,6 +211,10 @@ class KernelConfig(SearchConfig):
                 "selection='posterior' weighs whether a path fulfils the request, so it needs goal_score=True; "
                 "without goal scores choose selection='smoothed'."
             )
+            raise ConfigurationError(msg)
+
+        if self.reward == "path" and self.goal_score:
+            msg = "reward='path' takes the sum of r_post for a path's value, so it needs goal_score=False."
             raise ConfigurationError(msg)
 
     @classmethod

@@ -37,7 +37,8 @@ class UCTPolicy:
         authors' code has it, is made defined at N = 0: a child never visited takes its parent's mean for Q. Visits
         count rollouts in flight; `state_visits` is N(s), with them.
         """
-        r_pre, exploration = child.r_pre or 0.0, self.config.exploration
+        r_pre = child.r_pre or 0.0
+        exploration = self.config.exploration * self.config.exploration_annealing**state.depth
         visits = child.visits + child.in_flight
         if self.config.selection == "printed":
             # Q(s, a) + lambda * r_pre(s, a) * sqrt(ln N(s) / N(s, a))
@@ -152,15 +153,15 @@ MIN_GAIN = 1e-3  # value of the best path that counts as a gain: what the paper 
 class BestPath:
     """The path of the best value: its goal score times its mean r_post.
 
-    In the paper's form, without goal scores, the best Q of a first call stands in for the value, and rollouts without a
-    gain count from the start.
+    In the paper's form, without goal scores, it is the descent along the best Q, and its value the cumulative reward on
+    it; as long as that changes, a search has not converged.
     """
 
     def __init__(self, config: KernelConfig) -> None:
         self.value: float | None = None  # of the best path, once there is one
         self._config = config
         self._counting = not config.goal_score
-        self._compared = -math.inf  # the value at the latest gain
+        self._compared = -math.inf  # the value at the latest gain or change
         self._stale_rollouts = 0
         self._end: Node | None = None
         self._has_goals = False
@@ -168,23 +169,31 @@ class BestPath:
     def consider(self, tree: Tree, node: Node) -> bool:
         """Take in a node that was just evaluated; whether goal score and value of its path suffice to stop at once."""
         self._has_goals = self._has_goals or node.goal_scored
+        if not self._config.goal_score:
+            self._follow(tree)
+            return False
         if not node.accepted:
             return False
-        fulfilled = False
-        if self._config.goal_score:
-            value = tree.path_value(node)
-            fulfilled = (node.goal or 0.0) >= GOAL
-            self._counting = self._counting or fulfilled
-        else:
-            value = max(child.value for child in tree.children(tree.root))
+        value = tree.path_value(node)
+        fulfilled = (node.goal or 0.0) >= GOAL
+        self._counting = self._counting or fulfilled
         if value - self._compared >= MIN_GAIN:
             self._compared, self._stale_rollouts = value, 0
         if self.value is None or self._end is None or (value, -node.depth) > (self.value, -self._end.depth):
             self.value, self._end = value, node
         return fulfilled and value >= self._config.value_threshold
 
+    def _follow(self, tree: Tree) -> None:
+        """Take the value of the descent along the best Q for the best one."""
+        end = tree.best_descent()
+        if end is None:
+            return
+        self.value = tree.cumulative_reward(end)
+        if abs(self.value - self._compared) >= MIN_GAIN:
+            self._compared, self._stale_rollouts = self.value, 0
+
     def converged(self) -> bool:
-        """Count a rollout that has ended; whether there were more than `patience` in a row without a gain."""
+        """Count a rollout that has ended; whether there were more than `patience` in a row that brought nothing."""
         self._stale_rollouts += self._counting
         return self._stale_rollouts > self._config.patience
 

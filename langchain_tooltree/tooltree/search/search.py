@@ -393,7 +393,7 @@ class TreeSearch:
 
     def _scored(self, rollout: Rollout, operation: Operation, outcome: OperationOutcome) -> None:
         """Pre-evaluation: prune what scores below the threshold or is not among the top K, then work on."""
-        threshold = self.config.pre_threshold
+        threshold = min(1.0, self.config.pre_threshold * self.config.threshold_annealing**rollout.node.depth)
         candidates = [self.tree.nodes[candidate] for candidate in operation.candidates]
         nothing_scored = all(score is None for score in outcome.scores)
         self._count_failure("score", (outcome.error or "no score") if nothing_scored else None)
@@ -485,7 +485,7 @@ class TreeSearch:
         node.evaluating = False
         node.post_scored = reward is not None
         if reward is None:  # unscored is never 0
-            reward = parent.value if parent.visits else self.config.post_threshold
+            reward = parent.value if parent.visits and self.config.reward == "call" else self.config.post_threshold
         node.r_post = reward
         node.post_reason = " ".join(outcome.reasons)
         if self.config.goal_score:
@@ -494,7 +494,7 @@ class TreeSearch:
             goal = outcome.reward if node.deferred and not self._by_posterior else outcome.goal
             node.goal = inherited if goal is None else goal
             node.goal_scored = goal is not None
-        self.tree.backpropagate(node, reward)
+        self.tree.backpropagate(node, self.tree.cumulative_reward(node) if self.config.reward == "path" else reward)
         node.closed = node.closed or node.deferred or self._frontier.is_deepest(node)
         scores = {"r_post": reward, "goal": node.goal, "scored": node.post_scored}
         self._record("evaluate", rollout, node, call=node.label, **scores)

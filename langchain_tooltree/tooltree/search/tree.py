@@ -24,6 +24,10 @@ Pruned = Literal["pre_evaluation", "top_k", "post_evaluation"]
 ROOT = 0
 """Identifier of the root node."""
 
+FALL = 2 / 3
+"""Under Eq. 1 without goal scores a path ends before a call whose r_post is below this share of the mean before it:
+nothing else says that the work is done, and such a call is rather a distraction than a weaker step."""
+
 
 @dataclass(frozen=True)
 class Call:
@@ -234,16 +238,25 @@ class Tree:
         self.changed.add(node.id)
 
     def best_descent(self) -> Node | None:
-        """The end of the path along the best Q, ties to more visits; `None` if no call is accepted."""
+        """The end of the path along the best Q, as far as r_post does not fall; `None` if no call is accepted.
+
+        Ties go to more visits.
+        """
         node = self.root
         while accepted := [child for child in self.children(node) if child.accepted]:
-            node = max(accepted, key=lambda child: (child.value, child.visits, -child.id))
+            best = max(accepted, key=lambda child: (child.value, child.visits, -child.id))
+            if node.call and (best.r_post or 0.0) < FALL * self.cumulative_reward(node) / node.depth:
+                break
+            node = best
         return node if node.call else None
+
+    def cumulative_reward(self, node: Node) -> float:
+        """R, the sum of r_post on the path to a node."""
+        return sum(step.r_post for step in self.path(node) if step.r_post is not None)
 
     def path_value(self, node: Node) -> float:
         """The value of the path to an evaluated node: `goal * mean(r_post)`."""
-        rewards = [step.r_post for step in self.path(node) if step.r_post is not None]
-        return (node.goal or 0.0) * (sum(rewards) / len(rewards) if rewards else 0.0)
+        return (node.goal or 0.0) * self.cumulative_reward(node) / max(node.depth, 1)
 
     def best_first(self, candidates: list[Node]) -> list[Node]:
         """Candidates by r_pre, best first."""

@@ -1,5 +1,7 @@
 """The coarse planner of the paper's ACL-format version: what it keeps, and that it never takes all tools away."""
 
+import json
+
 import pytest
 from langchain_core.tools import StructuredTool
 
@@ -46,6 +48,21 @@ def test_an_object_has_to_come_from_another_tool():
 def test_a_read_that_returns_nothing_is_of_no_use():
     nothing = {"output_schema": {"type": "null"}}
     assert planned(library(("a", TEXT, nothing), ("b", TEXT, nothing)), {}, reads={"a"}) == ("b",)
+
+
+def test_a_read_whose_objects_no_other_tool_takes_is_of_no_use():
+    flight = {"type": "object", "properties": {"flight": {"type": "object"}}}
+    told = {"type": "object", "properties": {"flight": {"type": "object"}, "price": {"type": "number"}}}
+    find, quote, book = ("find", TEXT, {"output_schema": flight}), ("quote", TEXT, {"output_schema": told}), OBJECT
+    assert planned(library(find, quote), {}, reads={"find", "quote"}) == ("quote",)
+    assert planned(library(find, ("book", book, {})), {}, reads={"find"}) == ("find", "book")
+
+
+def test_the_planner_is_shown_the_examples_of_the_cards():
+    model = ScriptedChatModel(replies=[{"domains": [], "tools": []}])
+    run_flow(plan_tools(model, library(("a", TEXT, {"examples": [{"text": "hi"}]})), (), "Fly.", Meter(2)))
+    (shown,) = json.loads(model.calls[0][1].text)["tools"]
+    assert shown == {"name": "a", "description": "a", "examples": ['{"text":"hi"}']}
 
 
 @pytest.mark.parametrize("reply", [{"tools": "all"}, {"domains": [], "tools": [{"name": "a", "relevance": 7}]}])

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import math
+from itertools import chain
 
 import numpy as np
 import pytest
@@ -67,6 +68,23 @@ def post(drive):
         return judged.score, goal, meter.model_calls, double
 
     return run
+
+
+@pytest.mark.parametrize("stage", ["pre", "post"])
+async def test_the_papers_judge_gives_a_score_and_an_explanation_and_nothing_else(drive, stage):
+    replies = [{"score": 0.8}, {"score": 0.4, "explanation": "It reads the wrong file."}, {"verdict": "good"}, {}]
+    model = ScriptedChatModel(replies=replies)
+    judge = ModelEvaluator(model, prompts=Prompts.paper(), explains=True)
+    ask = {"pre": judge.pre, "post": judge.post}[stage]
+    asked = request("a", stage=stage, observation="seen" if stage == "post" else None)
+    judged = [await drive(ask(asked, Meter(2))) for _ in range(3)]
+    scores = [*chain.from_iterable(judged)] if stage == "pre" else [score for score, _ in judged]
+    assert scores == [(0.8, ""), (0.4, "It reads the wrong file."), (None, "")]
+    assert len(model.calls) == 4  # what is unusable is asked for once more
+    assert stage == "pre" or {goal for _, goal in judged} == {None}
+    told, document = (part.text for part in model.calls[0])
+    assert ("`explanation`" in told, "goal" in told) == (True, False)
+    assert json.loads(document)["call"] == {"id": "a", "tool": "look", "arguments": {"place": "a"}}
 
 
 async def test_all_candidates_are_scored_in_one_call(pre):

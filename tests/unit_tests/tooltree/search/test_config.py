@@ -130,6 +130,7 @@ def test_the_papers_settings():
     }
     assert changed == {
         "max_rollouts": 60,
+        "top_k": 20,
         "parallel_rollouts": 1,
         "selection": "printed",
         "proposals": "per_tool",
@@ -138,7 +139,7 @@ def test_the_papers_settings():
         "goal_score": False,
     }
     assert SearchConfig.paper(max_rollouts=7).max_rollouts == 7
-    assert SearchConfig.paper(form="acl") == SearchConfig.paper(coarse_planner=True)
+    assert SearchConfig.paper(form="acl") == SearchConfig.paper(coarse_planner=True, reward="path")
     with pytest.raises(ConfigurationError, match="form must be 'iclr' or 'acl', got 'emnlp'"):
         SearchConfig.paper(form="emnlp")
 

@@ -53,6 +53,15 @@ def test_the_printed_form_by_hand(grow):
     assert score(tree.root, 5, child, selection="printed") == pytest.approx(1.3279429, abs=1e-6)
 
 
+def test_annealing_weighs_exploration_less_at_each_depth(grow):
+    tree = Tree()
+    parent = grow(tree, tree.root, "a", rewards=(0.7,))
+    child = grow(tree, parent, "b", r_pre=0.5, rewards=(0.6, 0.8))
+    # 0.7 + 1.4 * 0.9 * 0.5 * sqrt(ln 5 / 2)
+    annealed = score(parent, 5, child, selection="printed", exploration_annealing=0.9)
+    assert annealed == pytest.approx(1.2651486, abs=1e-6)
+
+
 def test_the_printed_form_is_defined_after_a_single_visit(grow):
     tree = Tree()
     child = grow(tree, tree.root, "a", rewards=(0.6,))

@@ -188,6 +188,12 @@ def test_a_call_that_is_being_run_is_waited_for_not_run_twice(either_in):
     assert [node.visits for node in search.tree.nodes if node.call and node.call.tool == "c"] == [1, 1]
 
 
+def test_annealing_prunes_less_or_more_at_each_depth(search_in):
+    tables = {"offers": {(): "a b", ("a",): "c d"}, "r_pre": {"a": 0.9, "b": 0.29, "c": 0.29, "d": 0.26}}
+    nodes = by_tool(search_in(tables, threshold_annealing=0.9))  # tau_pre .3, then .27
+    assert {tool for tool, node in nodes.items() if node.pruned == "pre_evaluation"} == {"b", "d"}
+
+
 def test_an_unscored_candidate_takes_the_threshold_and_is_marked(either_in):
     search = either_in({"offers": {(): "a b"}, "r_pre": {"a": None, "b": 0.5}})
     a, b = by_tool(search)["a"], by_tool(search)["b"]

@@ -73,6 +73,14 @@ def test_the_paper_counts_patience_from_the_start(search_in):
     assert (search.stop_reason, search.rollouts) == ("converged", 1 + 3)
 
 
+def test_the_papers_form_goes_on_while_the_best_path_still_changes(search_in):
+    rewards = {"a": 0.9, "b": 0.9, "c": 0.9, "d": 0.9, "e": 0.9}
+    tables = {"offers": {**chain(*"abcde"), ("a", "b", "c", "d", "e"): "x y z"}, "r_post": {**rewards, "x": 0.4}}
+    search = search_in({**tables, "r_post": {**tables["r_post"], "y": 0.4, "z": 0.4}}, **PAPER, patience=2)
+    # The path grows by a call in each of five rollouts; x, y and z add nothing to it.
+    assert (search.stop_reason, search.rollouts, best(search)) == ("converged", 5 + 2, [*"abcde"])
+
+
 def test_exhausted_when_nothing_is_left_to_try(either_in):
     search = either_in({"offers": {(): "a b", ("a",): "c"}})
     assert search.stop_reason == "exhausted"
@@ -159,6 +167,21 @@ def test_the_paper_returns_the_best_q_from_the_root_down(search_in):
     )
     # Q(a) = (.5 + .95 + .9) / 3 = .783, Q(b) = (.9 + .5) / 2 = .7
     assert best(search) == ["a", "c"]
+
+
+@pytest.mark.parametrize(("second", "path"), [(0.59, ["a"]), (0.61, ["a", "b", "c"])])
+def test_the_descent_ends_where_r_post_falls(search_in, second, path):
+    tables = {"offers": chain("a", "b", "c"), "r_post": {"a": 0.9, "b": second, "c": 0.9}}
+    assert best(search_in(tables, **PAPER)) == path  # 2 / 3 * .9 = .6
+
+
+def test_the_acl_form_propagates_the_cumulative_reward_of_a_path(search_in):
+    tables = {"offers": {(): "a b", ("a",): "c"}, "r_post": {"a": 0.5, "b": 0.9, "c": 0.75}}
+    search = search_in(tables, **PAPER, reward="path")
+    values = {node.call.tool: node.value for node in search.tree.nodes[1:]}
+    # R(a) = .5, R(a, c) = 1.25, R(b) = .9; Q(a) = (.5 + 1.25) / 2
+    assert values == pytest.approx({"a": 0.875, "b": 0.9, "c": 1.25})
+    assert search.tree.root.value == pytest.approx((0.5 + 1.25 + 0.9) / 3)
 
 
 def test_by_eq_1_pruned_and_unscored_calls_are_never_the_best(search_in):
