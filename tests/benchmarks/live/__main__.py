@@ -3,6 +3,7 @@
     python -m tests.benchmarks.live --bench bfcl --model openai:gpt-4.1-mini --method react --tasks 20 --json react.json
     python -m tests.benchmarks.live --bench bfcl --model openai:gpt-4.1-mini --method tooltree --tasks 20 \
         --against react.json
+    python -m tests.benchmarks.live --paper tooltree --bench bfcl --model openai:gpt-4.1-mini --journal t.jsonl
 
 The model is named as for `init_chat_model`; with `OPENAI_BASE_URL` and `OPENAI_API_KEY` set, `openai:NAME` reaches any
 compatible server. What a run may cost is estimated before it starts. With `--journal FILE` each finished task is kept,
@@ -43,6 +44,7 @@ from tests.benchmarks.live.episode import (
     UsageError,
 )
 from tests.benchmarks.live.figures import MEASURES, paired, summary
+from tests.benchmarks.live.papers import PAPERS, compared, journal_of, show
 from tests.benchmarks.live.runs import FAILURES_IN_A_ROW, CallCounter, Journal, TaskRun, read_journal, run_task
 
 HERE = "tests.benchmarks.live"
@@ -57,7 +59,10 @@ BENCHES = {
 
 METHOD_MODULES = ("methods", "searches")
 
-METHODS_HELP = "react, cot, tooltree, tooltree-deep, tooltree-paper, best_of_n, beam, best_first, a_star, lats or dfsdt"
+METHODS_HELP = (
+    "zero_shot, react, cot, cot_sc, tooltree, tooltree-deep, tooltree-paper, tooltree-acl, mcts, best_of_n, beam, "
+    "best_first, a_star, lats or dfsdt"
+)
 
 MILLION = 1_000_000
 
@@ -69,13 +74,41 @@ def main(arguments: Sequence[str] | None = None, console: Console | None = None)
     """Run the command; 1 if it was stopped, by errors or a key, 2 if it cannot be carried out."""
     console = console or Console(emoji=False)  # a model may be called "x:a:"
     try:
-        return _run(_parser().parse_args(arguments), console)
+        options = _parser().parse_args(arguments)
+        return _run_paper(options, console) if options.paper else _run(options, console)[0]
     except (UsageError, ConfigurationError, ImportError) as error:
         console.print(f"[red]{type(error).__name__}[/]: {error}", highlight=False)
         return 2
 
 
-def _run(options: argparse.Namespace, console: Console) -> int:
+def _run_paper(options: argparse.Namespace, console: Console) -> int:
+    """Run each arm of a paper's comparison, then show them together."""
+    paper = PAPERS[options.paper]
+    if options.against or options.record or options.graph or options.memory:
+        msg = "--paper compares its own arms; leave out --against, --record, --graph and --memory."
+        raise UsageError(msg)
+    runs: dict[str, list[TaskRun]] = {}
+    for arm in paper.arms:
+        console.rule(arm.name)
+        experience = options.experience if arm.memory else None
+        journal = journal_of(options.journal, arm)
+        chosen = {"method": arm.method, "memory": arm.memory, "experience": experience, "journal": journal}
+        code, runs[arm.name] = _run(argparse.Namespace(**{**vars(options), **chosen, "json": None}), console)
+        if code:
+            return code
+    compared_arms = compared(paper, runs)
+    show(console, paper, compared_arms, f"{options.bench}, {options.model}")
+    if options.json:
+        result = {"settings": _settings(options), **compared_arms}
+        options.json.write_text(json.dumps(result, indent=1), encoding="utf-8")
+    return 0
+
+
+def _run(options: argparse.Namespace, console: Console) -> tuple[int, list[TaskRun]]:
+    """Run one method; the exit code and the tasks done."""
+    if not options.method:
+        msg = "Say what to run: --method NAME, or --paper NAME."
+        raise UsageError(msg)
     bench: Bench = _found(BENCHES[options.bench])()
     method, relative_calls = _method(options.method)
     counters = [CallCounter(), CallCounter("user")]
@@ -89,7 +122,7 @@ def _run(options: argparse.Namespace, console: Console) -> int:
     left = [task for task in tasks if task.id not in finished]
     _print_estimate(console, options, len(left), len(tasks), bench.typical, relative_calls)
     if left and not options.yes and not _agreed(console):
-        return 2
+        return 2, []
     setting = Setting(
         model=model,
         steps=options.steps,
@@ -97,6 +130,7 @@ def _run(options: argparse.Namespace, console: Console) -> int:
         seed=options.seed,
         # A path may be as long as a turn: a search that meets its greatest depth asks everywhere before it goes on.
         config=SearchConfig(effort=options.effort, max_depth=options.steps),
+        judge=_model(options.judge_model, options, counters[0]) if options.judge_model else None,
     )
     recorder = Recorder(options.record, settings) if left and options.record else None
     if recorder:
@@ -107,7 +141,7 @@ def _run(options: argparse.Namespace, console: Console) -> int:
     chosen = {task.id for task in tasks}
     runs = [run for run in journal.runs if run.id in chosen]
     _report(console, options, settings, runs, against)
-    return 1 if stopped else 0
+    return (1 if stopped else 0), runs
 
 
 def _run_tasks(
@@ -224,7 +258,7 @@ def _print_paired(console: Console, found: Mapping[str, Any], other: str) -> Non
 def _settings(options: argparse.Namespace) -> dict[str, Any]:
     """What must be the same for a run to go on; more tasks may be asked for."""
     names = ("bench", "model", "method", "user_model", "temperature", "seed", "category", "file", "effort", "graph")
-    settings = {name: getattr(options, name) for name in (*names, "memory", "steps", "model_calls")}
+    settings = {name: getattr(options, name) for name in (*names, "judge_model", "memory", "steps", "model_calls")}
     files = {name: str(path) if (path := getattr(options, name)) else None for name in ("file", "experience")}
     return {**settings, **files}
 
@@ -286,7 +320,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--bench", required=True, choices=sorted(BENCHES))
     parser.add_argument("--model", required=True, help="as for init_chat_model, such as openai:gpt-4.1-mini")
-    parser.add_argument("--method", required=True, help=METHODS_HELP)
+    parser.add_argument("--method", help=METHODS_HELP)
+    parser.add_argument("--paper", choices=sorted(PAPERS), help="all arms of a paper's comparison in place of a method")
+    parser.add_argument("--judge-model", help="scores what calls brought back, with the paper's searches")
     parser.add_argument("--user-model", help="plays the user, in tau")
     parser.add_argument("--temperature", type=float, help="of the models; the provider's own if left out")
     parser.add_argument("--timeout", type=float, default=TIMEOUT, help="seconds a reply may take (%(default)s)")
@@ -299,7 +335,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--steps", type=int, default=STEPS, help="replies with calls a user turn may take")
     parser.add_argument("--model-calls", type=int, default=MODEL_CALLS, help="budget of a peer's search for a turn")
     parser.add_argument("--graph", action="store_true", help="suggest tools from a graph of the tasks done before")
-    parser.add_argument("--memory", metavar="NAME", help="cfgm, runs, expel or reasoningbank: from the tasks before")
+    parser.add_argument("--memory", metavar="NAME", help="from the tasks before; see memories.py")
     parser.add_argument("--experience", type=Path, metavar="FILE", help="earlier runs to learn from first")
     parser.add_argument("--journal", type=Path, metavar="FILE", help="keeps finished tasks; goes on from them")
     parser.add_argument("--retry-failed", action="store_true", help="redo the tasks of the journal that had an error")

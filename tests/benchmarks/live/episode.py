@@ -123,11 +123,13 @@ class Experience:
         advice: Reference text that goes before the conversation, at the end of the system prompt; empty for none.
         graph: A graph of earlier tool calls.
         memory: The package's own memory.
+        reflecting: Options of the middleware that recalls from it and reflects.
     """
 
     advice: str = ""
     graph: SITGraph | None = None
     memory: CFGMMemory | None = None
+    reflecting: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +170,7 @@ class Setting:
         seed: Decides whatever is drawn.
         experience: From earlier tasks.
         config: The settings of `tooltree`.
+        judge: Scores what calls brought back in the papers' searches; the agent's model if `None`.
     """
 
     model: BaseChatModel
@@ -176,6 +179,7 @@ class Setting:
     seed: int = 0
     experience: Experience = field(default_factory=Experience)
     config: SearchConfig = field(default_factory=SearchConfig)
+    judge: BaseChatModel | None = None
 
 
 Method = Callable[[Setting, Episode, Sequence[BaseMessage]], list[BaseMessage]]

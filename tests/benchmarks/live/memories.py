@@ -3,9 +3,12 @@
 | `--memory` | what it keeps, and shows with a task |
 |---|---|
 | `cfgm` | the package's own: runs that succeeded and tips, recalled for similar tasks; reflection on anomalies |
-| `runs` | the successful run whose task is most like this one, whole |
+| `runs`, `runs3` | the successful run whose task is most like this one, whole, or the three most like it |
 | `expel` | tips (ExpeL, Zhao et al. 2024): one numbered list, which the model edits after each run |
 | `reasoningbank` | what was learnt (ReasoningBank, Ouyang et al. 2025): titled items of successes and failures |
+| `toolnet` | which tool followed which, by weight alone (ToolNet, Liu et al. 2024) |
+| `sitgraph` | the package's graph as its paper has it; ablations: `sitgraph-without-weight`, `sitgraph-without-state` |
+| `cfgm-paper` | the package's memory as its paper has it, reflecting at each anomaly; ablation: `cfgm-without-tips` |
 
 `--graph` is the package's SIT-Graph of the successful runs; it goes with each memory. All of it is learnt in the order
 of the tasks, from the benchmark's own verdict, and each memory has as many characters of the prompt. `--experience
@@ -100,29 +103,41 @@ class Own(Part):
     """The package's memory. Started again, it asks for its tips again."""
 
     memory: CFGMMemory
+    reflecting: Mapping[str, Any] = field(default_factory=dict)
+    with_tips: bool = True
 
     def recall(self, request: str) -> Experience:
         """The memory."""
-        return Experience(memory=self.memory)
+        return Experience(memory=self.memory, reflecting=self.reflecting)
 
     def learn(self, finished: Finished) -> None:
         """Keep a run, and take tips from what is new."""
         self.memory.experience.add(_trajectory(finished))
-        self.memory.extract_tips()
+        if self.with_tips:
+            self.memory.extract_tips()
+
+
+def _as_printed(model: BaseChatModel, *, with_tips: bool = True) -> Own:
+    """The memory of the paper, reflecting at each anomaly; with the package's embedder, since the paper's is loaded."""
+    memory = CFGMMemory.paper(model, InMemoryStore(), max_characters=ROOM, embeddings=HashingEmbeddings())
+    reflecting = {"patience": 0, "cooldown": 1}
+    return Own(memory, reflecting, with_tips)
 
 
 @dataclass
 class Runs(Part):
-    """Whole runs."""
+    """Whole runs: so many of those most like a task."""
 
+    count: int = 1
     kept: list[Finished] = field(default_factory=list)
 
     def recall(self, request: str) -> Experience:
-        """The run most like this one."""
-        found = nearest(request, [_request(each) for each in self.kept])
-        if found is None:
-            return Experience()
-        return Experience(f"{HEADING}\n{shortened(transcript(self.kept[found].messages), ROOM)}")
+        """The runs most like this one, most like it first."""
+        left, texts = list(self.kept), []
+        for _ in range(min(self.count, len(left))):
+            found = nearest(request, [_request(each) for each in left])
+            texts.append(shortened(transcript(left.pop(found or 0).messages), ROOM // self.count))
+        return Experience("\n\n".join([HEADING, *texts])) if texts else Experience()
 
     def learn(self, finished: Finished) -> None:
         """Keep a run that succeeded."""
@@ -218,6 +233,7 @@ class Together(Part):
             advice="\n\n".join(each.advice for each in found if each.advice),
             graph=next((each.graph for each in found if each.graph is not None), None),
             memory=next((each.memory for each in found if each.memory is not None), None),
+            reflecting=next((each.reflecting for each in found if each.reflecting), {}),
         )
 
     def learn(self, finished: Finished) -> Any:
@@ -228,7 +244,14 @@ class Together(Part):
 MEMORIES: dict[str, Callable[[BaseChatModel], Part]] = {
     "none": lambda _: Part(),
     "cfgm": lambda model: Own(CFGMMemory(model, InMemoryStore(), max_characters=ROOM)),
+    "cfgm-paper": _as_printed,
+    "cfgm-without-tips": lambda model: _as_printed(model, with_tips=False),
     "runs": lambda _: Runs(),
+    "runs3": lambda _: Runs(count=3),
+    "toolnet": lambda _: Graph(SITGraph.paper(ablation="w/o state")),
+    "sitgraph": lambda _: Graph(SITGraph.paper()),
+    "sitgraph-without-weight": lambda _: Graph(SITGraph.paper(ablation="w/o weight")),
+    "sitgraph-without-state": lambda _: Graph(SITGraph.paper(ablation="w/o state")),
     "expel": ExpeL,
     "reasoningbank": ReasoningBank,
 }

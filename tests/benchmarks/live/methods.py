@@ -10,7 +10,14 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph.state import CompiledStateGraph
 
-from langchain_tooltree import CFGMMiddleware, SearchConfig, SITGraphMiddleware, create_tooltree_agent
+from langchain_tooltree import (
+    CFGMMiddleware,
+    Prompts,
+    SearchConfig,
+    SITGraphMiddleware,
+    ToolTreeMiddleware,
+    create_tooltree_agent,
+)
 from tests.benchmarks.live.episode import Episode, Method, Setting, system_text
 
 THINK = "Before each reply, think step by step: what is asked, what is known, what is missing, what to do next."
@@ -39,17 +46,35 @@ def tooltree_deep(setting: Setting, episode: Episode, messages: Sequence[BaseMes
     return _planning(setting, episode, messages, replace(setting.config, selection="posterior"))
 
 
+def zero_shot(setting: Setting, episode: Episode, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """All calls in one reply, before any result is seen."""
+    return _plain(replace(setting, steps=1), episode, messages)
+
+
+def mcts(setting: Setting, episode: Episode, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """The paper's search without pruning, before or after a call, and without r_pre: Monte Carlo tree search."""
+    return _as_printed(setting, episode, messages, pre_threshold=0.0, post_threshold=0.0, proposals="together")
+
+
 def tooltree_paper(setting: Setting, episode: Episode, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     """The planner as the paper has it."""
-    return _planning(setting, episode, messages, SearchConfig.paper(seed=setting.seed))
+    return _as_printed(setting, episode, messages)
+
+
+def tooltree_acl(setting: Setting, episode: Episode, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """The planner as the ACL-format version has it."""
+    return _as_printed(setting, episode, messages, form="acl")
 
 
 METHODS: dict[str, tuple[Method, float]] = {
+    "zero_shot": (zero_shot, 0.5),
     "react": (react, 1.0),
     "cot": (cot, 1.0),
     "tooltree": (tooltree, 1.3),
     "tooltree-deep": (tooltree_deep, 2.0),
+    "mcts": (mcts, 20.0),
     "tooltree-paper": (tooltree_paper, 20.0),
+    "tooltree-acl": (tooltree_acl, 20.0),
 }
 """Each with its model calls relative to those of `react`, for the estimate. Typical of the multi-turn tasks here; a
 model that is often in doubt makes the search ask more."""
@@ -60,7 +85,7 @@ def middleware_of(setting: Setting) -> list[AgentMiddleware[Any, Any]]:
     middleware: list[AgentMiddleware[Any, Any]] = []
     memory, graph = setting.experience.memory, setting.experience.graph
     if memory is not None:
-        middleware.append(CFGMMiddleware(memory.model, memory, record=False))
+        middleware.append(CFGMMiddleware(memory.model, memory, record=False, **setting.experience.reflecting))
     if graph is not None:
         middleware.append(SITGraphMiddleware(graph))
     return middleware
@@ -86,12 +111,18 @@ def _is_over(appended: Sequence[BaseMessage], steps: int) -> bool:
     return len(replies) > steps and not isinstance(appended[-1], AIMessage)
 
 
-def _plain(setting: Setting, episode: Episode, messages: Sequence[BaseMessage], *more: str) -> list[BaseMessage]:
+def _plain(
+    setting: Setting,
+    episode: Episode,
+    messages: Sequence[BaseMessage],
+    *more: str,
+    planner: ToolTreeMiddleware | None = None,
+) -> list[BaseMessage]:
     agent = create_agent(
         setting.model,
         list(episode.tools),
         system_prompt=system_text(setting, episode, *more) or None,
-        middleware=middleware_of(setting),
+        middleware=[*middleware_of(setting), *([planner] if planner else [])],
         checkpointer=InMemorySaver(),
     )
     return run_agent(agent, messages, setting.steps)
@@ -111,3 +142,18 @@ def _planning(
         checkpointer=InMemorySaver(),
     )
     return run_agent(agent, messages, setting.steps)
+
+
+def _as_printed(
+    setting: Setting, episode: Episode, messages: Sequence[BaseMessage], **changes: Any
+) -> list[BaseMessage]:
+    """The planner with the paper's settings and judging; a path may be as long as a turn."""
+    config = SearchConfig.paper(**{"seed": setting.seed, "max_depth": setting.steps, **changes})
+    planner = ToolTreeMiddleware(
+        config=config,
+        prompts=Prompts.paper(),
+        post_judge=setting.judge,
+        effects=dict(episode.effects),
+        sandbox=episode.sandbox,
+    )
+    return _plain(setting, episode, messages, planner=planner)

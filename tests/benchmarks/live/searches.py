@@ -1,4 +1,4 @@
-"""Six searches over a real model and a real world, to be compared with `tooltree`.
+"""Seven searches over a real model and a real world, to be compared with `tooltree`.
 
 The algorithms are those of `tests/benchmarks/compare/peers` in their fused form, with the settings that were best
 there; their papers stand there, too. What differs, since a real model answers:
@@ -7,12 +7,15 @@ there; their papers stand there, too. What differs, since a real model answers:
 - LATS reflects on each end that is not good enough, as in its paper, then tries offers that it has left out, and has no
   self-consistency in its values, which a fused reply does not tell;
 - best-of-n makes whole runs of the plain agent, all but the first at a higher temperature, and the model chooses;
+  CoT-SC makes them step by step, and does what most of them do;
 - DFSDT (ToolLLM, Qin et al. 2024) is here only: the plain agent, depth first, which may give up a course and then
   goes on from the state before, told to do something else than it did there.
 """
 
 import heapq
+import json
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import count
@@ -22,6 +25,7 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage
 
 from tests.benchmarks.live.episode import Episode, Method, Setting
+from tests.benchmarks.live.methods import THINK
 from tests.benchmarks.live.search_driver import BudgetSpentError, Driver, Offer, State
 
 ENOUGH = 0.65
@@ -60,12 +64,31 @@ something else:
 
 def best_of_n(driver: Driver) -> None:
     """Whole runs of the plain agent, of which the model chooses one (Cobbe et al. 2021)."""
+    driver.choose(_whole_runs(driver))
+
+
+def cot_sc(driver: Driver) -> None:
+    """Whole runs, step by step; what most of them do is done (CoT-SC, Wang et al. 2023)."""
+    ends = _whole_runs(driver, THINK)
+    votes = Counter(_calls_of(state) for state, _ in ends)
+    if ends:
+        driver.keep(*max(ends, key=lambda end: votes[_calls_of(end[0])]))
+
+
+def _calls_of(state: State) -> str:
+    """The calls of a run in their order: in a world of tools, runs that made the same ones give the same answer."""
+    calls = [call for each in state.path if each.message for call in each.message.tool_calls]
+    return json.dumps([(call["name"], call["args"]) for call in calls], sort_keys=True, default=str)
+
+
+def _whole_runs(driver: Driver, *more: str) -> list[tuple[State, AIMessage]]:
+    """The ends of whole runs of the plain agent, all but the first at a higher temperature, each with its answer."""
     ends: list[tuple[State, AIMessage]] = []
     with suppress(BudgetSpentError):
         for number in range(RUNS):
             state = driver.start
             while state.depth < driver.depth:
-                reply = driver.step(state, temperature=TEMPERATURE if number else None)
+                reply = driver.step(state, *more, temperature=TEMPERATURE if number else None)
                 if reply is None:
                     break
                 if not reply.tool_calls:
@@ -74,7 +97,7 @@ def best_of_n(driver: Driver) -> None:
                 state = driver.run(state, reply)
                 if not ends:
                     driver.keep(state)
-    driver.choose(ends)
+    return ends
 
 
 def beam(driver: Driver, *, widening: float = 1.5, asks: int = 3, promising: float = 0.4) -> None:
@@ -269,6 +292,7 @@ def _method(search: Callable[[Driver], None]) -> Method:
 
 METHODS: dict[str, tuple[Method, float]] = {
     "best_of_n": (_method(best_of_n), RUNS + 0.2),
+    "cot_sc": (_method(cot_sc), RUNS),
     "beam": (_method(beam), 1.5),
     "best_first": (_method(best_first), 1.5),
     "a_star": (_method(a_star), 1.5),

@@ -6,13 +6,15 @@ from io import StringIO
 
 import live_desk
 import pytest
-from langchain_core.messages import ToolMessage
+from langchain_core.messages import AIMessage, ToolMessage
 from rich.console import Console
 
 from langchain_tooltree import ObjectSandbox
-from langchain_tooltree.testing import ScriptedChatModel
+from langchain_tooltree.testing import OfflineChatModel, ScriptedChatModel
+from langchain_tooltree.testing.offline import read_question
 from tests.benchmarks.live import __main__ as command
 from tests.benchmarks.live.figures import paired, summary, wilson
+from tests.benchmarks.live.papers import PAPERS
 from tests.benchmarks.live.runs import TaskRun, read_journal
 
 
@@ -27,8 +29,8 @@ def live(tmp_path, monkeypatch):
     tasks = tmp_path / "tasks.jsonl"
     tasks.write_text("\n".join(map(json.dumps, live_desk.TASKS)))
 
-    def run(replies, *options, method="react", yes=True):
-        model = ScriptedChatModel(replies=replies)
+    def run(replies, *options, method="react", yes=True, model=None):
+        model = model or ScriptedChatModel(replies=replies)
         monkeypatch.setattr(command, "init_chat_model", lambda name, **settings: model)
         fixed = ["--bench", "files", "--file", str(tasks), "--model", "scripted:it", "--method", method]
         printed = StringIO()
@@ -115,6 +117,49 @@ def test_runs_are_compared_task_by_task(live, tmp_path):
     assert (code, against["tasks"], against["success"]["difference"]) == (0, 4, -0.5)
     assert against["success"]["low"] < -0.5 < against["success"]["high"]
     assert "Paired differences to react" in printed
+
+
+class DeskModel(OfflineChatModel):
+    """Puts away what it is asked to, whoever asks: an agent, a search, a judge or a memory."""
+
+    def _respond(self, messages, tools):
+        question, _ = read_question(messages, tools)
+        calls = self.policy.propose(question) if question.kind == "answer" and tools else []
+        if calls:
+            return AIMessage("", tool_calls=[{"name": n, "args": a, "id": f"call_{len(messages)}"} for n, a in calls])
+        return super()._respond(messages, tools)
+
+
+class DeskPolicy:
+    def propose(self, question):
+        thing = question.request.split()[2]
+        return [] if question.path or thing == "in" else [("put", {"thing": thing})]
+
+    def score_call(self, *_):
+        return 0.9
+
+    def score_observation(self, *_):
+        return 0.9, 0.9
+
+    def answer(self, _):
+        return "Done."
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_one_command_runs_a_papers_system_beside_its_baselines(live, tmp_path, paper):
+    model = DeskModel(policy=DeskPolicy())
+    tasks = [option for name in ("key", "map") for option in ("--task", name)]
+    named = ["--paper", paper, "--journal", tmp_path / "j.jsonl", "--json", tmp_path / "out.json"]
+    code, printed, _ = live([], *tasks, *named, model=model)
+    found = json.loads((tmp_path / "out.json").read_text())
+    arms = [arm.name for arm in PAPERS[paper].arms]
+    assert (code, [*found["arms"]], [*found["against"]]) == (0, arms, arms[:-1])
+    assert {arm["success"] for arm in found["arms"].values()} == {1.0}
+    assert {arm["errors"] for arm in found["arms"].values()} == {0}
+    assert {pair["tasks"] for pair in found["against"].values()} == {2}
+    assert all(arm in printed for arm in (*arms, "Otherwise than in the paper"))
+    code, printed, _ = live([], *tasks, *named, model=model)  # each arm goes on from a journal of its own
+    assert (code, printed.count("0 of 2 tasks")) == (0, len(arms))
 
 
 def test_figures_by_hand():
