@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self, get_args
 import numpy as np
 from langchain_core.embeddings import Embeddings
 from langchain_core.messages import BaseMessage
+from langchain_core.tools import BaseTool
 
 from langchain_tooltree.errors import ConfigurationError, GraphFileError, check_count
 from langchain_tooltree.experience.embeddings import embedded, embedder_name, resolve_embeddings
@@ -478,15 +479,18 @@ class SITGraph:
         graph._versions[Path(path).resolve()] = manifest[CHECKSUM]
         return graph
 
-    def to_networkx(self) -> "nx.DiGraph[str]":
+    def to_networkx(self, tools: Iterable[BaseTool] = ()) -> "nx.DiGraph[str]":
         """The graph for networkx, directed. The start node is named `START`, an empty string.
 
-        Edges have `weight` (Eq. 2), `raw_weight` (Eq. 1), `count`, and `summaries`, the number of those on them.
+        Edges have `weight` (Eq. 2), `raw_weight` (Eq. 1), `count`, and `summaries`, the number of those on them. The
+        nodes of `tools` have their `description`, d_v in the paper.
         """
         import networkx as nx  # noqa: PLC0415 - costs 0.1 s, and only who looks at a graph needs it
 
         drawn: nx.DiGraph[str] = nx.DiGraph()
         drawn.add_edges_from(self._drawn())
+        described = {tool.name: tool.description for tool in tools}
+        nx.set_node_attributes(drawn, described, "description")
         return drawn
 
     def to_mermaid(self, *, max_edges: int = 60) -> str:

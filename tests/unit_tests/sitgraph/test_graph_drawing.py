@@ -2,6 +2,7 @@
 
 import networkx as nx
 import pytest
+from langchain_core.tools import StructuredTool
 from little_runs import called, routine, run_of, says, summed_up, user
 
 from langchain_tooltree import SITGraph
@@ -28,6 +29,13 @@ def test_networkx_gets_nodes_edges_and_what_lies_on_them():
     }
     assert graph.edges["find", "ask"]["summaries"] == 0
     assert {type(value) for value in graph.edges["find", "pay"].values()} == {int, float}
+
+
+def test_nodes_of_tools_have_their_descriptions():
+    find = StructuredTool.from_function(lambda: "", name="find", description="Finds an order.")
+    other = StructuredTool.from_function(lambda: "", name="other", description="Never called.")
+    nodes = SITGraph.from_trajectories(RUNS).to_networkx([find, other]).nodes(data="description")
+    assert dict(nodes) == {"": None, "find": "Finds an order.", "pay": None, "ask": None}
 
 
 def test_what_was_removed_is_not_drawn():
