@@ -7,6 +7,7 @@ from typing import Any
 from langchain_core.language_models import BaseChatModel
 from pydantic import BaseModel, Field
 
+from langchain_tooltree.cfgm.recall import example_text
 from langchain_tooltree.errors import ConfigurationError, ReplyError
 from langchain_tooltree.experience.excerpts import DEFAULT_MAX_CHARACTERS, excerpt
 from langchain_tooltree.experience.store import RecordCollection
@@ -22,7 +23,8 @@ You tell it beforehand what to watch.
 You get one JSON document. `description` says what the environment is; `examples`, if there are any, are runs or texts \
 from it.
 
-Name at most 10 focus points, the most important first. A focus point is one sentence that says what to look at, to \
+Name at most 10 focus points, the most important first, and for each beforehand, in one sentence, what in the \
+description or the examples makes it matter. A focus point is one sentence that says what to look at, to \
 try out or to compare, and what can be learnt from it: how things are found and used, what has to be done before what, \
 how the environment says that something cannot be done, what tells success from failure, which mistakes are likely. It \
 must hold for many tasks of this environment, so do not solve one of the examples."""
@@ -36,12 +38,20 @@ FROM = "trajectories"  # key of the runs that the model was shown
 CURRENT = "current"  # key of those that were asked for last; others stand under the digest of what they are from
 
 
+EXAMPLES = "examples"  # key of the examples, as attempts are shown them
+
+
+class FocusPointForm(BaseModel):
+    """One focus point, after its reasoning."""
+
+    reasoning: str = Field(description="What makes it matter here, in one sentence")
+    focus_point: Words = Field(description="What to watch, in one sentence")
+
+
 class FocusForm(BaseModel):
     """What a model is asked to fill in."""
 
-    focus_points: list[Words] = Field(
-        description="At most 10 focus points, one sentence each, the most important first"
-    )
+    focus_points: list[FocusPointForm] = Field(description="At most 10, the most important first")
 
 
 def focus_points(
@@ -54,18 +64,23 @@ def focus_points(
     document = _document(description, examples)
     key = digest([{"prompt": DEFAULT_FOCUS_PROMPT, **document}])
     shown = [each.id for each in examples if isinstance(each, Trajectory)]
-    points = yield from kept_focus_points(collection, key)
+    points, _ = yield from kept_focus_points(collection, key)
     if not points:
         points = yield from _ask(model, document)
         yield from collection.putting(key, {"focus_points": points, FROM: shown})
-    yield from collection.putting(CURRENT, {"focus_points": points, FROM: shown})
+    to_act_by = [example_text(each) for each in examples]
+    yield from collection.putting(CURRENT, {"focus_points": points, FROM: shown, EXAMPLES: to_act_by})
     return points
 
 
-def kept_focus_points(collection: RecordCollection, key: str = CURRENT) -> Flow[list[str]]:
-    """The focus points under a key, by default those that were asked for last; none if there are none."""
-    points = ((yield from collection.getting(key)) or {}).get("focus_points")
-    return [point for point in points if isinstance(point, str)] if isinstance(points, list) else []
+def kept_focus_points(collection: RecordCollection, key: str = CURRENT) -> Flow[tuple[list[str], list[str]]]:
+    """The focus points under a key, by default those that were asked for last, and the examples that came with them."""
+    kept = (yield from collection.getting(key)) or {}
+    listed = (kept.get("focus_points"), kept.get(EXAMPLES))
+    points, examples = (
+        [text for text in each if isinstance(text, str)] if isinstance(each, list) else [] for each in listed
+    )
+    return points, examples
 
 
 def forget_points(collection: RecordCollection, runs: AbstractSet[str] | None) -> Flow[int]:
@@ -112,5 +127,6 @@ def _ask(model: BaseChatModel, document: Mapping[str, Any]) -> Flow[list[str]]:
         problem = "; ".join(meter.problems) or "the list is empty"
         msg = f"The model named no focus points: {problem}. Try again, or use another model."
         raise ReplyError(msg)
-    points = {line.casefold().rstrip("."): line for point in reply.focus_points for line in [" ".join(point.split())]}
+    lines = [" ".join(each.focus_point.split()) for each in reply.focus_points]
+    points = {line.casefold().rstrip("."): line for line in lines}
     return [shortened(line, LONGEST_FOCUS_POINT) for line in points.values()][:MOST_FOCUS_POINTS]

@@ -1,7 +1,7 @@
 """CFGMMemory: experience that is collected, turned into tips, and recalled."""
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -41,7 +41,7 @@ from langchain_tooltree.cfgm.recall import (
     recall_text,
 )
 from langchain_tooltree.cfgm.reflection import Known, Recovery, Reflector
-from langchain_tooltree.cfgm.tips import Tip, extract_tips, task_id_of, tips_of
+from langchain_tooltree.cfgm.tips import Tip, aligned_tips, extract_tips, task_id_of, tips_of
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError, ForeignNamespaceError, check_count, described
 from langchain_tooltree.experience.records import recall_metadata
@@ -60,7 +60,8 @@ DEFAULT_MAX_STEPS = 30  # tool calls or environment steps, the H of the paper: r
 DEFAULT_MAX_CONCURRENCY = 4  # a compromise between time and the rate limits of providers
 DEFAULT_K = 2  # runs that are recalled, as in the paper
 PAPER_EMBEDDINGS = "huggingface:sentence-transformers/all-mpnet-base-v2"  # needs `langchain-huggingface`
-Role = Literal["focus", "policy", "reflection", "tips"]
+Role = Literal["focus", "policy", "reflection", "extraction", "tips", "alignment"]
+EACH_ANOMALY = {"patience": 0, "cooldown": 1, "max_reflections": 1_000}  # reflections as in the paper
 FEWEST_CHARACTERS = 500  # characters of recalled text, about 125 tokens, without which little that helps can be said
 
 
@@ -97,7 +98,8 @@ class CFGMMemory:
         verbatim: Whether recalled calls show the values of their arguments. They are those of somebody else's run where
             users share a namespace, so names alone are shown by default.
         models: Other models for single roles: `"focus"` writes focus points, `"policy"` acts in environments,
-            `"reflection"` reflects on failed attempts and on anomalies, and `"tips"` takes tips.
+            `"reflection"` reflects on failed attempts and on anomalies, `"extraction"` extracts key information under
+            `paper`, `"tips"` takes tips, and `"alignment"` adapts them to another environment.
     """
 
     def __init__(
@@ -130,9 +132,9 @@ class CFGMMemory:
         """Memory with the settings of the paper: arguments as for `CFGMMemory`.
 
         It recalls the `k` nearest successes, however little they have in common with the task, with the values of their
-        calls. `act` reflects on each anomaly at once: it extracts key information, recalls by it, and asks and answers
-        questions, in two model calls; so does a `CFGMMiddleware` with `patience=0, cooldown=1` and a
-        `Reflector(model, recall=memory.recall)`. For a LangGraph store, `embeddings` is all-mpnet-base-v2 if left out.
+        calls. `act`, a `CFGMMiddleware` and a `CFGMReflectionNode` reflect on each anomaly at once: they extract key
+        information, recall by it, and ask and answer questions, in two model calls. For a LangGraph store, `embeddings`
+        is all-mpnet-base-v2 if left out.
         Otherwise than there, a correction tells the next step and one answer in 400 characters, equal tips are merged,
         runs are told by their calls, and the text of all has a bound of characters.
         """
@@ -144,6 +146,14 @@ class CFGMMemory:
 
     def _model_for(self, role: Role) -> BaseChatModel:
         return self._models.get(role) or self.model
+
+    def _reflector(
+        self, model: str | BaseChatModel, *, recall: Callable[[str], Recollection] | None = None
+    ) -> Reflector:
+        """What reflects on anomalies: in two questions as in the paper, or in one."""
+        if not self._as_printed:
+            return Reflector(model)
+        return Reflector(model, recall=recall or self.recall, extraction=self._models.get("extraction"))
 
     @property
     def model(self) -> BaseChatModel:
@@ -165,8 +175,8 @@ class CFGMMemory:
 
         `description` says what the environment is, what its tools do, what tasks are like; of the `examples`, runs or
         texts from it, the model is shown the first 12. They are kept: with the same arguments, the model is asked once.
-        `collect` uses the ones made or asked for last. Raises `ReplyError` if the model's replies hold none, even when
-        it is asked again.
+        `collect` uses the ones made or asked for last, with their examples. Raises `ReplyError` if the model's replies
+        hold none, even when it is asked again.
         """
         collection = self.experience.within_config(config).collection(focus.LABEL)
         return (yield from focus.focus_points(self._model_for("focus"), collection, description, examples))
@@ -214,7 +224,7 @@ class CFGMMemory:
             max_steps: Tool calls or environment steps that an attempt may make.
             max_concurrency: Tasks that are tried at once; in a single environment, one is.
             focus_points: Where others are wanted than those that were asked for last.
-            examples: Texts or runs that show how to act, for each attempt.
+            examples: Texts or runs that show how to act, for each attempt; those of the focus points if left out.
             config: For each run of a graph, and for the variables of the namespace.
             context: For each run of a graph.
 
@@ -236,8 +246,10 @@ class CFGMMemory:
             msg = "focus_points and examples must be lists, got one text. Put it in a list."
             raise ConfigurationError(msg)
         experience = self.experience.within_config(config)
+        acted_by = [example_text(each) for each in examples]
         if focus_points is None:
-            focus_points = yield from focus.kept_focus_points(experience.collection(focus.LABEL))
+            focus_points, kept = yield from focus.kept_focus_points(experience.collection(focus.LABEL))
+            acted_by = acted_by or kept
         collection = Collection(
             model=self._model_for("policy"),
             reflector=self._model_for("reflection"),
@@ -245,7 +257,7 @@ class CFGMMemory:
             agent=agent,
             evaluate=evaluate,
             focus_points=focus_points,
-            examples=[example_text(each) for each in examples],
+            examples=acted_by,
             max_retries=max_retries,
             max_steps=max_steps,
             config=config,
@@ -268,6 +280,19 @@ class CFGMMemory:
         return (yield from extract_tips(self._model_for("tips"), experience, max_concurrency=self._max_concurrency))
 
     aextract_tips = async_twin(extract_tips)
+
+    @driven
+    def align_tips(self, description: str, *, config: RunnableConfig | None = None) -> Flow[list[Tip]]:
+        """Adapt all tips to another environment of the same kind, such as another web shop; returns them.
+
+        `description` says what that environment is and what its tools do. Tips that cannot hold there are left out.
+        Nothing is kept: put the `advice` of these into the prompts there. One model call for 40 tips. Raises
+        `ReplyError` if the model gives no usable reply.
+        """
+        experience = self.experience.within_config(config)
+        return (yield from aligned_tips(self._model_for("alignment"), experience, description))
+
+    aalign_tips = async_twin(align_tips)
 
     @driven
     def recall(self, task: str, k: int = DEFAULT_K, *, config: RunnableConfig | None = None) -> Flow[Recollection]:
@@ -340,9 +365,8 @@ class CFGMMemory:
         recollection = yield from flow_of(similar)(to_do.text)
         # In an environment of one tool, the values of its argument are the actions.
         recalled = recall_text(replace(recollection, verbatim=True), max_characters=self.max_characters)
-        budget = {"patience": 0, "cooldown": 1, "max_reflections": max_steps} if self._as_printed else {}
-        reflector = Reflector(self._model_for("reflection"), recall=similar if self._as_printed else None)
-        recovery = Recovery(reflector, detector, **budget)
+        reflector = self._reflector(self._model_for("reflection"), recall=similar)
+        recovery = recovery_with(self, reflector, detector, max_reflections=max_steps if self._as_printed else None)
 
         def known() -> Flow[Known]:
             yield from ()
@@ -383,6 +407,25 @@ def check_memory(memory: object) -> None:
     if memory is not None and not isinstance(memory, CFGMMemory):
         msg = f"memory must be a CFGMMemory, got {type(memory).__name__}. Make one: CFGMMemory(model, store)."
         raise ConfigurationError(msg)
+
+
+def recovery_with(
+    memory: CFGMMemory | None,
+    model: str | BaseChatModel | Reflector,
+    detector: AnomalyDetector | None,
+    **budget: int | None,
+) -> Recovery:
+    """What corrects the course of an agent with this memory: at each anomaly, if it is the paper's.
+
+    What of the `budget` is `None` is the default: that of `ReflectionBudget`, or the paper's.
+    """
+    usual: Mapping[str, int] = {}
+    if memory is not None and memory._as_printed:  # noqa: SLF001 - what the paper does is nobody else's setting
+        usual = EACH_ANOMALY
+    if memory is not None and not isinstance(model, Reflector):
+        model = memory._reflector(model)  # noqa: SLF001
+    given = {name: value for name, value in budget.items() if value is not None}
+    return Recovery(model, detector, **{**usual, **given})
 
 
 def recall_for(

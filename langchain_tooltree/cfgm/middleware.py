@@ -11,16 +11,9 @@ from langchain_core.language_models import BaseChatModel
 from langgraph.runtime import Runtime
 
 from langchain_tooltree.anomaly.detector import AnomalyDetector
-from langchain_tooltree.cfgm.memory import DEFAULT_K, CFGMMemory, check_memory, recall_for
+from langchain_tooltree.cfgm.memory import DEFAULT_K, CFGMMemory, check_memory, recall_for, recovery_with
 from langchain_tooltree.cfgm.recall import SOURCE, examples_in, recall_text
-from langchain_tooltree.cfgm.reflection import (
-    DEFAULT_COOLDOWN,
-    DEFAULT_MAX_REFLECTIONS,
-    DEFAULT_PATIENCE,
-    Known,
-    Recovery,
-    Reflector,
-)
+from langchain_tooltree.cfgm.reflection import Known, Reflector
 from langchain_tooltree.cfgm.tips import Tip
 from langchain_tooltree.conversation import Conversation, visible_path
 from langchain_tooltree.errors import check_count
@@ -95,10 +88,12 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
         verdict: Says whether a run succeeded: a function (see `VerdictFunction`), a chat model, the name of one, or a
             `ModelVerdict`. Only runs that succeeded are recalled, so without a verdict they are kept and never come
             back, unless they are judged elsewhere; this is logged.
-        cooldown: A reflection is followed by another one in the `cooldown`th round of calls after it at the earliest.
-        max_reflections: How many reflections there may be from one message of the user to the next.
-        patience: How many anomalies of one episode pass before the first reflection: agents get over most single ones
-            by themselves. A loop is reflected upon at once, and with 0 each first anomaly is, as in the paper.
+        cooldown: A reflection is followed by another one in the `cooldown`th round of calls after it at the earliest:
+            3 if left out.
+        max_reflections: How many reflections there may be from one message of the user to the next: 5 if left out.
+        patience: How many anomalies of one episode pass before the first reflection: 1 if left out, since agents get
+            over most single ones by themselves. A loop is reflected upon at once. With a `CFGMMemory.paper()`, each
+            anomaly is reflected upon if these three are left out.
         k: How many runs to recall at the most.
     """
 
@@ -114,16 +109,16 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
         reflect: bool = True,
         record: bool = True,
         verdict: AnyVerdict | None = None,
-        cooldown: int = DEFAULT_COOLDOWN,
-        max_reflections: int = DEFAULT_MAX_REFLECTIONS,
-        patience: int = DEFAULT_PATIENCE,
+        cooldown: int | None = None,
+        max_reflections: int | None = None,
+        patience: int | None = None,
         k: int = DEFAULT_K,
     ) -> None:
         super().__init__()
         check_memory(memory)
         check_count("k", k)
         budget = {"cooldown": cooldown, "max_reflections": max_reflections, "patience": patience}
-        self._recovery = Recovery(model, detector, **budget) if reflect else None
+        self._recovery = recovery_with(memory, model, detector, **budget) if reflect else None
         self._memory = memory if recall or record else None
         self._recalls_from = memory if recall else None
         self._records_in = memory if record else None

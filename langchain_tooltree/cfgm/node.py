@@ -9,17 +9,9 @@ from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 
 from langchain_tooltree.anomaly.detector import AnomalyDetector
-from langchain_tooltree.cfgm.memory import DEFAULT_K, CFGMMemory, check_memory, recall_for
+from langchain_tooltree.cfgm.memory import DEFAULT_K, CFGMMemory, check_memory, recall_for, recovery_with
 from langchain_tooltree.cfgm.recall import examples_in, recall_text
-from langchain_tooltree.cfgm.reflection import (
-    DEFAULT_COOLDOWN,
-    DEFAULT_MAX_REFLECTIONS,
-    DEFAULT_PATIENCE,
-    AgentTool,
-    Known,
-    Recovery,
-    Reflector,
-)
+from langchain_tooltree.cfgm.reflection import AgentTool, Known, Reflector
 from langchain_tooltree.conversation import Conversation, visible_path
 from langchain_tooltree.errors import ConfigurationError, check_count
 from langchain_tooltree.experience.run_identity import names_of, run_id
@@ -126,18 +118,17 @@ class CFGMReflectionNode(Runnable[Any, Correction]):
         *,
         detector: AnomalyDetector | None = None,
         tools: Sequence[AgentTool | str] | None = None,
-        cooldown: int = DEFAULT_COOLDOWN,
-        max_reflections: int = DEFAULT_MAX_REFLECTIONS,
-        patience: int = DEFAULT_PATIENCE,
+        cooldown: int | None = None,
+        max_reflections: int | None = None,
+        patience: int | None = None,
         k: int = DEFAULT_K,
         messages_key: str = "messages",
     ) -> None:
         self.name = "CFGMReflectionNode"
         check_memory(memory)
         check_count("k", k)
-        self._recovery = Recovery(
-            model, detector, cooldown=cooldown, max_reflections=max_reflections, patience=patience
-        )
+        budget = {"cooldown": cooldown, "max_reflections": max_reflections, "patience": patience}
+        self._recovery = recovery_with(memory, model, detector, **budget)
         self._memory = memory
         self._names = None if tools is None else frozenset(names_of(tools))
         self._tools = [{"name": tool} if isinstance(tool, str) else tool for tool in tools or ()]

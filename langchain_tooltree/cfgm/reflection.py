@@ -51,9 +51,11 @@ You get one JSON document. `instructions` are the rules that the assistant has t
 for; `record` tells in order what was said, which tools were called and what they brought back; `anomaly` is what was \
 noticed in the latest observation, and `step` the call that brought it back; `tools` are the tools of the assistant."""
 
+_TIPS = "`tips` is advice from similar tasks, which may or may not fit here."
+
 _HELP = """\
-`tips` is advice from similar tasks and `examples` are the calls of past runs that went well, which may or may not fit \
-here. `earlier_advice`, if it is there, was given for this very trouble and has not been enough."""
+`examples` are the calls of past runs that went well, which may or may not fit here. `earlier_advice`, if it is there, \
+was given for this very trouble and has not been enough."""
 
 _KEY_INFORMATION = """\
 the key information, each in one or two sentences: the objective of the task; the initial environment, that is what \
@@ -71,7 +73,9 @@ names of tools, the arguments and the objects as the record and the tools have t
 has to be made again, or later, say that. If there is nothing to be found, say what to tell the user. Take no step \
 that the task does not call for or the instructions forbid; it may be to ask the user."""
 
-REFLECTION_PROMPT = "\n\n".join((f"{_OPENING} {_HELP}", f"First extract {_KEY_INFORMATION}", _SELF_QA, _NEXT_STEP))
+REFLECTION_PROMPT = "\n\n".join(
+    (f"{_OPENING} {_TIPS} {_HELP}", f"First extract {_KEY_INFORMATION}", _SELF_QA, _NEXT_STEP)
+)
 KEY_INFORMATION_PROMPT = "\n\n".join((_OPENING, f"Extract {_KEY_INFORMATION}"))
 SELF_QA_PROMPT = "\n\n".join(
     (f"{_OPENING} `key_information` was extracted from the record. {_HELP}", _SELF_QA, _NEXT_STEP)
@@ -152,8 +156,9 @@ class Reflector:
 
     Args:
         model: The chat model, or the name of one.
-        recall: `CFGMMemory.recall`. With it, key information is extracted by a call of its own, and what memory recalls
-            for it goes with the questions, as in the paper: two model calls in place of one.
+        recall: `CFGMMemory.recall`. With it, key information is extracted by a call of its own, and the runs that are
+            recalled for it go with the questions, without tips, as in the paper: two model calls in place of one.
+        extraction: Extracts key information where that is a call of its own; `model` if left out.
         max_characters: About how much of the run it is shown; the middle of longer ones is left out.
     """
 
@@ -162,6 +167,7 @@ class Reflector:
         model: str | BaseChatModel,
         *,
         recall: Callable[[str], Recollection] | None = None,
+        extraction: str | BaseChatModel | None = None,
         max_characters: int = DEFAULT_MAX_CHARACTERS,
     ) -> None:
         check_count("max_characters", max_characters, FEWEST_CHARACTERS)
@@ -169,6 +175,7 @@ class Reflector:
             msg = f"recall must be the method `recall` of a CFGMMemory, got {type(recall).__name__}."
             raise ConfigurationError(msg)
         self._model = resolve_model(model)
+        self._extraction = self._model if extraction is None else resolve_model(extraction)
         self._recall = recall
         self._max_characters = max_characters
 
@@ -200,12 +207,12 @@ class Reflector:
             form = yield from filled_in(self._model, ReflectionForm, asked, config, meter)
             return None if form is None else _reflection(form.key_information, form)
         asked = document_prompt(KEY_INFORMATION_PROMPT, document)
-        key = yield from filled_in(self._model, KeyInformationForm, asked, config, meter)
+        key = yield from filled_in(self._extraction, KeyInformationForm, asked, config, meter)
         if key is None or not meter.left:
             return None
         recollection = yield from flow_of(self._recall)("\n".join(key.model_dump().values()))
         similar = examples_in(recall_text(recollection, max_characters=MOST_EXAMPLES * LONGEST_EXAMPLE))
-        known = {"key_information": key.model_dump(), **_help([*tips, *recollection.tips], similar or examples)}
+        known = {"key_information": key.model_dump(), **_help((), similar or examples)}
         asked = document_prompt(SELF_QA_PROMPT, document | known)
         answers = yield from filled_in(self._model, SelfQAForm, asked, config, meter)
         return None if answers is None else _reflection(key, answers)

@@ -4,7 +4,7 @@ import logging
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache, partial
 from typing import Any, Literal, TypeVar, get_args
 
@@ -12,6 +12,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.utils import batch_iterate
 from pydantic import BaseModel, Field
 
+from langchain_tooltree.errors import ConfigurationError, ReplyError
 from langchain_tooltree.experience.excerpts import DEFAULT_MAX_CHARACTERS, excerpt
 from langchain_tooltree.experience.records import Step
 from langchain_tooltree.experience.store import QUARANTINED, ExperienceStore
@@ -126,6 +127,15 @@ repeat a known tip in other words: list the numbers of those that this run follo
 
 {_GOOD_TIP}"""
 
+ALIGNMENT_PROMPT = """\
+You adapt tips for an assistant to another environment of the same kind.
+
+You get one JSON document. `environment` describes the other environment and its tools; `tips` were learnt in the \
+first one, each with its number, `when` it applies and what to do then.
+
+Rewrite each tip that can hold in the other environment: put its tools, things and words in place of those of the \
+first one, and leave the sense as it is. Leave out tips that cannot hold there, and add none."""
+
 MOST_COMPARED = 5  # tips from one comparison at the most, as in the paper
 MOST_FROM_SUCCESS = 3  # tips from one success alone at the most, as in the paper
 MOST_KNOWN = 40  # known tips that a model is shown, those whose words are most like the task's: about 2,000 tokens
@@ -165,6 +175,45 @@ class SuccessForm(ComparisonForm):
 
     tips: list[TipForm] = Field(description="At most 3 new tips, the most important first; may be empty")
     followed: list[int] = Field(description="Numbers of the known tips that this run followed; may be empty")
+
+
+class AlignedTipForm(BaseModel):
+    """A tip for another environment."""
+
+    number: int = Field(description="That of the tip it was rewritten from")
+    when: str = Field(description="The situation in which it applies, in at most 20 words")
+    tip: Words = Field(description="What to do or not to do then, in one or two sentences")
+
+
+class AlignmentForm(BaseModel):
+    """What a model is asked to fill in to adapt tips."""
+
+    tips: list[AlignedTipForm]
+
+
+def aligned_tips(model: BaseChatModel, experience: ExperienceStore, description: str) -> Flow[list[Tip]]:
+    """All tips of a namespace, adapted to the environment described; see `CFGMMemory.align_tips`."""
+    if not isinstance(description, str) or not description.strip():
+        msg = f"description must be a text that says what the other environment is, got {description!r:.80}."
+        raise ConfigurationError(msg)
+    notes = yield from experience.collection(LABEL).reading()
+    tips = distinct(_all_tips(notes)).values()
+    aligned: list[Tip] = []
+    for shown in batch_iterate(MOST_KNOWN, tips):
+        numbered = [{"number": number, "when": tip.when, "tip": tip.text} for number, tip in enumerate(shown, 1)]
+        document = {"environment": shortened(description.strip()), "tips": numbered}
+        meter = Meter(allowance=ATTEMPTS)
+        prompt, config = document_prompt(ALIGNMENT_PROMPT, document), inner_config("align_tips", {})
+        reply = yield from filled_in(model, AlignmentForm, prompt, config, meter)
+        if reply is None:
+            msg = f"The model adapted no tips: {'; '.join(meter.problems)}. Try again, or use another model."
+            raise ReplyError(msg)
+        forms = {form.number: form for form in reply.tips}
+        for number, tip in enumerate(shown, 1):
+            if form := forms.get(number):
+                when, text = one_line(form.when, LONGEST_WHEN), shortened(" ".join(form.tip.split()), LONGEST_TIP)
+                aligned.append(replace(tip, text=text, when=_CONDITION.sub("", when).rstrip(" .:,;"), tools=()))
+    return aligned
 
 
 def tips_by_comparison(

@@ -38,7 +38,7 @@ def page_of(fold: Fold) -> Flow[str]:
     latest = sorted(entries, key=lambda run: (dates.get(run, ("", ""))[0], run), reverse=True)[:MOST_RUNS]
     runs: list[Trajectory] = yield from readable(store, latest)
     tips: list[Tip] = yield from all_tips(store)
-    focus: list[str] = yield from kept_focus_points(store.collection(FOCUS))
+    focus, _ = yield from kept_focus_points(store.collection(FOCUS))
     status: ExperienceStatus = yield from fold.status()
 
     data = {

@@ -31,7 +31,7 @@ def _tip(source: str, when: str) -> dict[str, Any]:
 
 
 ANSWERS: dict[str, dict[str, Any]] = {
-    DEFAULT_FOCUS_PROMPT: {"focus_points": POINTS},
+    DEFAULT_FOCUS_PROMPT: {"focus_points": [{"reasoning": "Doors differ.", "focus_point": point} for point in POINTS]},
     DEFAULT_FAILURE_PROMPT: {"what_went_wrong": "The door was locked.", "next_time": LESSON},
     DEFAULT_COMPARISON_PROMPT: {"tips": [_tip("comparison", "a door is locked")]},
     DEFAULT_SUCCESS_PROMPT: {"tips": [_tip("success", "a way is free")], "followed": []},

@@ -9,7 +9,7 @@ from store_references import Subject
 from langchain_tooltree import CFGMMemory, ExperienceStore, Trajectory
 from langchain_tooltree.testing import ScriptedChatModel
 
-POINTS = {"focus_points": ["Look first."]}
+POINTS = {"focus_points": [{"reasoning": "It is dark.", "focus_point": "Look first."}]}
 SHOWN = [{"tool": "act", "quote": "boil"}]
 TIP = {"tips": [{"tip": "Take it.", "reasoning": "It boiled.", "when": "a kettle is there", "bears_out": SHOWN}]}
 NOTHING = {"tips": [], "followed": []}

@@ -325,7 +325,7 @@ def test_a_reflector_may_have_settings_of_its_own(path):
         ({"memory": {}}, "memory must be a CFGMMemory, got dict"),
         ({"detector": "errors"}, "detector must be an AnomalyDetector, got str"),
         ({"cooldown": 0}, "cooldown must be a whole number of 1 or more, got 0"),
-        ({"max_reflections": None}, "max_reflections must be a whole number of 1 or more, got None"),
+        ({"max_reflections": 0}, "max_reflections must be a whole number of 1 or more, got 0"),
         ({"tools": [{}]}, "A tool is a name"),
         ({"k": 0}, "k must be a whole number of 1 or more, got 0"),
     ],

@@ -3,18 +3,25 @@
 import json
 
 import pytest
+from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.store.memory import InMemoryStore
 from teacher import attempt
 
 from langchain_tooltree import CFGMMemory, ConfigurationError, ExperienceStore
-from langchain_tooltree.cfgm.focus import LONGEST_FOCUS_POINT
+from langchain_tooltree.cfgm.focus import LONGEST_FOCUS_POINT, FocusForm
 from langchain_tooltree.errors import ReplyError
 from langchain_tooltree.experience.excerpts import DEFAULT_MAX_CHARACTERS
 from langchain_tooltree.flows import run_flow
 from langchain_tooltree.testing import ScriptedChatModel
 
 POINTS = ["Look where things are.", "Try doors before keys."]
-FORM = {"focus_points": POINTS}
+
+
+def form(*points):
+    return {"focus_points": [{"reasoning": "The examples show it.", "focus_point": point} for point in points]}
+
+
+FORM = form(*POINTS)
 
 
 def memory(*replies, store=None):
@@ -32,11 +39,13 @@ def test_they_are_asked_for_from_a_description_and_examples():
     assert document["examples"][0]["success"] is True
     assert "open door" in str(document["examples"][0]["record"])
     assert document["examples"][1] == "In the cellar it is dark."
+    asked = convert_to_openai_tool(FocusForm)["function"]["parameters"]["properties"]["focus_points"]["items"]
+    assert [*asked["properties"]] == ["reasoning", "focus_point"]  # first the reasoning, as in the paper
 
 
 def test_asking_again_asks_no_model_and_another_question_does():
     store = ExperienceStore(InMemoryStore())
-    ours, model = memory(FORM, {"focus_points": ["Mind the gap."]}, store=store)
+    ours, model = memory(FORM, form("Mind the gap."), store=store)
     assert ours.focus_points("A house.", ["One."]) == ours.focus_points("A house.", ["One."]) == POINTS
     assert ours.focus_points("A house.", ["Two."]) == ["Mind the gap."]
     assert len(model.calls) == 2
@@ -53,7 +62,7 @@ async def test_the_async_twin_does_the_same():
 
 def test_each_tenant_has_its_own():
     store = ExperienceStore(InMemoryStore(), namespace=("tooltree", "{user}"))
-    ours, model = memory(FORM, {"focus_points": ["Mind the gap."]}, store=store)
+    ours, model = memory(FORM, form("Mind the gap."), store=store)
     ada, bob = ({"configurable": {"user": user}} for user in ("ada", "bob"))
     assert ours.focus_points("A house.", config=ada) == POINTS
     assert ours.focus_points("A house.", config=bob) == ["Mind the gap."]
@@ -62,7 +71,7 @@ def test_each_tenant_has_its_own():
 
 def test_they_are_trimmed_cut_told_once_and_at_most_ten():
     said = ["  Look\n where things are. ", "look where things are", "x" * 5_000]
-    ours, _ = memory({"focus_points": [*said, *(f"Point {n}." for n in range(20))]})
+    ours, _ = memory(form(*said, *(f"Point {n}." for n in range(20))))
     points = ours.focus_points("A house.")
     assert points[0].casefold() == "look where things are"
     assert len(points[1]) < LONGEST_FOCUS_POINT + 100
@@ -81,8 +90,9 @@ def test_a_model_is_asked_again_once():
         "I do not know.",
         "- Look.",
         {"focus_points": "Look."},
-        {"focus_points": ["Look.", "..."]},
-        {"focus_points": ["Look.", 7]},
+        {"focus_points": ["Look."]},
+        form("Look.", "..."),
+        form("Look.", 7),
         {"focus_points": None},
         OSError("down"),
     ],

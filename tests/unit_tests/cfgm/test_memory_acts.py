@@ -5,12 +5,21 @@ import sys
 from pathlib import Path
 
 import pytest
-from boiler_room import REPLY
+from boiler_room import ANSWER, ASKED, MISTAKE, NEXT_STEP, REPLY, TOOLS, room_graph
+from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.store.memory import InMemoryStore
 from teacher import Teacher, attempt
 
-from langchain_tooltree import CFGMMemory, ConfigurationError, ExperienceStore, HashingEmbeddings, Trajectory
+from langchain_tooltree import (
+    CFGMMemory,
+    CFGMMiddleware,
+    CFGMReflectionNode,
+    ConfigurationError,
+    ExperienceStore,
+    HashingEmbeddings,
+    Trajectory,
+)
 from langchain_tooltree.cfgm.memory import PAPER_EMBEDDINGS
 from langchain_tooltree.cfgm.reflection import NEXT_STEP as NEXT_STEP_MARK
 from langchain_tooltree.testing import ScriptedChatModel
@@ -107,6 +116,37 @@ def test_the_paper_reflects_on_each_anomaly_at_once():
     assert len(advised(policy)) == 3
 
 
+@pytest.mark.parametrize("form", ["node", "middleware"])
+def test_with_the_papers_memory_a_first_anomaly_is_reflected_upon_in_two_questions(form):
+    extractor, reflecting = (ScriptedChatModel(replies=[reply]) for reply in (REPLY["key_information"], REPLY))
+    settings = {"embeddings": HashingEmbeddings(), "models": {"extraction": extractor}}
+    memory = CFGMMemory.paper(None, InMemoryStore(), **settings)
+    if form == "node":
+        graph, model = room_graph(MISTAKE, ANSWER, node=CFGMReflectionNode(reflecting, memory))
+    else:
+        model = ScriptedChatModel(replies=[MISTAKE, ANSWER])
+        helping = CFGMMiddleware(reflecting, memory, record=False)
+        graph = create_agent(model, TOOLS, middleware=[helping])
+
+    graph.invoke(ASKED)
+
+    assert NEXT_STEP in model.calls[1][-1].text
+    assert (len(extractor.calls), len(reflecting.calls)) == (1, 1)
+
+
+def test_the_examples_of_the_focus_points_are_shown_in_each_attempt():
+    form = {"focus_points": [{"reasoning": "It is dark.", "focus_point": "Look for light."}]}
+    writer, policy = ScriptedChatModel(replies=[form]), ScriptedChatModel(replies=does("light"))
+    memory = CFGMMemory(writer, InMemoryStore(), models={"policy": policy})
+    memory.focus_points("A cellar.", ["> light\nYou light."])
+
+    memory.collect(Cellar(), ["light the cellar"], None)
+
+    prompt = "\n".join(message.text for message in policy.calls[0])
+    assert "Look for light." in prompt
+    assert "Examples of tasks done in this environment:\n\n> light\nYou light." in prompt
+
+
 def test_the_paper_recalls_the_nearest_runs_whatever_they_have_in_common():
     runs = [attempt(task) for task in ("sell a boat", "paint a house", "read a book")]
     ours, paper = (memory_for(make=make, known=runs)[0] for make in (CFGMMemory, CFGMMemory.paper))
@@ -129,7 +169,9 @@ def test_the_paper_names_its_embedder(monkeypatch):
 
 
 def test_each_role_has_its_own_model_and_the_others_the_common_one():
-    common = ScriptedChatModel(replies=[{"focus_points": ["Look for light."]}])
+    common = ScriptedChatModel(
+        replies=[{"focus_points": [{"reasoning": "It is dark.", "focus_point": "Look for light."}]}]
+    )
     tips = Teacher(replies=[])
     memory = CFGMMemory(common, InMemoryStore(), models={"tips": tips})
     memory.experience.add(attempt("light the cellar"))

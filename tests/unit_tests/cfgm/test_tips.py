@@ -8,9 +8,10 @@ from boiler_room import TIP as VALVE_TIP
 from langgraph.store.memory import InMemoryStore
 from teacher import Teacher, attempt, tip_reply
 
-from langchain_tooltree import CFGMMemory, ExperienceStore
+from langchain_tooltree import CFGMMemory, ConfigurationError, ExperienceStore
 from langchain_tooltree.cfgm import tips as tips_module
 from langchain_tooltree.cfgm.tips import Tip, tips_for
+from langchain_tooltree.errors import ReplyError
 from langchain_tooltree.flows import run_flow
 from langchain_tooltree.testing import ScriptedChatModel
 
@@ -46,6 +47,23 @@ def test_comparisons_come_first_then_successes():
     tips = ours.extract_tips()
     assert ours.model.asked == [(COMPARED, "alpha"), (PRAISED, "alpha"), (PRAISED, "bravo")]
     assert [(tip.source, tip.task) for tip in tips] == [(COMPARED, "alpha"), (PRAISED, "alpha"), (PRAISED, "bravo")]
+
+
+def test_tips_are_adapted_to_another_environment_and_stay_as_they_are_here():
+    ours = memory(success("alpha"), success("bravo"), model=Teacher(), at_once=1)
+    first, second = ours.extract_tips()
+    forms = [{"number": 2, "when": "when the cart is full", "tip": "Pay."}, {"number": 9, "when": "", "tip": "Wait."}]
+    adapted = {"tips": forms}
+    other = CFGMMemory(None, ours.experience, models={"alignment": ScriptedChatModel(replies=[adapted, "Hm.", "Hm."])})
+
+    (tip,) = other.align_tips("A web shop with the tools search, click and buy.")
+
+    assert (tip.advice, tip.reasoning, tip.task) == ("When the cart is full: Pay.", second.reasoning, second.task)
+    assert ours.extract_tips() == [first, second]
+    with pytest.raises(ReplyError, match="adapted no tips"):
+        other.align_tips("A web shop.")
+    with pytest.raises(ConfigurationError, match="description must be a text"):
+        other.align_tips(" ")
 
 
 def test_a_tip_says_why_and_from_which_trajectories():

@@ -128,7 +128,7 @@ async def test_everything_of_a_user_goes_and_nothing_of_another(forget):
         own.learn(run("1", f"{user}'s"))
         own.learn(run("2", f"{user}'s", success=None, pending=time.time()))
         own.memory.extract_tips()
-    writer = ScriptedChatModel(replies=[{"focus_points": ["ann's point"]}])
+    writer = ScriptedChatModel(replies=[{"focus_points": [{"reasoning": "", "focus_point": "ann's point"}]}])
     CFGMMemory(writer, everybody.within(user_id="ann").store).focus_points("A shop.")
 
     erased = await forget(everybody, user="ann")
@@ -208,7 +208,9 @@ def test_tips_that_cite_a_run_go_at_once_whatever_others_they_cite():
 
 
 def test_focus_points_that_were_made_of_a_run_go_with_it(experience):
-    model = ScriptedChatModel(replies=[{"focus_points": [each]} for each in ("of one", "of none")])
+    model = ScriptedChatModel(
+        replies=[{"focus_points": [{"reasoning": "", "focus_point": each}]} for each in ("of one", "of none")]
+    )
     memory = CFGMMemory(model, experience.store)
     memory.focus_points("a shop", [run("1", "secret")])
     memory.focus_points("a shop", ["a text"])
