@@ -23,8 +23,8 @@ You tell it beforehand what to watch.
 You get one JSON document. `description` says what the environment is; `examples`, if there are any, are runs or texts \
 from it.
 
-Name at most 10 focus points, the most important first, and for each beforehand, in one sentence, what in the \
-description or the examples makes it matter. A focus point is one sentence that says what to look at, to \
+Name at most 10 focus points, the most important first. Before each, say in one sentence what in the description or \
+the examples makes it matter. A focus point is one sentence that says what to look at, to \
 try out or to compare, and what can be learnt from it: how things are found and used, what has to be done before what, \
 how the environment says that something cannot be done, what tells success from failure, which mistakes are likely. It \
 must hold for many tasks of this environment, so do not solve one of the examples."""
