@@ -136,24 +136,25 @@ relevance, between 0 and 1, for this request; a tool whose result another one ne
 PAPER_PRE_JUDGE_PROMPT = """\
 You judge tool calls before they are made.
 
-You get an assistant's conversation so far (`history`; its latest user message is the request), the card of the tool, \
-the names of all the assistant's tools, and a draft of the next call. Give it a coarse `score` between 0 and 1 for how \
-much it would help now, and an `explanation` of two to four sentences. These deserve a low score: a tool for another \
-domain or another kind of input; arguments that lack what the tool requires or ignore what the request demands; a call \
-made before that would bring nothing new; a guess where a more direct tool exists; a change (`writes`) that neither \
-the user nor the instructions want. Go by the request, the conversation, the card and the arguments, and never by what \
-you imagine the call to bring back."""
+You get an assistant's conversation so far (`history`; its latest user message is the request), the card of the tool \
+(`tools`), the names of all the assistant's tools, and a draft of the next call (`call`). Give it a coarse `score` \
+between 0 and 1 for how much it would help now, and an `explanation` of two to four sentences. These deserve a low \
+score: a tool for another domain or another kind of input; arguments that lack what the tool requires or ignore what \
+the request demands; a call made before that would bring nothing new; a guess where a more direct tool exists; a \
+change (`writes`) that neither the user nor the instructions want. Go by the request, the conversation, the card and \
+the arguments, and never by what you imagine the call to bring back."""
 """The paper's evaluation before a call, in words of our own."""
 
 PAPER_POST_JUDGE_PROMPT = """\
 You judge tool calls after they were made.
 
 You get an assistant's conversation before the call (`history`; its latest user message is the request), the card of \
-the tool, the names of all the assistant's tools, the call with its arguments, and its raw output. Give it a `score` \
-between 0 and 1, and an `explanation` of two to four sentences: how well does the output serve the request, or the \
-part of it that the assistant is at? Weigh whether it shows an error or contradicts what is known, whether it matters \
-now, and whether it keeps to what is demanded of safety and format. Judge what this call adds, and not the plan as a \
-whole. A call that is not `executed` waits for approval: judge it as if it had been carried out."""
+the tool (`tools`), the names of all the assistant's tools, the call with its arguments (`call`), and its raw output \
+(`observation`). Give it a `score` between 0 and 1, and an `explanation` of two to four sentences: how well does the \
+output serve the request, or the part of it that the assistant is at? Weigh whether it shows an error or contradicts \
+what is known, whether it matters now, and whether it keeps to what is demanded of safety and format. Judge what this \
+call adds, and not the plan as a whole. A call that is not `executed` waits for approval: judge it as if it had been \
+carried out."""
 """The paper's evaluation after a call, in words of our own."""
 
 
@@ -192,7 +193,7 @@ class ObservationScore(BaseModel):
 
 
 class ExplainedScore(BaseModel):
-    """The score of one call, as the paper's judges give it."""
+    """The score of one call."""
 
     score: Share = Field(description="Between 0 and 1")
     explanation: str = Field(description="Why, in two to four sentences")
