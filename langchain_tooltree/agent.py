@@ -74,6 +74,10 @@ class AgentOptions(TypedDict, total=False):
     transformers: Sequence[Any] | None
 
 
+OWN_OPTIONS = AgentOptions.__annotations__.keys() - inspect.signature(create_agent).parameters.keys()
+"""What `create_tooltree_agent` takes and `create_agent` does not."""
+
+
 # As LangChain types `create_agent`: without a response format, by a schema as a dict, and by a class.
 @overload
 def create_tooltree_agent(

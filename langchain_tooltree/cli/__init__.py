@@ -18,22 +18,27 @@ from typing import NoReturn
 
 INCOMPLETE = 1  # of `copy`: some runs were left out
 REFUSED = 2  # a command cannot be carried out, or its arguments are wrong, as argparse has it
+UNCERTAIN = 3  # of `compare`: too few tasks to tell
 STOPPED = 130  # Ctrl-C: 128 and the number of SIGINT, as shells have it
 TERMINATED = 143  # 128 and the number of SIGTERM
 CLOSED = 141  # nobody reads the output any more: 128 and the number of SIGPIPE
 
 EXIT_CODES = f"""exit codes:
   0    done
-  1    done, with something to look at: copy has left runs out
+  1    done, with something to look at: copy has left runs out, compare says not to adopt,
+       doctor has advice
   {REFUSED}    not done, for the reason on stderr
+  {UNCERTAIN}    done, and compare cannot tell: too few tasks
   {STOPPED}  stopped with Ctrl-C
   {TERMINATED}  terminated
   {CLOSED}  nobody reads the output any more, as behind `| head`
 """
 
 MODULES = {"demo": "show", "mine": "mine", "show": "show", "view": "view", "copy": "stores"}
+MODULES |= {"compare": "compare", "doctor": "doctor"}
 
 PLACE = "a folder, http://host:port/database of a Chroma server, or postgresql://user@host/database"
+BUILDS = "makes the agent with the function that it is given, which stands for create_agent"
 HELD = f"a graph's folder, a saved search (.json), a file of runs, or an experience: {PLACE}"
 
 
@@ -169,4 +174,38 @@ def _parser() -> argparse.ArgumentParser:
     copy.add_argument("--force", action="store_true", help="replace runs in DST that differ from those in SRC")
     embedded(copy)
     copy.set_defaults(stopped=" What is copied stays; the same command goes on from there.")
+
+    compare = command(
+        "compare", "find out on your own tasks whether the planner helps", "tasks.jsonl --agent app:build"
+    )
+    _add_compare(compare)
+
+    doctor = command("doctor", "look at what a search could do for an agent, without running it", "my_agent:build")
+    doctor.add_argument("agent", metavar="MODULE:FUNCTION", help=BUILDS)
     return parser
+
+
+def _add_compare(compare: argparse.ArgumentParser) -> None:
+    """Add the options of `compare`."""
+    compare.add_argument(
+        "tasks", metavar="TASKS", help="one JSON object a line with input and expected; langsmith:NAME"
+    )
+    compare.add_argument("--agent", required=True, metavar="MODULE:FUNCTION", help=BUILDS)
+    text = "contains (the default), exact, json, or MODULE:FUNCTION of inputs, outputs and reference_outputs"
+    compare.add_argument("--check", default="contains", metavar="CHECK", help=text)
+    compare.add_argument("--judge", metavar="MODEL", help="a model that judges the answers, in place of a check")
+    compare.add_argument("--model", help="the model of the agents, in place of their own")
+    compare.add_argument("--effort", choices=("frugal", "balanced", "thorough"), default="balanced")
+    text = f"a third agent that learns from each task, in this store: {PLACE}"
+    compare.add_argument("--experience", metavar="STORE", help=text)
+    compare.add_argument("--limit", type=int, metavar="N", help="only the first N tasks")
+    compare.add_argument("--at-once", type=int, default=4, metavar="N", help="runs at once (default: 4)")
+    compare.add_argument("--price", type=float, nargs=2, metavar=("IN", "OUT"), help="dollars a million tokens")
+    compare.add_argument(
+        "--journal", type=Path, metavar="FILE", help="keeps finished runs (default: TASKS.compare.jsonl)"
+    )
+    compare.add_argument("--pages", metavar="FOLDER", help="keep the searches there, for `view`")
+    compare.add_argument("--html", type=Path, metavar="FILE", help="also write the report as a page")
+    compare.add_argument("--force", action="store_true", help="replace FILE of --html")
+    compare.add_argument("--yes", action="store_true", help="go on without being asked")
+    compare.set_defaults(stopped=" The same command goes on from its journal.")

@@ -1,0 +1,281 @@
+"""`compare` and `doctor`: the same agent, plain and planned, on tasks of one's own."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from langchain_tooltree import ConfigurationError
+from langchain_tooltree.cli import main
+from langchain_tooltree.cli.trial import (
+    ADOPT,
+    CHECKS,
+    REJECT,
+    UNCERTAIN,
+    Journal,
+    TrialRun,
+    TrialTask,
+    load_tasks,
+    more_tasks,
+    paired,
+    recommendation,
+    weighed,
+)
+
+AGENT = '''
+from langchain_core.messages import AIMessage
+from langchain_core.tools import tool
+
+from langchain_tooltree.testing import OfflineChatModel
+from langchain_tooltree.testing.offline import read_question
+
+PLACES = {"desk": "key", "drawer": "letter", "attic": "lamp"}
+made = []
+
+
+@tool
+def look(place: str) -> str:
+    """Look at a place."""
+    return PLACES.get(place, "nothing")
+
+
+@tool
+def get_places() -> str:
+    """Name all places."""
+    return ", ".join(PLACES)
+
+
+class Policy:
+    """Looks at the desk and stops; when asked for more, it looks elsewhere."""
+
+    def wanted(self, question):
+        return question.request.split()[-1].strip("?")
+
+    def finds(self, question):
+        return [each.arguments["place"] for each in question.path if each.observation == self.wanted(question)]
+
+    def act(self, question):
+        return [] if question.path else [("look", {"place": "desk"})]
+
+    def propose(self, question):
+        seen = [each.arguments["place"] for each in question.path]
+        return [("look", {"place": place}) for place in PLACES if place not in seen]
+
+    def score_call(self, question, call):
+        return 0.9 if PLACES[call.arguments["place"]] == self.wanted(question) else 0.2
+
+    def score_observation(self, question, call):
+        return (0.9, 0.9) if call.observation == self.wanted(question) else (0.2, 0.1)
+
+    def missing(self, question):
+        return [] if self.finds(question) else ["find it"]
+
+    def answer(self, question):
+        return f"In the {self.finds(question)[0]}." if self.finds(question) else "I do not know."
+
+
+class Model(OfflineChatModel):
+    def _respond(self, messages, tools):
+        question, _ = read_question(messages, tools)
+        if question.kind == "answer" and tools and not question.path:
+            return AIMessage("", tool_calls=[{"name": "look", "args": {"place": "desk"}, "id": "call_1"}])
+        return super()._respond(messages, tools)
+
+
+def build(create):
+    made.append(create)
+    return create(Model(policy=Policy()), [look, get_places], effects={"look": "read"})
+
+
+def broken(create):
+    raise OSError("no world")
+
+
+def none(create):
+    return None
+
+
+def near(*, inputs, outputs, reference_outputs):
+    return {"key": "near", "score": 0.8 * (reference_outputs in outputs)}
+
+
+async def odd(**_):
+    return "good"
+'''
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "160")
+    monkeypatch.delitem(sys.modules, "little_agent", raising=False)
+    Path("little_agent.py").write_text(AGENT)
+    places = [("key", "desk"), ("letter", "drawer"), ("lamp", "attic")] * 4
+    lines = [
+        {"id": f"t{at}", "input": f"Where is the {thing}?", "expected": place}
+        for at, (thing, place) in enumerate(places)
+    ]
+    Path("tasks.jsonl").write_text("\n".join(map(json.dumps, lines)))
+
+
+def compare(capsys, *options, agent="little_agent:build"):
+    code = main(["compare", "tasks.jsonl", "--agent", agent, *options])
+    shown = capsys.readouterr()
+    return code, shown.out, shown.err
+
+
+def test_the_planner_is_adopted_where_it_solves_more(capsys):
+    options = ("--yes", "--price", "1", "2", "--pages", "searches", "--html", "report.html")
+    code, shown, _ = compare(capsys, *options)
+    assert code == ADOPT
+    assert "21 runs are left" in shown
+    assert "planner: 8 tasks gained, 0 lost" in shown
+    assert "Adopt the planner: it solves more of these tasks (+67%, between +25% and +90% (95 %))." in shown
+    assert "langchain-tooltree view searches" in shown
+    assert len(list(Path("searches").iterdir())) == 8
+    assert "Adopt the planner" in Path("report.html").read_text()
+    assert "is there already" in compare(capsys, *options)[2]
+
+
+def test_it_goes_on_from_its_journal_and_runs_nothing_twice(capsys):
+    compare(capsys, "--yes", "--limit", "4")
+    made = sys.modules["little_agent"].made
+    assert len(made) == 8
+    journal = Path("tasks.compare.jsonl")
+    text = journal.read_text().splitlines()
+    journal.write_text("\n".join([*text[:-1], text[-1][:20]]))  # the process was killed as it wrote
+    code, shown, _ = compare(capsys, "--yes", "--json")
+    report = json.loads(shown)
+    assert (code, report["tasks"], report["agents"]["planner"]["solved"]) == (ADOPT, 12, 12)
+    assert len(made) == 8 + 16 + 1
+    compare(capsys, "--yes")
+    assert len(made) == 25
+    assert "was begun with other settings" in compare(capsys, "--yes", "--effort", "frugal")[2]
+
+
+def test_experience_makes_a_third_agent_that_learns_from_each_task(capsys):
+    pytest.importorskip("chromadb")
+    code, shown, _ = compare(capsys, "--yes", "--experience", "store", "--limit", "6", "--check", "little_agent:near")
+    assert code == UNCERTAIN
+    assert "Not enough tasks to tell about the planner with experience" in shown
+    main(["show", "store"])
+    assert "6 success" in capsys.readouterr().out
+
+
+def test_an_agent_that_raises_has_not_solved_its_tasks(capsys):
+    code, shown, _ = compare(capsys, "--yes", "--limit", "2", agent="little_agent:broken")
+    assert code == UNCERTAIN
+    assert "Error in t0 (plain agent): OSError: no world" in shown
+
+
+@pytest.mark.parametrize(
+    ("options", "agent", "problem"),
+    [
+        ((), "little_agent:build", "Nobody is there to be asked whether to go on; pass --yes"),
+        (("--yes",), "little_agent:other", "cannot be imported"),
+        (("--yes",), "little_agent", "Write MODULE:NAME"),
+        (("--yes", "--check", "json"), "little_agent:build", "needs an object of fields"),
+        (("--yes", "--check", "little_agent:odd"), "little_agent:build", "The check returned 'good' for 't"),
+        (("--yes", "--limit", "0"), "little_agent:build", "--limit must be a whole number of 1 or more"),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_one_line(capsys, monkeypatch, options, agent, problem):
+    monkeypatch.setattr("sys.stdin.isatty", lambda: False, raising=False)
+    code, _, told = compare(capsys, *options, agent=agent)
+    assert code == 2
+    assert problem in told
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("{", "line 2 is no JSON"),
+        ('{"question": "?"}', 'line 2 is no task: .*It needs an "input"'),
+        ('{"input": 7}', "line 2"),
+    ],
+)
+def test_a_line_that_is_no_task_is_named(line, problem):
+    Path("bad.jsonl").write_text('{"input": "a"}\n' + line)
+    with pytest.raises(ConfigurationError, match=problem):
+        load_tasks("bad.jsonl")
+
+
+def test_tasks_have_ids_of_their_own():
+    Path("two.jsonl").write_text('{"input": "a"}\n{"input": "a"}')
+    with pytest.raises(ConfigurationError, match="are the same"):
+        load_tasks("two.jsonl")
+    Path("none.jsonl").write_text("\n")
+    with pytest.raises(ConfigurationError, match="no task in"):
+        load_tasks("none.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("check", "expected", "answer", "score"),
+    [
+        ("contains", "Oslo", "It is  OSLO.", 1),
+        ("contains", ["Oslo", "Lyon"], "Oslo and Bergen", 0),
+        ("contains", 42, "It is 42.", 1),
+        ("exact", "It is Oslo", " it is  oslo ", 1),
+        ("exact", "Oslo", "Oslo.", 0),
+        ("json", {"city": "Oslo"}, '{"city": "Oslo", "nights": 2}', 1),
+        ("json", {"city": "Oslo"}, "Oslo", 0),
+    ],
+)
+def test_checks(check, expected, answer, score):
+    assert CHECKS[check](TrialTask("t", "?", expected), answer) == score
+
+
+def test_differences_by_hand():
+    # n = 12, gained 8, lost 0: p12 = 9 / 14, p21 = 1 / 14; p = 2 / 2^8
+    found = paired([(False, True)] * 8 + [(True, True)] * 4)
+    assert found[:4] == (12, 8, 0, pytest.approx(2 / 3))
+    assert (found.low, found.high, found.p) == pytest.approx((0.2452, 0.8976, 2 / 256), abs=1e-4)
+    assert weighed(10, 3, 3).p == 1.0
+    # gained 9, lost 1: p = 2 * (1 + 10) / 2^10
+    assert weighed(30, 9, 1).p == pytest.approx(22 / 1024)
+
+
+@pytest.mark.parametrize(
+    ("found", "code", "words"),
+    [
+        (weighed(12, 8, 0), ADOPT, "Adopt it"),
+        (weighed(12, 0, 8), REJECT, "solves fewer"),
+        (weighed(400, 4, 4), REJECT, "gains less than 5%"),
+        (weighed(6, 4, 0), UNCERTAIN, "it takes about 3 more"),
+        (weighed(6, 0, 0), UNCERTAIN, "nothing speaks for either"),
+    ],
+)
+def test_verdicts(found, code, words):
+    verdict = recommendation(found, "it")
+    assert verdict.code == code
+    assert words in verdict.text
+
+
+def test_so_many_more_tasks_would_tell():
+    found = weighed(20, 5, 2)
+    more = more_tasks(found)
+    times = (20 + more) / 20
+    assert recommendation(weighed(20 + more, round(5 * times), round(2 * times)), "it").code == ADOPT
+
+
+def test_a_file_that_is_no_journal_is_left_alone(tmp_path):
+    (tmp_path / "notes").write_text("my notes")
+    with pytest.raises(ConfigurationError, match="is no journal"):
+        Journal(tmp_path / "notes", {})
+    assert (tmp_path / "notes").read_text() == "my notes"
+    journal = Journal(tmp_path / "new", {"a": 1})
+    journal.add(TrialRun("t", "planner", 1.0, answer="x" * 10_000))
+    assert len(Journal(tmp_path / "new", {"a": 1}).attempts["t", "planner"].answer) < 5_000
+
+
+def test_doctor_says_what_a_search_could_do(capsys):
+    assert main(["doctor", "little_agent:build"]) == 1
+    shown = capsys.readouterr().out
+    assert 'effects={"get_places": "read"}' in shown
+    assert "There is no checkpointer" in shown
+    assert main(["doctor", "little_agent:build", "--json"]) == 1
+    tools = json.loads(capsys.readouterr().out)["tools"]
+    assert tools[0] == {"tool": "look", "declared": "read", "may_run": "yes"}
+    assert main(["doctor", "little_agent:none"]) == 2
+    assert "has not made its agent" in capsys.readouterr().err
