@@ -24,6 +24,7 @@ from langchain_core.outputs import LLMResult
 from pydantic import BaseModel
 from rich.progress import Progress
 
+from langchain_tooltree._langgraph import interrupts_in
 from langchain_tooltree.agent import OWN_OPTIONS, create_tooltree_agent
 from langchain_tooltree.cli.stores import opened
 from langchain_tooltree.cli.terminal import Terminal, check_free, model_named, table
@@ -202,7 +203,7 @@ class Race:
         messages = [("user", task.input)] if isinstance(task.input, str) else task.input
         config = {"callbacks": [usage], "configurable": {"thread_id": uuid4().hex}}
         state = await agent.ainvoke({"messages": messages}, config)
-        if state.get("__interrupt__"):
+        if interrupts_in(state):
             msg = "It waits for somebody's approval, and nobody is there. Build it without."
             raise ConfigurationError(msg)
         return answer_in(state)
