@@ -323,6 +323,8 @@ _OPENINGS: dict[str, Literal["plan", "propose", "pre", "post", "check"]] = {
     prompts.DRAFT_PROMPT: "propose",
     prompts.DEFAULT_PRE_JUDGE_PROMPT: "pre",
     prompts.DEFAULT_POST_JUDGE_PROMPT: "post",
+    prompts.PAPER_PRE_JUDGE_PROMPT: "pre",
+    prompts.PAPER_POST_JUDGE_PROMPT: "post",
     prompts.DEFAULT_CHECK_PROMPT: "check",
     prompts.PLAN_PROMPT: "plan",
 }
