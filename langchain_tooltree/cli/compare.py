@@ -44,7 +44,7 @@ from langchain_tooltree.cli.trial import (
 from langchain_tooltree.errors import ConfigurationError, check_count, described
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.learning.experience import Experience
-from langchain_tooltree.text import compact_json, one_line
+from langchain_tooltree.text import compact_json, counted, one_line
 from langchain_tooltree.tooltree.search import SearchConfig
 
 PILOT = 3  # tasks that the plain agent does before anybody is asked: what they cost is what the rest may cost
@@ -308,7 +308,9 @@ def _print(terminal: Terminal, report: Mapping[str, Any], options: argparse.Name
     terminal.print(table(("agent", *(name.replace("_", " ") for name in names)), rows))
     for arm, each in report["against_plain"].items():
         chance = f"so uneven by chance with a probability of {each['p']:.2f}"
-        terminal.say(f"{arm}: {each['gained']} tasks gained, {each['lost']} lost against the plain agent; {chance}.")
+        terminal.say(
+            f"{arm}: {counted(each['gained'], 'task')} gained, {each['lost']} lost against the plain agent; {chance}."
+        )
     if shown := report["differing"][:MOST_SHOWN]:
         columns = ("they differ on", "solved by", "plain agent's answer", "planner's answer")
         terminal.print(table(columns, (each.values() for each in shown)))

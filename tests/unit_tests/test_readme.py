@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 FIGURES = (ROOT / "cookbook" / "docs" / "figures.md").read_text()
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-MOST_CHARACTERS = 8_000
+MOST_CHARACTERS = 7_000
 """As much as somebody reads before deciding."""
 
 
