@@ -6,6 +6,7 @@ import re
 import sqlite3
 import sys
 import time
+from contextlib import closing
 
 import pytest
 from hypothesis import given, settings
@@ -73,8 +74,13 @@ def accepted(dialect, near):
     return [text for text in (*ORDINARY[dialect], *attacks, *within, *behind) if only_reads(text, dialect)]
 
 
-def test_sqlite_is_the_same_after_all_that_is_taken_for_a_read(near):
-    database = sqlite3.connect(":memory:", isolation_level=None)
+@pytest.fixture
+def database():
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as opened:
+        yield opened
+
+
+def test_sqlite_is_the_same_after_all_that_is_taken_for_a_read(near, database):
     database.executescript(SHOP.format(json="TEXT") + "CREATE INDEX i ON orders (total); ANALYZE;")
     state = lambda: [*database.iterdump(), database.total_changes, *database.execute("PRAGMA user_version")]  # noqa: E731
     before = state()
@@ -143,8 +149,9 @@ def test_postgres_is_the_same_after_all_that_is_taken_for_a_read(near, tmp_path)
 def test_no_mixture_of_queries_and_attacks_changes_sqlite(data):
     words = st.sampled_from([word for text in (*ORDINARY["sqlite"], *ATTACKS["sqlite"]) for word in text.split()])
     text = " ".join(["SELECT", *data.draw(st.lists(words, max_size=12))])
-    if only_reads(text, "sqlite"):
-        database = sqlite3.connect(":memory:", isolation_level=None)
+    if not only_reads(text, "sqlite"):
+        return
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as database:
         database.executescript(SHOP.format(json="TEXT"))
         before = database.total_changes, [*database.iterdump()]
         try:
