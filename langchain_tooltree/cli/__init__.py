@@ -195,7 +195,8 @@ def _add_compare(compare: argparse.ArgumentParser) -> None:
     compare.add_argument("--check", default="contains", metavar="CHECK", help=text)
     compare.add_argument("--judge", metavar="MODEL", help="a model that judges the answers, in place of a check")
     compare.add_argument("--model", help="the model of the agents, in place of their own")
-    compare.add_argument("--effort", choices=("frugal", "balanced", "thorough"), default="balanced")
+    text = "of the planner, in place of the agent's own"
+    compare.add_argument("--effort", choices=("frugal", "balanced", "thorough"), help=text)
     text = f"a third agent that learns from each task, in this store: {PLACE}"
     compare.add_argument("--experience", metavar="STORE", help=text)
     compare.add_argument("--limit", type=int, metavar="N", help="only the first N tasks")
@@ -204,7 +205,9 @@ def _add_compare(compare: argparse.ArgumentParser) -> None:
     compare.add_argument(
         "--journal", type=Path, metavar="FILE", help="keeps finished runs (default: TASKS.compare.jsonl)"
     )
-    compare.add_argument("--pages", metavar="FOLDER", help="keep the searches there, for `view`")
+    compare.add_argument(
+        "--pages", metavar="FOLDER", help="keep the searches there, with pages of those that made a difference"
+    )
     compare.add_argument("--html", type=Path, metavar="FILE", help="also write the report as a page")
     compare.add_argument("--force", action="store_true", help="replace FILE of --html")
     compare.add_argument("--yes", action="store_true", help="go on without being asked")
