@@ -178,7 +178,7 @@ def test_a_run_that_raises_is_not_solved_and_is_made_again_by_the_same_command(c
     assert "Error in t0 (plain agent): OSError: no world" in shown
     code, shown, _ = compare(capsys, "--yes", "--limit", "6", agent="little_agent:shaky")
     assert "no world" not in shown
-    assert len(sys.modules["little_agent"].made) == 14
+    assert len(sys.modules["little_agent"].made) == 25
 
 
 def test_an_agent_that_always_raises_stops_the_comparison_at_once(capsys):
