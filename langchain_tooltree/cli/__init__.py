@@ -34,7 +34,7 @@ EXIT_CODES = f"""exit codes:
   {CLOSED}  nobody reads the output any more, as behind `| head`
 """
 
-MODULES = {"demo": "show", "mine": "mine", "show": "show", "view": "view", "copy": "stores"}
+MODULES = {"demo": "show", "mine": "stores", "show": "show", "view": "view", "copy": "stores"}
 MODULES |= {"compare": "compare", "doctor": "doctor"}
 
 PLACE = "a folder, http://host:port/database of a Chroma server, or postgresql://user@host/database"
@@ -61,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return CLOSED
     except Exception as error:
         from langchain_tooltree.errors import ToolTreeError  # noqa: PLC0415 - costs more than all of this module
-        from langchain_tooltree.svg import visible_lines  # noqa: PLC0415 - as above
+        from langchain_tooltree.text import visible_lines  # noqa: PLC0415 - as above
 
         if not isinstance(error, ToolTreeError | OSError | ImportError):
             raise
@@ -116,7 +116,7 @@ class _Parser(argparse.ArgumentParser):
     """Tells what is wrong with the words of a command without sending them to the terminal as they are."""
 
     def error(self, message: str) -> NoReturn:
-        from langchain_tooltree.svg import visible_lines  # noqa: PLC0415 - costs more than all of this module
+        from langchain_tooltree.text import visible_lines  # noqa: PLC0415 - costs more than all of this module
 
         super().error(visible_lines(message))
 

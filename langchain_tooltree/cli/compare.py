@@ -34,7 +34,7 @@ from langchain_tooltree.cli.trial import (
     Journal,
     Mean,
     Run,
-    Task,
+    TrialTask,
     check_of,
     load_tasks,
     mean_with_bounds,
@@ -44,9 +44,8 @@ from langchain_tooltree.cli.trial import (
 from langchain_tooltree.errors import ConfigurationError, check_count, described
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.learning.experience import Experience
-from langchain_tooltree.pages.page import page
-from langchain_tooltree.pages.saved import search_in
-from langchain_tooltree.pages.search_page import to_html
+from langchain_tooltree.pages import page
+from langchain_tooltree.pages.search import search_in, to_html
 from langchain_tooltree.text import compact_json, counted, one_line, shortened
 from langchain_tooltree.tooltree.search import SearchConfig
 
@@ -135,17 +134,17 @@ class Comparison:
         """The names of the agents."""
         return (PLAIN, PLANNER) if self.experience is None else (PLAIN, PLANNER, EXPERIENCED)
 
-    def left(self, tasks: Iterable[Task], agents: Collection[str]) -> list[tuple[Task, str]]:
+    def left(self, tasks: Iterable[TrialTask], agents: Collection[str]) -> list[tuple[TrialTask, str]]:
         """The runs that are still to be made."""
         return [(task, agent) for task in tasks for agent in agents if self.journal.of(task, agent) is None]
 
-    async def run(self, tasks: Iterable[Task], agents: Collection[str], what: str) -> None:
+    async def run(self, tasks: Iterable[TrialTask], agents: Collection[str], what: str) -> None:
         """Make the runs that are left, some at once; those that learn one after another, in the order of the tasks."""
         left, places = self.left(tasks, agents), asyncio.Semaphore(self.options.at_once)
         with Progress(console=Terminal(stderr=True, quiet=not sys.stderr.isatty())) as progress:
             bar = progress.add_task(what, total=len(left))
 
-            async def one(task: Task, agent: str) -> None:
+            async def one(task: TrialTask, agent: str) -> None:
                 async with places:
                     self.journal.add(await self.attempt(task, agent))
                     progress.advance(bar)
@@ -157,7 +156,7 @@ class Comparison:
 
             await asyncio.gather(one_after_another(), *(one(*each) for each in left if each[1] != EXPERIENCED))
 
-    async def attempt(self, task: Task, agent: str) -> Run:
+    async def attempt(self, task: TrialTask, agent: str) -> Run:
         """Have an agent, made for it alone, do a task."""
         usage, start, thread = Usage(), time.monotonic(), f"{task.id} {agent} {uuid4().hex[:8]}"
         messages = [("user", task.input)] if isinstance(task.input, str) else task.input
@@ -173,7 +172,7 @@ class Comparison:
         cost = (usage.model_calls, usage.input_tokens, usage.output_tokens, seconds)
         return Run(task.id, task.version, agent, score, answer, thread, *cost, error)
 
-    def _create(self, task: Task, agent: str, model: Any, tools: Any = None, **options: Any) -> Any:
+    def _create(self, task: TrialTask, agent: str, model: Any, tools: Any = None, **options: Any) -> Any:
         """Stands for `create_agent`; the plain agent leaves out what only the planner takes."""
         model = model_named(self.options.model) if self.options.model else model
         if agent == PLAIN:
@@ -200,7 +199,7 @@ def answer_in(state: Mapping[str, Any]) -> str:
     return next((message.text for message in reversed(state["messages"]) if isinstance(message, AIMessage)), "")
 
 
-def _agree(options: argparse.Namespace, terminal: Terminal, comparison: Comparison, tasks: Sequence[Task]) -> None:
+def _agree(options: argparse.Namespace, terminal: Terminal, comparison: Comparison, tasks: Sequence[TrialTask]) -> None:
     """Say what the rest may cost, and ask whether to go on."""
     left = comparison.left(tasks, comparison.agents)
     plain = [run for run in comparison.journal.runs.values() if run.agent == PLAIN]
@@ -236,7 +235,7 @@ def _dollars(options: argparse.Namespace, sent: float, received: float) -> float
     return float(sent * options.price[0] + received * options.price[1]) / MILLION
 
 
-def _report(tasks: Sequence[Task], comparison: Comparison) -> tuple[dict[str, Any], int]:
+def _report(tasks: Sequence[TrialTask], comparison: Comparison) -> tuple[dict[str, Any], int]:
     """The figures, and the exit code: that of the last agent against the plain one."""
     runs = {
         agent: [run for task in tasks if (run := comparison.journal.of(task, agent))] for agent in comparison.agents
@@ -302,7 +301,7 @@ def _pages(folder: str | None, threads: Collection[str]) -> dict[str, str]:
     pages = dict[str, str]()
     for file in sorted(Path(folder).glob("*.json")) if folder else ():
         search = search_in(file)
-        thread = search["recorded"]["thread"] if search and "recorded" in search else None
+        thread = str((search or {}).get("recorded", {}).get("thread"))
         if search and thread in threads:
             path = file.with_suffix(".html")
             path.write_text(to_html(search), encoding="utf-8")

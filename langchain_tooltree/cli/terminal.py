@@ -18,7 +18,7 @@ from rich.text import Text
 from langchain_tooltree.errors import ConfigurationError, ToolTreeError, described
 from langchain_tooltree.experience.embeddings import resolve_embeddings
 from langchain_tooltree.models import resolve_model
-from langchain_tooltree.svg import visible_lines
+from langchain_tooltree.text import visible_lines
 
 
 class Terminal(Console):

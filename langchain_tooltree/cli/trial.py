@@ -33,7 +33,7 @@ You get one JSON document: `task`, what was asked for; `expected`, what a right 
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class TrialTask:
     """Something to be done, and what is expected of the answer."""
 
     id: str
@@ -46,7 +46,7 @@ class Task:
         return digest([self.input, self.expected], 12)
 
 
-def load_tasks(source: str) -> list[Task]:
+def load_tasks(source: str) -> list[TrialTask]:
     """Tasks of a JSONL file, or of a LangSmith dataset named `langsmith:NAME`.
 
     A line is an object with `input`, a text or a list of messages, and, where they are there, `expected` and `id`.
@@ -69,7 +69,7 @@ def load_tasks(source: str) -> list[Task]:
     return tasks
 
 
-def _task(line: str, where: str) -> Task:
+def _task(line: str, where: str) -> TrialTask:
     try:
         data = json.loads(line)
     except ValueError as error:
@@ -79,10 +79,10 @@ def _task(line: str, where: str) -> Task:
     if not given or not isinstance(given, str | list):
         msg = f'{where} is no task: {line:.80}. It needs an "input", a text or a list of messages.'
         raise ConfigurationError(msg)
-    return Task(str(data.get("id") or digest(compact_json(given), 8)), given, data.get("expected"))
+    return TrialTask(str(data.get("id") or digest(compact_json(given), 8)), given, data.get("expected"))
 
 
-def _langsmith_tasks(name: str) -> list[Task]:
+def _langsmith_tasks(name: str) -> list[TrialTask]:
     """Examples as tasks: `messages` or the only value of the inputs, else all inputs as JSON; outputs likewise."""
     from langsmith import Client  # noqa: PLC0415 - it takes half a second, and is for these datasets alone
     from langsmith.utils import LangSmithError  # noqa: PLC0415 - as above
@@ -95,7 +95,7 @@ def _langsmith_tasks(name: str) -> list[Task]:
         for example in Client().list_examples(dataset_name=name):
             given = (example.inputs or {}).get("messages") or only(example.inputs or {})
             asked = given if isinstance(given, str | list) else compact_json(given)
-            tasks.append(Task(str(example.id), asked, only(example.outputs or {})))
+            tasks.append(TrialTask(str(example.id), asked, only(example.outputs or {})))
     except LangSmithError as error:
         msg = f"The LangSmith dataset {name!r} cannot be read ({described(error):.200}). Is LANGSMITH_API_KEY set?"
         raise ConfigurationError(msg) from error
@@ -104,22 +104,22 @@ def _langsmith_tasks(name: str) -> list[Task]:
 
 # --- checks of answers ---
 
-Check = Callable[[Task, str], Awaitable[float]]
+Check = Callable[[TrialTask, str], Awaitable[float]]
 """Scores an answer in [0, 1]."""
 
 
-def exact(task: Task, answer: str) -> bool:
+def exact(task: TrialTask, answer: str) -> bool:
     """Whether the answer is what is expected, but for case and spaces."""
     return _normalized(answer) == _normalized(task.expected)
 
 
-def contains(task: Task, answer: str) -> bool:
+def contains(task: TrialTask, answer: str) -> bool:
     """Whether the answer has what is expected, or each of several things, but for case and spaces."""
     parts = task.expected if isinstance(task.expected, list) else [task.expected]
     return all(_normalized(part) in _normalized(answer) for part in parts)
 
 
-def json_fields(task: Task, answer: str) -> bool:
+def json_fields(task: TrialTask, answer: str) -> bool:
     """Whether the JSON object that the answer is has the expected fields with these values."""
     data = json_object(answer) or {}
     return all(data.get(name) == value for name, value in task.expected.items())
@@ -130,11 +130,11 @@ def _normalized(value: Any) -> str:
     return " ".join(text.casefold().split())
 
 
-CHECKS: Mapping[str, Callable[[Task, str], bool]] = {"contains": contains, "exact": exact, "json": json_fields}
+CHECKS: Mapping[str, Callable[[TrialTask, str], bool]] = {"contains": contains, "exact": exact, "json": json_fields}
 """Checks by the names that the command knows; they need an `expected`."""
 
 
-def check_of(check: str | Callable[..., Any] | BaseChatModel, tasks: Sequence[Task]) -> Check:
+def check_of(check: str | Callable[..., Any] | BaseChatModel, tasks: Sequence[TrialTask]) -> Check:
     """A check by its name, by a function, or by a model that judges.
 
     A function is called as evaluators of openevals and agentevals are, with `inputs`, `outputs` and
@@ -153,13 +153,13 @@ def check_of(check: str | Callable[..., Any] | BaseChatModel, tasks: Sequence[Ta
             msg = f"The task {task.id!r} needs {what} for --check {check}. Add it, or pass --check MODULE:FUNCTION."
             raise ConfigurationError(msg)
 
-    async def named(task: Task, answer: str) -> float:
+    async def named(task: TrialTask, answer: str) -> float:
         return float(CHECKS[check](task, answer))
 
     return named
 
 
-async def _evaluated(function: Callable[..., Any], task: Task, answer: str) -> float:
+async def _evaluated(function: Callable[..., Any], task: TrialTask, answer: str) -> float:
     """The score that somebody's evaluator gives."""
     try:
         score = function(inputs=task.input, outputs=answer, reference_outputs=task.expected)
@@ -183,7 +183,7 @@ class _JudgeForm(BaseModel):
     right: bool = Field(description="Whether the answer is right and complete")
 
 
-async def _judged(model: BaseChatModel, task: Task, answer: str) -> float:
+async def _judged(model: BaseChatModel, task: TrialTask, answer: str) -> float:
     """1 if a model finds the answer right, 0 otherwise."""
     document = {"task": task.input, "expected": task.expected, "answer": answer}
     document = {name: value for name, value in document.items() if value is not None}
@@ -260,7 +260,7 @@ class Journal:
         if not text.endswith("\n"):
             self._append("")
 
-    def of(self, task: Task, agent: str) -> Run | None:
+    def of(self, task: TrialTask, agent: str) -> Run | None:
         """The run of an agent on a task as it stands now."""
         return self.runs.get((task.id, task.version, agent))
 

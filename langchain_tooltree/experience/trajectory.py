@@ -213,15 +213,15 @@ class Trajectory(Record):
 
         It is one file that asks nobody for anything. Long texts are shortened so that it stays below 1 MB.
         """
-        from langchain_tooltree.pages.run_page import to_html  # noqa: PLC0415 - only who looks at a run needs it
+        from langchain_tooltree.pages.records import run_page  # noqa: PLC0415 - only who looks at a run needs it
 
-        Path(path).write_text(to_html(self), encoding="utf-8")
+        Path(path).write_text(run_page(self), encoding="utf-8")
 
     def _repr_html_(self) -> str:
         """What a notebook shows: a table, since viewers take scripts out, and a notebook is to stay small."""
-        from langchain_tooltree.pages.run_page import to_table  # noqa: PLC0415 - as above
+        from langchain_tooltree.pages.records import run_table  # noqa: PLC0415 - as above
 
-        return to_table(self)
+        return run_table(self)
 
 
 SUCCESS_REWARD = 1.0

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 from langchain_core.messages import AIMessage, BaseMessage, ToolCall, ToolMessage, messages_from_dict
 from langchain_core.messages.ai import UsageMetadata
 
+from langchain_tooltree import pages
 from langchain_tooltree._langgraph import thread_here
 from langchain_tooltree.conversation import Conversation, is_observation
 from langchain_tooltree.errors import ConfigurationError
@@ -21,9 +22,9 @@ from langchain_tooltree.experience.run_identity import run_id
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.flows import Flow, FunctionStep, current_runtime, if_it_can
 from langchain_tooltree.models import usage_sum
-from langchain_tooltree.pages import search_page
-from langchain_tooltree.pages.page import in_notebook
-from langchain_tooltree.pages.saved import as_data, as_saved, record
+from langchain_tooltree.pages import picture
+from langchain_tooltree.pages import search as search_page
+from langchain_tooltree.pages.search import as_data, as_saved, record
 from langchain_tooltree.replies import calls_in, repeated
 from langchain_tooltree.text import counts_added, digest, forget_oldest, one_line
 from langchain_tooltree.tooltree.branches import KEY, Branches, Mark, is_fruitless, results_of
@@ -241,7 +242,7 @@ class SearchResult:
 
     def to_svg(self) -> str:
         """The tree as an SVG picture without scripts; of more than 150 calls it shows the most promising ones."""
-        return search_page.to_svg(self.to_dict())
+        return picture.to_svg(self.to_dict())
 
     def to_html(self, path: str | os.PathLike[str]) -> None:
         """Write the search as a page to explore in a browser.
@@ -257,7 +258,7 @@ class SearchResult:
 
     def _repr_html_(self) -> str | None:
         """What a notebook shows: the page, unless it is too long for one."""
-        return in_notebook(search_page.to_html(self.to_dict()))
+        return pages.in_notebook(search_page.to_html(self.to_dict()))
 
     def to_dict(self) -> dict[str, Any]:
         """The result as JSON-like data, ids of tool calls and times left out: equal for equal searches."""

@@ -15,7 +15,7 @@ from langchain_tooltree.cli.trial import (
     UNCERTAIN,
     Journal,
     Run,
-    Task,
+    TrialTask,
     load_tasks,
     more_tasks,
     paired_difference,
@@ -241,7 +241,7 @@ def test_tasks_have_ids_of_their_own():
     ],
 )
 def test_checks(check, expected, answer, score):
-    assert CHECKS[check](Task("t", "?", expected), answer) == score
+    assert CHECKS[check](TrialTask("t", "?", expected), answer) == score
 
 
 def test_differences_by_hand():
@@ -283,8 +283,8 @@ def test_a_file_that_is_no_journal_is_left_alone(tmp_path):
         Journal(tmp_path / "notes", {})
     assert (tmp_path / "notes").read_text() == "my notes"
     journal = Journal(tmp_path / "new", {"a": 1})
-    journal.add(Run("t", Task("t", "?").version, "planner", 1.0, answer="x" * 10_000))
-    assert len(Journal(tmp_path / "new", {"a": 1}).of(Task("t", "?"), "planner").answer) < 5_000
+    journal.add(Run("t", TrialTask("t", "?").version, "planner", 1.0, answer="x" * 10_000))
+    assert len(Journal(tmp_path / "new", {"a": 1}).of(TrialTask("t", "?"), "planner").answer) < 5_000
 
 
 def test_doctor_says_what_a_search_could_do(capsys):
