@@ -5,7 +5,7 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,7 +17,6 @@ from uuid import uuid4
 
 from langchain.agents import create_agent
 from langchain_core.callbacks import AsyncCallbackHandler
-from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage
 from langchain_core.outputs import LLMResult
 from pydantic import BaseModel
@@ -32,7 +31,6 @@ from langchain_tooltree.cli.trial import (
     SUCCESS,
     Check,
     Journal,
-    Mean,
     Run,
     TrialTask,
     check_of,
@@ -51,7 +49,6 @@ from langchain_tooltree.tooltree.search import SearchConfig
 
 PILOT = 3  # tasks that the plain agent does before anybody is asked: what they cost is what the rest may cost
 TIMES = 1.3  # the planner's calls for each of the plain agent's, for the estimate: what was measured on recorded runs
-MILLION = 1_000_000
 MOST_ROWS = 20  # tasks, and errors, that are printed; the JSON document and the page have all
 COSTS = ("model_calls", "tokens")  # what is compared task by task, beside success
 WAITS = "It waits for somebody's approval, and nobody is there. Build it without."
@@ -65,7 +62,8 @@ def run_compare(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[s
     check_count("--at-once", options.at_once)
     check_count("--limit", 1 if options.limit is None else options.limit)
     build, tasks = imported(options.agent), load_tasks(options.tasks)[: options.limit]
-    check = check_of(_check(options), tasks)
+    named = options.check if options.check in CHECKS else None
+    check = check_of(model_named(options.judge) if options.judge else named or imported(options.check), tasks)
     names = ("agent", "check", "judge", "model", "effort", "experience")
     settings = {"compare": options.tasks, **{name: getattr(options, name) for name in names}}
     journal = Journal(options.journal or Path(f"{Path(options.tasks.replace(':', '-')).stem}.compare.jsonl"), settings)
@@ -84,36 +82,29 @@ def run_compare(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[s
     _print(terminal, report)
     if options.html:
         title = f"Comparison: {options.agent} on {options.tasks}"
-        options.html.write_text(page("compare", title, _on_page(report, title, options.html.parent)), encoding="utf-8")
+        rows = [{**row, "page": _link(row["page"], options.html.parent)} for row in report["differing"]]
+        text = page("compare", title, {**report, "title": title, "differing": rows})
+        options.html.write_text(text, encoding="utf-8")
         terminal.say(f"Written to {options.html}.")
     return report, code
-
-
-def _check(options: argparse.Namespace) -> str | Callable[..., Any] | BaseChatModel:
-    if options.judge:
-        return model_named(options.judge)
-    if options.check in CHECKS:
-        return str(options.check)
-    function: Callable[..., Any] = imported(options.check)
-    return function
 
 
 class Usage(AsyncCallbackHandler):
     """Counts what a run costs: model calls, and tokens as far as the provider reports them."""
 
     def __init__(self) -> None:
-        self.model_calls = self.input_tokens = self.output_tokens = 0
+        self.counts = dict.fromkeys(("model_calls", "input_tokens", "output_tokens"), 0)
 
     async def on_chat_model_start(self, *_: Any, **__: Any) -> None:
         """Count a call."""
-        self.model_calls += 1
+        self.counts["model_calls"] += 1
 
     async def on_llm_end(self, response: LLMResult, **_: Any) -> None:
         """Add the tokens that it took."""
         for generation in (each for batch in response.generations for each in batch):
             usage = getattr(getattr(generation, "message", None), "usage_metadata", None) or {}
-            self.input_tokens += usage.get("input_tokens", 0)
-            self.output_tokens += usage.get("output_tokens", 0)
+            for name in ("input_tokens", "output_tokens"):
+                self.counts[name] += usage.get(name, 0)
 
 
 @dataclass
@@ -134,11 +125,11 @@ class Comparison:
         """The names of the agents."""
         return (PLAIN, PLANNER) if self.experience is None else (PLAIN, PLANNER, EXPERIENCED)
 
-    def left(self, tasks: Iterable[TrialTask], agents: Collection[str]) -> list[tuple[TrialTask, str]]:
+    def left(self, tasks: Sequence[TrialTask], agents: Collection[str]) -> list[tuple[TrialTask, str]]:
         """The runs that are still to be made."""
         return [(task, agent) for task in tasks for agent in agents if self.journal.of(task, agent) is None]
 
-    async def run(self, tasks: Iterable[TrialTask], agents: Collection[str], what: str) -> None:
+    async def run(self, tasks: Sequence[TrialTask], agents: Collection[str], what: str) -> None:
         """Make the runs that are left, some at once; those that learn one after another, in the order of the tasks."""
         left, places = self.left(tasks, agents), asyncio.Semaphore(self.options.at_once)
         with Progress(console=Terminal(stderr=True, quiet=not sys.stderr.isatty())) as progress:
@@ -161,16 +152,16 @@ class Comparison:
         usage, start, thread = Usage(), time.monotonic(), f"{task.id} {agent} {uuid4().hex[:8]}"
         messages = [("user", task.input)] if isinstance(task.input, str) else task.input
         config = {"callbacks": [usage], "configurable": {"thread_id": thread}}
-        answer, error = "", ""
+        run = Run(task=task.id, version=task.version, agent=agent, thread=thread)
         try:
             state = await self.build(partial(self._create, task, agent)).ainvoke({"messages": messages}, config)
-            answer, error = answer_in(state), WAITS if interrupts_in(state) else ""
-        except Exception as problem:  # noqa: BLE001 - an agent that raises has not solved its task
-            error = shortened(described(problem), 300)
-        seconds = round(time.monotonic() - start, 3)
-        score = 0.0 if error else await self.check(task, answer)
-        cost = (usage.model_calls, usage.input_tokens, usage.output_tokens, seconds)
-        return Run(task.id, task.version, agent, score, answer, thread, *cost, error)
+            run.answer, run.error = answer_in(state), WAITS if interrupts_in(state) else ""
+        except Exception as error:  # noqa: BLE001 - an agent that raises has not solved its task
+            run.error = shortened(described(error), 300)
+        run = run.model_copy(update={**usage.counts, "seconds": round(time.monotonic() - start, 3)})
+        if not run.error:
+            run.score = await self.check(task, run.answer)
+        return run
 
     def _create(self, task: TrialTask, agent: str, model: Any, tools: Any = None, **options: Any) -> Any:
         """Stands for `create_agent`; the plain agent leaves out what only the planner takes."""
@@ -232,29 +223,33 @@ def _agree(options: argparse.Namespace, terminal: Terminal, comparison: Comparis
 
 
 def _dollars(options: argparse.Namespace, sent: float, received: float) -> float:
-    return float(sent * options.price[0] + received * options.price[1]) / MILLION
+    return float(sent * options.price[0] + received * options.price[1]) / 1e6
 
 
 def _report(tasks: Sequence[TrialTask], comparison: Comparison) -> tuple[dict[str, Any], int]:
     """The figures, and the exit code: that of the last agent against the plain one."""
-    runs = {
-        agent: [run for task in tasks if (run := comparison.journal.of(task, agent))] for agent in comparison.agents
+    journal, options, code = comparison.journal, comparison.options, 0
+    runs = {agent: [run for task in tasks if (run := journal.of(task, agent))] for agent in comparison.agents}
+    report: dict[str, Any] = {
+        "tasks": len(tasks),
+        "agents": {agent: _figures(options, each) for agent, each in runs.items()},
+        "against_plain": {},
+        "differing": [],
+        "errors": [f"{run.task} ({agent}): {run.error}" for agent, each in runs.items() for run in each if run.error],
+        "verdicts": [],
+        "journal": str(journal.path),
     }
-    plain, verdicts, against, differing = runs[PLAIN], [], dict[str, Any](), list[dict[str, Any]]()
     for agent in comparison.agents[1:]:
-        pairs = list(zip(tasks, plain, runs[agent], strict=True))
-        changed = [(task, first, second) for task, first, second in pairs if first.solved != second.solved]
+        pairs = list(zip(tasks, runs[PLAIN], runs[agent], strict=True))
+        changed = [pair for pair in pairs if pair[1].solved != pair[2].solved]
         gained = sum(second.solved for _, _, second in changed)
         paired = paired_difference(len(tasks), gained, len(changed) - gained)
-        verdicts.append(recommendation(paired, f"the {agent}"))
-        more = {
-            f"more_{name}": [getattr(second, name) - getattr(first, name) for _, first, second in pairs]
-            for name in COSTS
-        }
-        means = {name: mean_with_bounds(values)._asdict() for name, values in more.items()}
-        against[agent] = {**paired._asdict(), **means}
-        pages = _pages(comparison.options.pages, {second.thread for _, _, second in changed})
-        differing += [
+        more = {name: [getattr(second, name) - getattr(first, name) for _, first, second in pairs] for name in COSTS}
+        means = {f"more_{name}": mean_with_bounds(values) for name, values in more.items()}
+        report["against_plain"][agent] = {**paired._asdict(), **means}
+        report["verdicts"].append(recommendation(paired, f"the {agent}"))
+        pages = _pages(options.pages, {second.thread for _, _, second in changed})
+        report["differing"] += [
             {
                 "task": task.id,
                 "input": shortened(task.input if isinstance(task.input, str) else compact_json(task.input), 500),
@@ -267,17 +262,8 @@ def _report(tasks: Sequence[TrialTask], comparison: Comparison) -> tuple[dict[st
             }
             for task, first, second in changed
         ]
-    errors = [f"{run.task} ({agent}): {run.error}" for agent, each in runs.items() for run in each if run.error]
-    report = {
-        "tasks": len(tasks),
-        "agents": {agent: _figures(comparison.options, each) for agent, each in runs.items()},
-        "against_plain": against,
-        "differing": differing,
-        "errors": errors,
-        "verdicts": [each.text for each in verdicts],
-        "journal": str(comparison.journal.path),
-    }
-    return report, verdicts[-1].code
+        code = paired.code
+    return report, code
 
 
 def _figures(options: argparse.Namespace, runs: Sequence[Run]) -> dict[str, Any]:
@@ -300,22 +286,18 @@ def _pages(folder: str | None, threads: Collection[str]) -> dict[str, str]:
     """The page of the latest search of each thread, written beside the file of the search."""
     pages = dict[str, str]()
     for file in sorted(Path(folder).glob("*.json")) if folder else ():
-        search = search_in(file)
-        thread = str((search or {}).get("recorded", {}).get("thread"))
-        if search and thread in threads:
+        search = search_in(file) or {}
+        thread = str(search.get("recorded", {}).get("thread"))
+        if thread in threads:
             path = file.with_suffix(".html")
             path.write_text(to_html(search), encoding="utf-8")
             pages[thread] = str(path)
     return pages
 
 
-def _on_page(report: Mapping[str, Any], title: str, folder: Path) -> dict[str, Any]:
-    """The report as its page shows it, which stands in a folder: with links from there to the pages of searches."""
-
-    def link(path: str) -> str:
-        return quote(os.path.relpath(path, folder).replace(os.sep, "/")) if path else ""
-
-    return {**report, "title": title, "differing": [{**row, "page": link(row["page"])} for row in report["differing"]]}
+def _link(path: str, folder: Path) -> str:
+    """The address of a page in one that stands in a folder."""
+    return quote(Path(os.path.relpath(path, folder)).as_posix()) if path else ""
 
 
 def _print(terminal: Terminal, report: Mapping[str, Any]) -> None:
@@ -328,11 +310,9 @@ def _print(terminal: Terminal, report: Mapping[str, Any]) -> None:
     names = next(iter(report["agents"].values()))
     terminal.print(table(("agent", *(name.replace("_", " ") for name in names)), rows))
     for agent, each in report["against_plain"].items():
-        more = (f"{_bounds(Mean(**each[f'more_{name}']))} {name.replace('_', ' ')}" for name in COSTS)
-        terminal.say(
-            f"{agent}: {counted(each['gained'], 'task')} gained, {each['lost']} lost against the plain agent (p = "
-            f"{each['p']:.2g}), {' and '.join(more)} a task."
-        )
+        more = " and ".join(f"{_bounds(each[f'more_{name}'])} {name.replace('_', ' ')}" for name in COSTS)
+        changes = f"{counted(each['gained'], 'task')} gained, {each['lost']} lost (p = {each['p']:.2g})"
+        terminal.say(f"{agent} against the plain agent: {changes}, {more} a task.")
     if differing := report["differing"][:MOST_ROWS]:
         columns = ("they differ on", "solved by", "plain agent's answer", "planner's answer")
         shown = ("task", "solved_by", "plain_answer", "answer")
@@ -348,7 +328,7 @@ def _print(terminal: Terminal, report: Mapping[str, Any]) -> None:
         terminal.say(text)
 
 
-def _bounds(mean: Mean) -> str:
+def _bounds(mean: Mapping[str, float]) -> str:
     """A mean with its bounds, with a decimal where it matters."""
-    figures = (f"{value:+,.1f}" if abs(mean.mean) < 10 else f"{value:+,.0f}" for value in mean)  # noqa: PLR2004
-    return "{} ({} to {})".format(*figures)
+    digits = 1 if abs(mean["mean"]) < 10 else 0  # noqa: PLR2004
+    return "{} ({} to {})".format(*(f"{mean[name]:+,.{digits}f}" for name in ("mean", "low", "high")))

@@ -5,14 +5,14 @@ import json
 import math
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from langchain_core.language_models import BaseChatModel
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, ValidationError
 
 from langchain_tooltree.errors import ConfigurationError, ToolTreeError, described
 from langchain_tooltree.flows import arun_flow
@@ -32,12 +32,11 @@ You get one JSON document: `task`, what was asked for; `expected`, what a right 
 # --- tasks ---
 
 
-@dataclass(frozen=True, slots=True)
-class TrialTask:
+class TrialTask(BaseModel):
     """Something to be done, and what is expected of the answer."""
 
-    id: str
-    input: Any  # a text, or a list of messages
+    id: str = ""
+    input: str | list[Any] = Field(min_length=1)  # a text, or messages
     expected: Any = None
 
     @property
@@ -71,15 +70,14 @@ def load_tasks(source: str) -> list[TrialTask]:
 
 def _task(line: str, where: str) -> TrialTask:
     try:
-        data = json.loads(line)
-    except ValueError as error:
-        msg = f"{where} is no JSON ({error}). Write one object a line."
+        task = TrialTask.model_validate_json(line)
+    except ValidationError as error:
+        msg = (
+            f"{where} is no task ({error.errors()[0]['msg']}): {line:.80}. Write one object a line, with an "
+            '"input", a text or a list of messages, and where there is one an "expected" and a text as its "id".'
+        )
         raise ConfigurationError(msg) from error
-    given = data.get("input") if isinstance(data, dict) else None
-    if not given or not isinstance(given, str | list):
-        msg = f'{where} is no task: {line:.80}. It needs an "input", a text or a list of messages.'
-        raise ConfigurationError(msg)
-    return TrialTask(str(data.get("id") or digest(compact_json(given), 8)), given, data.get("expected"))
+    return task if task.id else task.model_copy(update={"id": digest(compact_json(task.input), 8)})
 
 
 def _langsmith_tasks(name: str) -> list[TrialTask]:
@@ -87,15 +85,15 @@ def _langsmith_tasks(name: str) -> list[TrialTask]:
     from langsmith import Client  # noqa: PLC0415 - it takes half a second, and is for these datasets alone
     from langsmith.utils import LangSmithError  # noqa: PLC0415 - as above
 
-    def only(values: Mapping[str, Any]) -> Any:
-        return next(iter(values.values())) if len(values) == 1 else dict(values) or None
+    def only(values: Mapping[str, Any] | None) -> Any:
+        return next(iter(values.values())) if values and len(values) == 1 else values or None
 
     tasks = []
     try:
         for example in Client().list_examples(dataset_name=name):
-            given = (example.inputs or {}).get("messages") or only(example.inputs or {})
-            asked = given if isinstance(given, str | list) else compact_json(given)
-            tasks.append(TrialTask(str(example.id), asked, only(example.outputs or {})))
+            asked = (example.inputs or {}).get("messages") or only(example.inputs)
+            asked = asked if isinstance(asked, str | list) else compact_json(asked)
+            tasks.append(TrialTask(id=str(example.id), input=asked, expected=only(example.outputs)))
     except LangSmithError as error:
         msg = f"The LangSmith dataset {name!r} cannot be read ({described(error):.200}). Is LANGSMITH_API_KEY set?"
         raise ConfigurationError(msg) from error
@@ -108,21 +106,21 @@ Check = Callable[[TrialTask, str], Awaitable[float]]
 """Scores an answer in [0, 1]."""
 
 
-def exact(task: TrialTask, answer: str) -> bool:
+def exact(expected: Any, answer: str) -> bool:
     """Whether the answer is what is expected, but for case and spaces."""
-    return _normalized(answer) == _normalized(task.expected)
+    return _normalized(answer) == _normalized(expected)
 
 
-def contains(task: TrialTask, answer: str) -> bool:
+def contains(expected: Any, answer: str) -> bool:
     """Whether the answer has what is expected, or each of several things, but for case and spaces."""
-    parts = task.expected if isinstance(task.expected, list) else [task.expected]
+    parts = expected if isinstance(expected, list) else [expected]
     return all(_normalized(part) in _normalized(answer) for part in parts)
 
 
-def json_fields(task: TrialTask, answer: str) -> bool:
+def json_fields(expected: Any, answer: str) -> bool:
     """Whether the JSON object that the answer is has the expected fields with these values."""
     data = json_object(answer) or {}
-    return all(data.get(name) == value for name, value in task.expected.items())
+    return all(data.get(name) == value for name, value in expected.items())
 
 
 def _normalized(value: Any) -> str:
@@ -130,7 +128,7 @@ def _normalized(value: Any) -> str:
     return " ".join(text.casefold().split())
 
 
-CHECKS: Mapping[str, Callable[[TrialTask, str], bool]] = {"contains": contains, "exact": exact, "json": json_fields}
+CHECKS: Mapping[str, Callable[[Any, str], bool]] = {"contains": contains, "exact": exact, "json": json_fields}
 """Checks by the names that the command knows; they need an `expected`."""
 
 
@@ -153,14 +151,14 @@ def check_of(check: str | Callable[..., Any] | BaseChatModel, tasks: Sequence[Tr
             msg = f"The task {task.id!r} needs {what} for --check {check}. Add it, or pass --check MODULE:FUNCTION."
             raise ConfigurationError(msg)
 
-    async def named(task: TrialTask, answer: str) -> float:
-        return float(CHECKS[check](task, answer))
+    def named(*, outputs: str, reference_outputs: Any, **_: Any) -> bool:
+        return CHECKS[check](reference_outputs, outputs)
 
-    return named
+    return partial(_evaluated, named)
 
 
 async def _evaluated(function: Callable[..., Any], task: TrialTask, answer: str) -> float:
-    """The score that somebody's evaluator gives."""
+    """The score that an evaluator gives."""
     try:
         score = function(inputs=task.input, outputs=answer, reference_outputs=task.expected)
         score = await score if inspect.isawaitable(score) else score
@@ -186,10 +184,9 @@ class _JudgeForm(BaseModel):
 async def _judged(model: BaseChatModel, task: TrialTask, answer: str) -> float:
     """1 if a model finds the answer right, 0 otherwise."""
     document = {"task": task.input, "expected": task.expected, "answer": answer}
-    document = {name: value for name, value in document.items() if value is not None}
     meter = Meter(allowance=ATTEMPTS)
-    prompt, config = document_prompt(JUDGE_PROMPT, document), inner_config("compare", {})
-    form = await arun_flow(filled_in(model, _JudgeForm, prompt, config, meter))
+    prompt = document_prompt(JUDGE_PROMPT, {name: value for name, value in document.items() if value is not None})
+    form = await arun_flow(filled_in(model, _JudgeForm, prompt, inner_config("compare", {}), meter))
     if form is None:
         msg = f"The judge gave no usable verdict on {task.id!r}: {'; '.join(meter.problems)}."
         raise ConfigurationError(msg)
@@ -199,14 +196,13 @@ async def _judged(model: BaseChatModel, task: TrialTask, answer: str) -> float:
 # --- runs ---
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(BaseModel):
     """What became of a task with one of the agents."""
 
     task: str
     version: str  # of the task
     agent: str
-    score: float  # in [0, 1]
+    score: float = 0.0  # in [0, 1]
     answer: str = ""
     thread: str = ""  # under which its searches are recorded
     model_calls: int = 0
@@ -239,12 +235,10 @@ class Journal:
     runs: dict[tuple[str, str, str], Run] = field(default_factory=dict)  # by task, its version, and agent
 
     def __post_init__(self) -> None:
+        header = json.dumps(dict(self.settings))
         text = self.path.read_text(encoding="utf-8") if self.path.exists() else ""
-        if not text.strip():
-            self._append(json.dumps(dict(self.settings)))
-            return
-        first, *lines = text.splitlines()
-        if first != json.dumps(dict(self.settings)):
+        first, *lines = text.splitlines() or [header]
+        if first != header:
             msg = (
                 f"{self.path} was begun with other settings ({first:.200}), or is no journal. Name another file with "
                 "--journal, or remove this one."
@@ -252,13 +246,13 @@ class Journal:
             raise ConfigurationError(msg)
         for line in lines:
             try:
-                run = Run(**json.loads(line))
-            except (ValueError, TypeError):
+                run = Run.model_validate_json(line)
+            except ValidationError:
                 continue  # cut off as the process ended: that run is made again
             if not run.error:
                 self.runs[run.task, run.version, run.agent] = run
         if not text.endswith("\n"):
-            self._append("")
+            self._append("" if text else header)
 
     def of(self, task: TrialTask, agent: str) -> Run | None:
         """The run of an agent on a task as it stands now."""
@@ -267,8 +261,7 @@ class Journal:
     def add(self, run: Run) -> None:
         """Keep a run."""
         self.runs[run.task, run.version, run.agent] = run
-        data = {**asdict(run), "answer": shortened(run.answer, LONGEST_ANSWER)}
-        self._append(json.dumps(data, ensure_ascii=False))
+        self._append(run.model_copy(update={"answer": shortened(run.answer, LONGEST_ANSWER)}).model_dump_json())
 
     def _append(self, line: str) -> None:
         with self.path.open("a", encoding="utf-8") as file:
@@ -282,6 +275,7 @@ LEVEL = 0.05  # probability of so uneven gains and losses by chance, below which
 LITTLE = 0.05  # difference in success that hardly anybody would change an agent for
 MOST_TASKS = 2_000  # more than that nobody collects to tell
 SAMPLES = 2_000  # of the bootstrap
+ADOPT, REJECT, UNCERTAIN = 0, 1, 3  # exit codes
 
 
 class Paired(NamedTuple):
@@ -294,6 +288,13 @@ class Paired(NamedTuple):
     low: float  # bounds at 95 %
     high: float
     p: float  # of so uneven gains and losses by chance
+
+    @property
+    def code(self) -> int:
+        """The exit code: both the interval and the test have to agree that it solves more, or less."""
+        if self.p < LEVEL and not self.low <= 0 <= self.high:
+            return ADOPT if self.low > 0 else REJECT
+        return REJECT if self.high < LITTLE else UNCERTAIN
 
 
 def paired_difference(tasks: int, gained: int, lost: int) -> Paired:
@@ -312,52 +313,23 @@ def paired_difference(tasks: int, gained: int, lost: int) -> Paired:
     return Paired(tasks, gained, lost, (gained - lost) / tasks, low, high, min(1.0, 2 * tail))
 
 
-class Mean(NamedTuple):
-    """A mean with its bounds at 95 %."""
-
-    mean: float
-    low: float
-    high: float
-
-
-def mean_with_bounds(values: Sequence[float]) -> Mean:
-    """The mean of values, one a task, with the bounds of a bootstrap over the tasks."""
+def mean_with_bounds(values: Sequence[float]) -> dict[str, float]:
+    """The mean of values, one a task, with its bounds at 95 % by a bootstrap over the tasks."""
     means = np.random.default_rng(0).choice(values, (SAMPLES, len(values))).mean(axis=1)
     low, high = np.percentile(means, (2.5, 97.5))
-    return Mean(float(np.mean(values)), float(low), float(high))
+    return {"mean": float(np.mean(values)), "low": float(low), "high": float(high)}
 
 
-class Recommendation(NamedTuple):
-    """What a comparison says, in one sentence, and as an exit code."""
-
-    code: int
-    text: str
-
-
-ADOPT, REJECT, UNCERTAIN = 0, 1, 3
-
-
-def recommendation(paired: Paired, name: str) -> Recommendation:
-    """Adopt it, do not, or too few tasks to tell, and then how many more it takes."""
-    code = _decided(paired)
+def recommendation(paired: Paired, name: str) -> str:
+    """Adopt it, do not, or too few tasks to tell, and then how many more it takes: in one sentence."""
     bounds = f"{paired.difference:+.0%} of the tasks, 95 % interval {paired.low:+.0%} to {paired.high:+.0%}"
-    if code == ADOPT:
-        return Recommendation(code, f"Adopt {name}: it solves more ({bounds}).")
-    if code == REJECT and paired.high < 0:
-        return Recommendation(code, f"Do not adopt {name}: it solves less ({bounds}).")
-    if code == REJECT:
-        return Recommendation(code, f"Do not adopt {name}: it solves hardly more, if anything ({bounds}).")
+    if paired.code == ADOPT:
+        return f"Adopt {name}: it solves more ({bounds})."
+    if paired.code == REJECT:
+        return f"Do not adopt {name}: it solves {'less' if paired.high < 0 else 'hardly more, if anything'} ({bounds})."
     more = more_tasks(paired)
     wanted = f"about {more}" if more else f"more than {MOST_TASKS:,}"
-    text = f"Not enough tasks to tell whether {name} helps ({bounds}): at this rate it takes {wanted} more."
-    return Recommendation(code, text)
-
-
-def _decided(paired: Paired) -> int:
-    """The exit code: both the interval and the test have to agree that it solves more, or less."""
-    if paired.p < LEVEL and not paired.low <= 0 <= paired.high:
-        return ADOPT if paired.low > 0 else REJECT
-    return REJECT if paired.high < LITTLE else UNCERTAIN
+    return f"Not enough tasks to tell whether {name} helps ({bounds}): at this rate it takes {wanted} more."
 
 
 def more_tasks(paired: Paired) -> int | None:
@@ -366,7 +338,7 @@ def more_tasks(paired: Paired) -> int | None:
     while more <= MOST_TASKS:
         times = 1 + more / paired.tasks
         later = paired_difference(paired.tasks + more, round(paired.gained * times), round(paired.lost * times))
-        if _decided(later) != UNCERTAIN:
+        if later.code != UNCERTAIN:
             return more
         more += max(1, more // 10)
     return None
