@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from langchain_tooltree.anomaly.phrases import Phrase, phrase_book, quoted, signals_in
 from langchain_tooltree.effects.names import is_read
-from langchain_tooltree.experience.records import Step
+from langchain_tooltree.experience.trajectory import Step
 from langchain_tooltree.text import cut, digest, mentions
 
 SCANNED = 2_000
