@@ -4,7 +4,7 @@ A name is imported when it is first used, so `import langchain_tooltree` costs n
 not use is never loaded. Names for rarer needs stand in their modules: all exceptions in `langchain_tooltree.errors`,
 the parts of records in `langchain_tooltree.experience.records`, tasks and tips in `langchain_tooltree.cfgm`,
 `sql_reads` and `http_reads` in `langchain_tooltree.effects`, phrases of text worlds in
-`langchain_tooltree.anomaly.phrases`, models for tests in `langchain_tooltree.testing`.
+`langchain_tooltree.anomaly.rules`, models for tests in `langchain_tooltree.testing`.
 """
 
 from importlib import import_module

@@ -48,7 +48,7 @@ from langchain_tooltree.experience.records import recall_metadata
 from langchain_tooltree.experience.run_identity import is_in
 from langchain_tooltree.experience.store import DEFAULT_NAMESPACE, QUARANTINED, ExperienceStore
 from langchain_tooltree.experience.trajectory import Trajectory
-from langchain_tooltree.flows import Flow, Writer, async_twin, driven, emitted, flow_of
+from langchain_tooltree.flows import Flow, Writer, async_twin, driven, emit, flow_of
 from langchain_tooltree.models import resolve_model
 
 logger = logging.getLogger(__name__)
@@ -440,7 +440,7 @@ def recall_for(
         others = (run for run in recollection.runs if not is_in(run.trajectory.id, own))
         recollection = replace(recollection, runs=tuple(islice(others, k)))
         tasks, tips = [run.trajectory.task for run in recollection.runs], [tip.advice for tip in recollection.tips]
-        yield from emitted({"type": "recall", "task": task, "runs": tasks, "tips": tips}, writer)
+        yield from emit([{"type": "recall", "task": task, "runs": tasks, "tips": tips}], writer)
     except ForeignNamespaceError:
         raise
     except Exception as error:  # noqa: BLE001 - the store may be down, and the agent can do without

@@ -29,7 +29,7 @@ from langchain_tooltree.experience.excerpts import (
 from langchain_tooltree.experience.records import ADDED, NOTES, Record, added_to, as_reference
 from langchain_tooltree.experience.run_identity import tools_in
 from langchain_tooltree.experience.trajectory import Trajectory
-from langchain_tooltree.flows import Flow, Writer, async_twin, driven, emitted, flow_of
+from langchain_tooltree.flows import Flow, Writer, async_twin, driven, emit, flow_of
 from langchain_tooltree.models import ATTEMPTS, Meter, Words, document_prompt, filled_in, inner_config, resolve_model
 from langchain_tooltree.text import (
     LONGEST_TEXT,
@@ -488,7 +488,7 @@ class Recovery:
             return None
         if anomaly is None:
             return None
-        yield from emitted({"type": "anomaly", "anomaly": anomaly.to_dict()}, writer)
+        yield from emit([{"type": "anomaly", "anomaly": anomaly.to_dict()}], writer)
         if not anomaly.recoverable:
             return None
         by_tool = [each for each in observations if each.name == anomaly.tool]
@@ -519,8 +519,8 @@ class Recovery:
             problem = problem or "; ".join(meter.problems) or "the model gave no usable reply"
             logger.warning("There is no reflection on the result of %s: %s", anomaly.tool, problem)
         found = None if reflection is None else reflection.to_dict()
-        yield from emitted(
-            {"type": "reflect", "call_id": anomaly.call_id, "reflection": found, "problem": problem}, writer
+        yield from emit(
+            [{"type": "reflect", "call_id": anomaly.call_id, "reflection": found, "problem": problem}], writer
         )
         return with_correction(message, anomaly, reflection)
 

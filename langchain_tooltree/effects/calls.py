@@ -18,7 +18,7 @@ from pydantic.fields import FieldInfo
 
 from langchain_tooltree.effects.names import call_digest, verb_of_write
 from langchain_tooltree.errors import ConfigurationError, described, did_you_mean
-from langchain_tooltree.flows import RAISED, Flow, FunctionStep
+from langchain_tooltree.flows import Flow, FunctionStep
 
 logger = logging.getLogger(__name__)
 
@@ -237,7 +237,7 @@ def _reads(declared: _Declared, arguments: Mapping[str, Any] | None) -> bool:
             return False
         answer = effect(_received(declared.tool, copy.deepcopy(dict(arguments or {}))))  # it may change what it gets
         return isinstance(answer, str) and answer == "read"
-    except RAISED as error:  # what cannot be told is a write
+    except Exception as error:  # noqa: BLE001 - what cannot be told is a write
         logger.debug("The effect of a call is not known: %s", described(error))
         return False
 

@@ -16,7 +16,7 @@ from langchain_tooltree.experience.recorder import RunRecorder
 from langchain_tooltree.experience.records import suggestion_notes
 from langchain_tooltree.experience.run_identity import USERS, GivenTools, labels_in, names_of
 from langchain_tooltree.experience.verdict import AnyVerdict
-from langchain_tooltree.flows import Flow, Writer, async_twin, current_writer, driven, emitted, flow_of
+from langchain_tooltree.flows import Flow, Writer, async_twin, current_writer, driven, emit, flow_of
 from langchain_tooltree.models import extended
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
 from langchain_tooltree.sitgraph.suggest import Suggestion, plain
@@ -98,7 +98,7 @@ class Suggester:
             return []
         if suggestions:
             given = [suggestion.to_dict() for suggestion in suggestions]
-            yield from emitted({"type": "suggest", "last_tool": last_tool, "suggestions": given}, writer)
+            yield from emit([{"type": "suggest", "last_tool": last_tool, "suggestions": given}], writer)
         return suggestions
 
 

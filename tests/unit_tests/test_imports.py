@@ -17,7 +17,6 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 ROOMS = ("tooltree", "sitgraph", "cfgm")
 HALL = ("anomaly", "experience")
 PURE = {
-    "anomaly/phrases.py",
     "anomaly/rules.py",
     "events.py",
     "experience/records.py",
