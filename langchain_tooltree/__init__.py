@@ -25,7 +25,7 @@ _NAMES = {
     "tooltree.prompts": ("Prompts",),
     "sandbox": ("ObjectSandbox", "Sandbox"),
     # Approval: a person sees a plan before it is carried out
-    "review.review": ("PlanReviewMiddleware", "PlanReviewNode", "review_condition"),
+    "review": ("PlanReviewMiddleware", "PlanReviewNode", "review_condition"),
     # Experience: what happened, how it is recorded and judged, and where it is kept
     "learning.experience": ("Experience",),
     "experience.recorder": ("TrajectoryRecorder",),
@@ -79,9 +79,9 @@ if TYPE_CHECKING:
     from langchain_tooltree.experience.trajectory import Trajectory as Trajectory
     from langchain_tooltree.experience.verdict import ModelVerdict as ModelVerdict
     from langchain_tooltree.learning.experience import Experience as Experience
-    from langchain_tooltree.review.review import PlanReviewMiddleware as PlanReviewMiddleware
-    from langchain_tooltree.review.review import PlanReviewNode as PlanReviewNode
-    from langchain_tooltree.review.review import review_condition as review_condition
+    from langchain_tooltree.review import PlanReviewMiddleware as PlanReviewMiddleware
+    from langchain_tooltree.review import PlanReviewNode as PlanReviewNode
+    from langchain_tooltree.review import review_condition as review_condition
     from langchain_tooltree.sandbox import ObjectSandbox as ObjectSandbox
     from langchain_tooltree.sandbox import Sandbox as Sandbox
     from langchain_tooltree.selection import ToolRetriever as ToolRetriever

@@ -55,8 +55,8 @@ READERS = {
 """What takes messages apart: the one reader of conversations, the record, and
 the tree."""
 
-TWICE = {"Alternative", "PlannedCall", "Outcome"}
-"""Forms of metadata that one room writes and another one reads; what comes of a call, and of a visit."""
+TWICE = {"Outcome"}
+"""What comes of a call, and of a visit."""
 
 CLASSES = {"HumanMessage", "HumanMessageChunk", "ToolMessage", "ToolMessageChunk"}
 KINDS = {"'human'", "'user'", "'tool'"}
