@@ -20,7 +20,7 @@ from langchain_tooltree.experience.verdict import AnyVerdict
 from langchain_tooltree.learning.experience import Experience
 from langchain_tooltree.learning.guide import Parts
 from langchain_tooltree.models import resolve_model
-from langchain_tooltree.review.review import PlanReviewMiddleware
+from langchain_tooltree.review import PlanReviewMiddleware
 from langchain_tooltree.sandbox import Sandbox, names_bound_by
 from langchain_tooltree.sitgraph.middleware import SITGraphMiddleware
 from langchain_tooltree.sitgraph.sit_graph import SITGraph

@@ -30,7 +30,7 @@ from pydantic.v1 import ValidationError as ValidationErrorV1
 from langchain_tooltree._langgraph import with_runtime
 from langchain_tooltree.effects.calls import CallEffects
 from langchain_tooltree.errors import ConfigurationError, ToolDefinitionError, described, did_you_mean
-from langchain_tooltree.flows import awaited, containing, in_thread
+from langchain_tooltree.flows import awaited, in_thread
 from langchain_tooltree.text import LONGEST_TEXT, counted, cut, shortened
 
 logger = logging.getLogger(__name__)
@@ -388,12 +388,10 @@ class ToolStep:
         async with asyncio.timeout(self.timeout):
             if isinstance(self.tool, StructuredTool) and self.tool.coroutine is None:
                 return await asyncio.wrap_future(in_thread(self._invoke, f"tooltree-{self.tool.name}"))
-            with containing():
-                return await self.node.ainvoke(self.input, self._whole_config)
+            return await self.node.ainvoke(self.input, self._whole_config)
 
     def _invoke(self) -> Any:
-        with containing():
-            return self.node.invoke(self.input, self._whole_config)
+        return self.node.invoke(self.input, self._whole_config)
 
     @property
     def _whole_config(self) -> RunnableConfig:

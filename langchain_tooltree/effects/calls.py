@@ -16,7 +16,7 @@ from langchain_core.utils.pydantic import get_fields
 
 from langchain_tooltree.effects.names import call_digest, verb_of_write
 from langchain_tooltree.errors import ConfigurationError, described, did_you_mean
-from langchain_tooltree.flows import RAISED, Flow, FunctionStep
+from langchain_tooltree.flows import Flow, FunctionStep
 
 logger = logging.getLogger(__name__)
 
@@ -206,7 +206,7 @@ def _is_read(entry: _Entry, arguments: Mapping[str, Any]) -> bool:
         return entry.effect == "read"
     try:
         answer = entry.effect(_as_received(entry.tool, arguments))
-    except RAISED as error:  # what cannot be told is a write
+    except Exception as error:  # noqa: BLE001 - what cannot be told is a write
         logger.debug("The effect of a call is not known: %s", described(error))
         return False
     return isinstance(answer, str) and answer == "read"

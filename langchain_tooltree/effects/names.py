@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from langchain_tooltree.experience.records import call_key
+from langchain_tooltree.experience.trajectory import call_key
 from langchain_tooltree.text import digest, words_of
 
 EFFECTS = "effects"
