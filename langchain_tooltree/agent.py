@@ -195,7 +195,6 @@ def create_tooltree_agent(
     tools = as_tools(() if tools is None else tools, provider_side=True)
     own = [tool for entry in middleware for tool in getattr(entry, "tools", ())]
     by_name = {tool.name: tool for tool in (*own, *tools) if isinstance(tool, BaseTool)}
-    declared = declared.told_apart((*own, *tools))
     planner = ToolTreeMiddleware(
         judge=judge,
         config=config,

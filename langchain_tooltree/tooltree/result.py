@@ -16,9 +16,8 @@ from langchain_tooltree._langgraph import thread_here
 from langchain_tooltree.conversation import Conversation, is_observation
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.experience.guide import Guide, Learner, kept_searches
-from langchain_tooltree.experience.records import ATTEMPT_OF, call_key
 from langchain_tooltree.experience.run_identity import run_id
-from langchain_tooltree.experience.trajectory import Trajectory
+from langchain_tooltree.experience.trajectory import ATTEMPT_OF, Trajectory, call_key
 from langchain_tooltree.flows import Flow, FunctionStep, current_runtime, if_it_can
 from langchain_tooltree.models import usage_sum
 from langchain_tooltree.pages import search_page

@@ -30,7 +30,7 @@ from langgraph.prebuilt import ToolNode
 from langchain_tooltree._langgraph import steps_here, tool_node_input, with_runtime
 from langchain_tooltree.events import Event
 from langchain_tooltree.experience.guide import Advice
-from langchain_tooltree.experience.records import call_key, joint_recall
+from langchain_tooltree.experience.trajectory import Recall, call_key
 from langchain_tooltree.flows import Flow, TwinStep
 from langchain_tooltree.models import usage_sum
 from langchain_tooltree.replies import call_blocks, calls_in, made_anew, with_only_call
@@ -221,7 +221,9 @@ class Visit:
     def _advice(self, path: Sequence[BaseMessage], missing: str) -> Flow[Advice]:
         """What past runs say of calls that could help; the mark keeps what of them is told."""
         advice = yield from self._host.advice(path, missing)
-        self._mark = replace(self._mark, recalled=joint_recall(self._mark.recalled, advice.recalled))
+        if advice.recalled:
+            recall = Recall.of_note(self._mark.recalled) | Recall.of_note(advice.recalled)
+            self._mark = replace(self._mark, recalled=recall.note())
         return advice
 
     def _accept(self, answer: AIMessage, missing: str) -> Flow[Outcome]:
