@@ -66,7 +66,7 @@ def _parts(build: Callable[..., Any], place: str) -> tuple[Sequence[BaseTool], d
 
 def _rows(tools: Sequence[BaseTool], given: dict[str, Any]) -> list[dict[str, str]]:
     """Of each tool: what is declared, what its name or its server's hint says, and whether a search may run it."""
-    effects = CallEffects.declared_as(given.get("effects")).told_apart(tools).among(tools)
+    effects = CallEffects.declared_as(given.get("effects")).among(tools)
     bound = names_bound_by(given["sandbox"]) if given.get("sandbox") is not None else frozenset[str]()
     rows = []
     for tool in tools:
@@ -78,7 +78,7 @@ def _rows(tools: Sequence[BaseTool], given: dict[str, Any]) -> list[dict[str, st
         elif name in effects.by_arguments:
             declared, may_run = "by its arguments", "some calls"
         else:
-            declared, may_run = "write" if name in effects.names else "nothing", "no"
+            declared, may_run = "write" if name in effects.entries else "nothing", "no"
         reads = is_read(name) or _is_hinted(tool)
         looks_like = "a write" if verb_of_write(name) else "a read" if reads else ""
         rows.append({"tool": name, "declared": declared, "looks_like": looks_like, "may_run": may_run})

@@ -15,7 +15,8 @@ from langgraph.store.base import BaseStore, Op, PutOp, Result
 from langchain_tooltree.cli import INCOMPLETE
 from langchain_tooltree.cli.terminal import Terminal, answering, check_free, embeddings_named, progress
 from langchain_tooltree.errors import ConfigurationError, MissingExtraError, import_extra
-from langchain_tooltree.experience.trajectory import Trajectory, load_trajectories
+from langchain_tooltree.experience.files import load_trajectories
+from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.flows import Flow, run_flow
 from langchain_tooltree.learning.copying import copied
 from langchain_tooltree.sitgraph.files import MANIFEST, check_target

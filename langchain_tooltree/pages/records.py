@@ -2,9 +2,11 @@
 
 import json
 import math
+import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import networkx as nx
@@ -12,27 +14,25 @@ import networkx as nx
 from langchain_tooltree.cfgm.focus import LABEL as FOCUS
 from langchain_tooltree.cfgm.focus import kept_focus_points
 from langchain_tooltree.cfgm.tips import Tip, all_tips
-from langchain_tooltree.experience.records import (
+from langchain_tooltree.experience.store import JUDGED, TASKS, RunEntry, entry_of, listing, readable
+from langchain_tooltree.experience.trajectory import (
     ATTEMPT_OF,
+    NOTES,
     SUGGESTED,
     Branch,
     ChatMessage,
-    Record,
+    Trajectory,
     added_to,
     arguments_of,
     entries_in,
     extras_of,
     function_of,
     metadata_of,
-    notes_of,
     part_of,
-    recalled_in,
     without_added,
     woven,
 )
-from langchain_tooltree.experience.records import readable as readable_text
-from langchain_tooltree.experience.store import JUDGED, TASKS, RunEntry, entry_of, listing, readable
-from langchain_tooltree.experience.trajectory import Trajectory
+from langchain_tooltree.experience.trajectory import readable as readable_text
 from langchain_tooltree.flows import Flow, FunctionStep
 from langchain_tooltree.learning.fold import ExperienceStatus, Fold
 from langchain_tooltree.pages import page, table
@@ -66,12 +66,12 @@ def _label(name: Any) -> str:
 # --- runs ---
 
 
-def run_page(run: Record) -> str:
-    """A run as a page to read."""
-    return page("run", f"Run: {_label(run.task)}", _run(run))
+def write_run(run: Trajectory, path: str | os.PathLike[str]) -> None:
+    """Write a run as a page to read."""
+    Path(path).write_text(page("run", f"Run: {_label(run.task)}", _run(run)), encoding="utf-8")
 
 
-def run_table(run: Record) -> str:
+def run_table(run: Trajectory) -> str:
     """A run in a few lines."""
     tools = " → ".join(step.tool for step in run.steps) or "none"
     verdict = OUTCOMES[run.success] + (f": {run.reasons}" if run.reasons else "")
@@ -91,7 +91,7 @@ def runs_page(name: str, runs: Sequence[Trajectory], outcomes: Mapping[str, int]
     return page("experience", f"Runs: {_label(name)}", data)
 
 
-def _run(run: Record) -> dict[str, Any]:
+def _run(run: Trajectory) -> dict[str, Any]:
     """What a page shows of a run."""
     facts = {
         "by": run.source or "",
@@ -99,8 +99,8 @@ def _run(run: Record) -> dict[str, Any]:
         "reasons": run.reasons,
         "waits": [name for name in ("pending", "quarantined") if name in run.metadata],
         "attempt": _label(run.metadata.get(ATTEMPT_OF)),
-        "recalled": [_label(each) for each in recalled_in(run.metadata, "runs")],
-        "tips": [_label(each) for each in recalled_in(run.metadata, "tips")],
+        "recalled": [_label(each) for each in run.recall.runs],
+        "tips": [_label(each) for each in run.recall.tips],
         "instructions": run.instructions,
     }
     shown = {"id": _label(run.id), "task": run.task, "success": run.success, "turns": run.turns}
@@ -121,7 +121,8 @@ def _dialogue(messages: Sequence[ChatMessage], branches: Sequence[Branch]) -> It
 
 def _message(message: ChatMessage) -> dict[str, Any]:
     """A message, with what is noted beside it; notes come from a state, which anybody may have written."""
-    around, notes = metadata_of(message), notes_of(message)
+    around = metadata_of(message)
+    notes = mapping_in(around, NOTES)
     added, anomaly, suggested = added_to(around), mapping_in(notes, "anomaly"), notes.get(SUGGESTED)
     more = {
         "calls": [_call(entry) for entry in entries_in(message)],

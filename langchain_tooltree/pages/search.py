@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.messages import LC_AUTO_PREFIX
 
 from langchain_tooltree.errors import ConfigurationError, described
-from langchain_tooltree.experience.records import readable
+from langchain_tooltree.experience.trajectory import readable
 from langchain_tooltree.pages import page
 from langchain_tooltree.secrets import masked
 from langchain_tooltree.text import LONGEST_TEXT, digest, mermaid_text, one_line, plain, shortened, visible_lines
