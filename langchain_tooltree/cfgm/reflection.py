@@ -20,15 +20,14 @@ from langchain_tooltree.cfgm.recall import Recollection, examples_in, recall_tex
 from langchain_tooltree.cfgm.tips import Tip
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError, check_count, described
-from langchain_tooltree.experience.excerpts import (
+from langchain_tooltree.experience.run_identity import tools_in
+from langchain_tooltree.experience.trajectory import ADDED, NOTES, Trajectory, added_to, as_reference
+from langchain_tooltree.experience.verdict import (
     DEFAULT_MAX_CHARACTERS,
     FEWEST_CHARACTERS,
     LONGEST_INSTRUCTIONS,
     excerpt,
 )
-from langchain_tooltree.experience.records import ADDED, NOTES, Record, added_to, as_reference
-from langchain_tooltree.experience.run_identity import tools_in
-from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.flows import Flow, Writer, async_twin, driven, emit, flow_of
 from langchain_tooltree.models import (
     ATTEMPTS,
@@ -283,7 +282,7 @@ def _reflection(key: KeyInformationForm, answers: SelfQAForm | ReflectionForm) -
     return Reflection(objective, environment, progress, questions, shortened(answers.next_step))
 
 
-def _step(record: Record, anomaly: Anomaly) -> dict[str, Any]:
+def _step(record: Trajectory, anomaly: Anomaly) -> dict[str, Any]:
     """The call that is anomalous, with its observation: of calls made in parallel, the record names none."""
     answered = [step for step in reversed(record.steps) if step.outcome is not None]
     by_id = [step for step in answered if anomaly.call_id is not None and step.call_id == anomaly.call_id]
