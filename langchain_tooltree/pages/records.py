@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 
 import networkx as nx
 
-from langchain_tooltree.cfgm.focus import LABEL as FOCUS
-from langchain_tooltree.cfgm.focus import kept_focus_points
+from langchain_tooltree.cfgm.collect import FOCUS, current_focus_points
 from langchain_tooltree.cfgm.tips import Tip, all_tips
 from langchain_tooltree.experience.store import JUDGED, TASKS, RunEntry, entry_of, listing, readable
 from langchain_tooltree.experience.trajectory import (
@@ -200,7 +199,7 @@ def experience_page(fold: Fold) -> Flow[str]:
     latest = sorted(entries, key=lambda run: dates.get(run, ("", run)), reverse=True)[:MOST_RUNS]
     runs: list[Trajectory] = yield from readable(store, latest)
     tips: list[Tip] = yield from all_tips(store)
-    focus, _ = yield from kept_focus_points(store.collection(FOCUS))
+    focus, _ = yield from current_focus_points(store.collection(FOCUS))
     status: ExperienceStatus = yield from fold.status()
     title = f"Experience: {_label('/'.join(place))}"
 
