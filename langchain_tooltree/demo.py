@@ -18,8 +18,8 @@ from langchain_core.tools import BaseTool, ToolException, tool
 from langchain_tooltree.errors import import_extra
 from langchain_tooltree.testing import Made, OfflineChatModel, Question
 from langchain_tooltree.toolbox import toolbox
-from langchain_tooltree.toolbox.files import pixels
 from langchain_tooltree.toolbox.process import RefusedError
+from langchain_tooltree.toolbox.sources import pixels
 from langchain_tooltree.tooltree.node import search
 from langchain_tooltree.tooltree.result import SearchResult
 
