@@ -172,7 +172,7 @@ class Proposer:
     @property
     def _has_scores(self) -> bool:
         """Whether scores are asked for with the candidates: the server may refuse tools in this form."""
-        return self.config.pre_evaluation == "fused" and takes_other_tools(self.model)
+        return self.config.selection == "posterior" and takes_other_tools(self.model)
 
     def _ask_with_scores(
         self, request: ProposalRequest, meter: Meter, proposal: Proposal, tools: Sequence[BaseTool]
@@ -183,7 +183,7 @@ class Proposer:
         end = ASSESS_PROMPT.format(assess=shown.assess)
         failure = yield from self._ask(request, meter, proposal, shown, f"{candidates}\n\n{end}")
         if failure is not None and is_form_refusal(failure) and meter.left:
-            # The judge then scores what comes without scores.
+            # The posterior then goes by the order of the candidates.
             instruction = PROPOSE_PROMPT.format(count=self.config.top_k)
             if not (yield from self._ask(request, meter, proposal, BoundTools(tools, tools), instruction)):
                 other_tools_refused(self.model, failure)
