@@ -134,7 +134,7 @@ class SearchConfig:
 
 
 @cache
-def _adapters(config: type[SearchConfig]) -> dict[str, TypeAdapter[Any]]:
+def _adapters(config: type[Any]) -> dict[str, TypeAdapter[Any]]:
     """What checks each field."""
     return {name: TypeAdapter(hint) for name, hint in get_type_hints(config, include_extras=True).items()}
 

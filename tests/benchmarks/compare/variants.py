@@ -1,7 +1,8 @@
 """Variants of our search that were tried and are not the default: other selection policies, the rest unchanged.
 
-All descend by a score from the root, as Eq. 1 does, and share the settings of `tooltree-uct`; so each shows what its own idea is worth. They were tuned lightly on development tasks. They have one rollout in flight
-at a time: with more, a descent from the root spends model calls on candidates that it would otherwise have passed over.
+All descend by a score from the root, as Eq. 1 does, and share the settings of `tooltree-uct`; so each shows what its
+own idea is worth. They were tuned lightly on development tasks. They have one rollout in flight at a time: with more, a
+descent from the root spends model calls on candidates that it would otherwise have passed over.
 """
 
 import math
