@@ -2,7 +2,7 @@
 
 A name is imported when it is first used, so `import langchain_tooltree` costs next to nothing, and what an agent does
 not use is never loaded. Names for rarer needs stand in their modules: all exceptions in `langchain_tooltree.errors`,
-the parts of records in `langchain_tooltree.experience.records`, tasks and tips in `langchain_tooltree.cfgm`,
+the parts of records in `langchain_tooltree.experience.trajectory`, tasks and tips in `langchain_tooltree.cfgm`,
 `sql_reads` and `http_reads` in `langchain_tooltree.effects`, phrases of text worlds in
 `langchain_tooltree.anomaly.rules`, models for tests in `langchain_tooltree.testing`.
 """
@@ -20,7 +20,7 @@ _NAMES = {
     "tooltree.search": ("SearchConfig",),
     "tooltree.result": ("SearchResult", "search_result"),
     "tools": ("ToolCard", "ToolLibrary"),
-    "effects.ready_made": ("mcp_effects",),
+    "effects": ("mcp_effects",),
     "tooltree.judge": ("Judge",),
     "tooltree.prompts": ("Prompts",),
     "sandbox": ("ObjectSandbox", "Sandbox"),
@@ -33,7 +33,8 @@ _NAMES = {
     "stores.chroma": ("ChromaStore",),
     "experience.embeddings": ("HashingEmbeddings",),
     "experience.verdict": ("ModelVerdict",),
-    "experience.trajectory": ("Trajectory", "load_trajectories", "dump_trajectories"),
+    "experience.trajectory": ("Trajectory",),
+    "experience.files": ("load_trajectories", "dump_trajectories"),
     "experience.recording": ("load_thread", "aload_thread"),
     # Graph: which tools came next
     "sitgraph.sit_graph": ("SITGraph",),
@@ -65,17 +66,17 @@ if TYPE_CHECKING:
     from langchain_tooltree.cfgm.node import CFGMRecallNode as CFGMRecallNode
     from langchain_tooltree.cfgm.node import CFGMReflectionNode as CFGMReflectionNode
     from langchain_tooltree.cfgm.reflection import Reflector as Reflector
-    from langchain_tooltree.effects.ready_made import mcp_effects as mcp_effects
+    from langchain_tooltree.effects import mcp_effects as mcp_effects
     from langchain_tooltree.errors import ConfigurationError as ConfigurationError
     from langchain_tooltree.errors import ToolTreeError as ToolTreeError
     from langchain_tooltree.experience.embeddings import HashingEmbeddings as HashingEmbeddings
+    from langchain_tooltree.experience.files import dump_trajectories as dump_trajectories
+    from langchain_tooltree.experience.files import load_trajectories as load_trajectories
     from langchain_tooltree.experience.recorder import TrajectoryRecorder as TrajectoryRecorder
     from langchain_tooltree.experience.recording import aload_thread as aload_thread
     from langchain_tooltree.experience.recording import load_thread as load_thread
     from langchain_tooltree.experience.store import ExperienceStore as ExperienceStore
     from langchain_tooltree.experience.trajectory import Trajectory as Trajectory
-    from langchain_tooltree.experience.trajectory import dump_trajectories as dump_trajectories
-    from langchain_tooltree.experience.trajectory import load_trajectories as load_trajectories
     from langchain_tooltree.experience.verdict import ModelVerdict as ModelVerdict
     from langchain_tooltree.learning.experience import Experience as Experience
     from langchain_tooltree.review import PlanReviewMiddleware as PlanReviewMiddleware

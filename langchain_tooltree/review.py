@@ -23,7 +23,7 @@ from langchain_tooltree._langgraph import can_be_answered
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.effects.calls import CallEffects, Effects
 from langchain_tooltree.errors import ConfigurationError
-from langchain_tooltree.experience.records import NOTES as KEY
+from langchain_tooltree.experience.trajectory import NOTES as KEY
 from langchain_tooltree.flows import arun_flow
 
 SHOWN = 300  # characters of one text that a person is shown: two lines of a wide window, three of a narrow one

@@ -15,8 +15,8 @@ from langchain_tooltree.anomaly import rules
 from langchain_tooltree.anomaly.rules import Anomaly, Phrase, Reading
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError, check_count, described
-from langchain_tooltree.experience.records import Step, text_of
 from langchain_tooltree.experience.run_identity import GivenTools, names_of
+from langchain_tooltree.experience.trajectory import Step, text_of
 from langchain_tooltree.flows import Flow, FunctionStep, async_twin, driven
 from langchain_tooltree.models import (
     ATTEMPTS,

@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from langchain_tooltree.effects.names import is_read
 from langchain_tooltree.errors import ConfigurationError
-from langchain_tooltree.experience.records import Outcome, Step
+from langchain_tooltree.experience.trajectory import Outcome, Step
 from langchain_tooltree.text import compact_json, cut, mentions, one_line
 
 AnomalyKind = Literal[

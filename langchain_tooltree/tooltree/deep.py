@@ -27,7 +27,7 @@ from langchain_tooltree._langgraph import tool_node_input
 from langchain_tooltree.conversation import Conversation, is_observation, transcript
 from langchain_tooltree.errors import ConfigurationError, EmptyQueryError, described
 from langchain_tooltree.events import Event, FallbackEvent, StartEvent
-from langchain_tooltree.experience.records import call_key, readable
+from langchain_tooltree.experience.trajectory import call_key, readable
 from langchain_tooltree.flows import Flow, FunctionStep, TwinStep, awaited, finish_within, launch
 from langchain_tooltree.models import ATTEMPTS, Meter, inner_marks
 from langchain_tooltree.sandbox import Sandbox, forked

@@ -30,7 +30,7 @@ from langgraph.prebuilt import ToolNode
 from langchain_tooltree._langgraph import steps_here, tool_node_input, with_runtime
 from langchain_tooltree.events import Event
 from langchain_tooltree.experience.guide import Advice
-from langchain_tooltree.experience.records import call_key, joint_recall
+from langchain_tooltree.experience.trajectory import Recall, call_key
 from langchain_tooltree.flows import Flow, TwinStep
 from langchain_tooltree.models import usage_sum
 from langchain_tooltree.replies import call_blocks, calls_in, made_anew, with_only_call
@@ -183,6 +183,8 @@ class Visit:
 
     def _stop(self, answer: AIMessage, report: Report | None) -> Flow[Outcome | str]:
         """What to do with an answer: the outcome, or the note with which the own step is asked again."""
+        if _is_refusal(answer):  # a second question would only be refused once more
+            return (yield from self._accept(answer, ""))
         judged = yield from self._host.judge_answer(self._path, answer)
         missing = (report.missing if report else "") or judged or ""
         mark = self._mark = replace(self._mark, stops=self._mark.stops + 1, missing=missing, writes=[])
@@ -219,7 +221,9 @@ class Visit:
     def _advice(self, path: Sequence[BaseMessage], missing: str) -> Flow[Advice]:
         """What past runs say of calls that could help; the mark keeps what of them is told."""
         advice = yield from self._host.advice(path, missing)
-        self._mark = replace(self._mark, recalled=joint_recall(self._mark.recalled, advice.recalled))
+        if advice.recalled:
+            recall = Recall.of_note(self._mark.recalled) | Recall.of_note(advice.recalled)
+            self._mark = replace(self._mark, recalled=recall.note())
         return advice
 
     def _accept(self, answer: AIMessage, missing: str) -> Flow[Outcome]:
@@ -451,6 +455,11 @@ class Visit:
         step, left = steps
         measured = step - self._mark.step if self._mark.step and step > self._mark.step else FIRST_ROUND
         return left > measured + 1
+
+
+def _is_refusal(answer: AIMessage) -> bool:
+    """Whether a provider says that its model, or its filter, has refused to answer; standard blocks tell since 1.8."""
+    return any(block.get("type") == "refusal" for block in answer.content_blocks)
 
 
 def label_of(call: Mapping[str, Any]) -> str:
