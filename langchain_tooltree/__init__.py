@@ -20,7 +20,7 @@ _NAMES = {
     "tooltree.search": ("SearchConfig",),
     "tooltree.result": ("SearchResult", "search_result"),
     "tools": ("ToolCard", "ToolLibrary"),
-    "effects.ready_made": ("mcp_effects",),
+    "effects": ("mcp_effects",),
     "tooltree.judge": ("Judge",),
     "tooltree.prompts": ("Prompts",),
     "sandbox": ("ObjectSandbox", "Sandbox"),
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from langchain_tooltree.cfgm.node import CFGMRecallNode as CFGMRecallNode
     from langchain_tooltree.cfgm.node import CFGMReflectionNode as CFGMReflectionNode
     from langchain_tooltree.cfgm.reflection import Reflector as Reflector
-    from langchain_tooltree.effects.ready_made import mcp_effects as mcp_effects
+    from langchain_tooltree.effects import mcp_effects as mcp_effects
     from langchain_tooltree.errors import ConfigurationError as ConfigurationError
     from langchain_tooltree.errors import ToolTreeError as ToolTreeError
     from langchain_tooltree.experience.embeddings import HashingEmbeddings as HashingEmbeddings

@@ -64,14 +64,9 @@ def can_be_answered() -> bool:
     return (configurable_here() or {}).get(_CHECKPOINTER) is not None
 
 
-def thread_in(configurable: Mapping[str, Any]) -> str:
-    """The thread that a run belongs to; empty for one that is not kept."""
-    return str(configurable.get(_THREAD, ""))
-
-
 def thread_here() -> str:
     """The thread of the run; empty for one that is not kept, or outside of a graph."""
-    return thread_in(configurable_here() or {})
+    return str((configurable_here() or {}).get(_THREAD, ""))
 
 
 def namespace_here() -> str:

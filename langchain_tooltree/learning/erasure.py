@@ -13,7 +13,8 @@ from typing import Any
 from langgraph.store.base import BaseStore, Item, SearchItem
 
 from langchain_tooltree._langgraph import vacuum_of
-from langchain_tooltree.cfgm import focus, tips
+from langchain_tooltree.cfgm import tips
+from langchain_tooltree.cfgm.collect import FOCUS, forget_focus_points
 from langchain_tooltree.errors import ConfigurationError, TrajectoryFormatError, described
 from langchain_tooltree.experience.files import from_json
 from langchain_tooltree.experience.guide import kept_searches
@@ -226,7 +227,7 @@ def _without_made(fold: Fold, chosen: Chosen, found: set[str]) -> Flow[tuple[int
     named = chosen.runs if chosen.tool is None and chosen.before is None else None
     gone = None if chosen.is_all else found | (named or set())
     tips_gone = yield from tips.forget_tips(fold.store, gone)
-    return tips_gone, (yield from focus.forget_points(fold.store.collection(focus.LABEL), gone))
+    return tips_gone, (yield from forget_focus_points(fold.store.collection(FOCUS), gone))
 
 
 def _clear(fold: Fold, chosen: Chosen) -> Flow[None]:

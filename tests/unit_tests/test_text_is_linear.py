@@ -17,7 +17,7 @@ import langchain_tooltree
 from langchain_tooltree import AnomalyDetector, HashingEmbeddings, Trajectory
 from langchain_tooltree.cfgm.tips import IDENTIFYING
 from langchain_tooltree.conversation import Conversation
-from langchain_tooltree.effects.sql import only_reads
+from langchain_tooltree.effects import only_reads
 from langchain_tooltree.experience.trajectory import as_reference, own_messages
 from langchain_tooltree.experience.verdict import excerpt, review
 from langchain_tooltree.secrets import masked
