@@ -144,7 +144,7 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
         wanted = aim_of(dict.fromkeys([begun["first"], *said.requests]))
         found = yield from recall_for(memory, wanted, k=self._k, own=run_id(runtime), writer=runtime.stream_writer)
         text = recall_text(found, max_characters=memory.max_characters)
-        tips, runs = list(map(Tip.to_dict, found.tips)), [each.trajectory.id for each in found.runs]
+        tips, runs = list(map(Tip.to_dict, found.tips)), [run.id for run in found.runs]
         return {"cfgm_recalled": {**begun, "runs": runs, "tips": tips, "text": text}}
 
     abefore_agent = async_twin(before_agent)  # type: ignore[arg-type] # mypy takes `self` from the base class
