@@ -120,7 +120,7 @@ class CFGMMemory:
             msg = f"models has models by role, one of {', '.join(get_args(Role))}; got {sorted(unknown)}."
             raise ConfigurationError(msg)
         self._model = None if model is None else resolve_model(model)
-        self._models = {role: resolve_model(given) for role, given in (models or {}).items()}
+        self._models = {role: resolve_model(each) for role, each in (models or {}).items()}
         self._verbatim = verbatim
         self.is_paper = False  # whether it does as the paper says
         self.max_characters = max_characters

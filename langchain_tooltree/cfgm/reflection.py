@@ -208,7 +208,7 @@ class Reflector:
         similar = examples_in(recall_text(recollection, max_characters=MOST_EXAMPLES * LONGEST_EXAMPLE))
         document |= {"key_information": key.model_dump(), **_help((), similar or examples)}
         qa = yield from filled_in(self._model, SelfQA, document_prompt(SELF_QA_PROMPT, document), config, meter)
-        return qa and Reflection(key_information=key, questions=qa.questions, next_step=qa.next_step)
+        return None if qa is None else Reflection(key_information=key, questions=qa.questions, next_step=qa.next_step)
 
     areflect = async_twin(reflect)
 
@@ -494,7 +494,7 @@ class Recovery:
         problem = "" if reflection else "; ".join(meter.problems) or "the model gave no usable reply"
         if problem:
             logger.warning("There is no reflection on the result of %s: %s", anomaly.tool, problem)
-        plain = reflection and reflection.model_dump()
+        plain = None if reflection is None else reflection.model_dump()
         yield from emit(
             [{"type": "reflect", "call_id": anomaly.call_id, "reflection": plain, "problem": problem}], writer
         )

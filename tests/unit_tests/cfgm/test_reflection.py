@@ -6,7 +6,6 @@ import pytest
 from boiler_room import (
     ANOMALY,
     KEY_INFORMATION,
-    NEXT_STEP,
     NO_VALVE,
     REPLY,
     TASK,
