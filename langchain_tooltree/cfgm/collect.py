@@ -28,8 +28,7 @@ from pydantic import BaseModel, Field
 from langchain_tooltree._langgraph import interrupts_in, without_graph
 from langchain_tooltree.cfgm.recall import example_text
 from langchain_tooltree.errors import ConfigurationError, ReplyError, ToolTreeError, described
-from langchain_tooltree.experience.recorder import TrajectoryRecorder
-from langchain_tooltree.experience.recording import MESSAGES_KEY
+from langchain_tooltree.experience.recorder import MESSAGES_KEY, TrajectoryRecorder
 from langchain_tooltree.experience.run_identity import collecting
 from langchain_tooltree.experience.store import ExperienceStore, RecordCollection
 from langchain_tooltree.experience.trajectory import SUCCESS_REWARD, Trajectory, as_reference

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Annotated, Any, NotRequired
 
 from langchain.agents.middleware import AgentMiddleware, AgentState, ModelRequest, ModelResponse
@@ -18,7 +19,7 @@ from langchain_tooltree.conversation import Conversation, visible_path
 from langchain_tooltree.errors import check_count
 from langchain_tooltree.experience.guide import Remembered, begun_with
 from langchain_tooltree.experience.recorder import RunRecorder
-from langchain_tooltree.experience.run_identity import is_collecting, run_id, run_key
+from langchain_tooltree.experience.run_identity import is_collecting, run_id
 from langchain_tooltree.experience.trajectory import Recall, aim_of, remarked
 from langchain_tooltree.experience.verdict import AnyVerdict
 from langchain_tooltree.flows import Flow, async_twin, driven
@@ -64,8 +65,8 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
       agent; trouble that goes on gets one reflection, and another one only if it goes on still. Without memory, this
       is all that is done.
     - *Recording*: when a run has come to its end, the conversation is judged and kept in memory, without what was
-      recalled and advised. One that goes on takes the place of its beginning; one that was summarized since does so
-      only if it still has as many tool calls as the record that is there, and otherwise leaves that as it is.
+      recalled and advised. One that goes on takes the place of its beginning; what was summarized or removed since
+      stays in the record.
 
     Runs by which `CFGMMemory.collect` collects experience are neither recalled for nor recorded: it does both itself.
 
@@ -82,8 +83,8 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
         detector: Tells anomalous results from normal ones.
         recall: Whether to recall.
         reflect: Whether to look for anomalies and reflect on them.
-        record: Whether to keep runs. Where a `TrajectoryRecorder` keeps the runs of this agent in the same store, the
-            record is left to it, and judged by this verdict if it has none.
+        record: Whether to keep runs. Where a `TrajectoryRecorder` keeps the runs of this agent in the same store, each
+            adds to the record what it knows, and this verdict holds for both if the other has none.
         verdict: Says whether a run succeeded: a function (see `VerdictFunction`), a chat model, the name of one, or a
             `ModelVerdict`. Only runs that succeeded are recalled, so without a verdict they are kept and never come
             back, unless they are judged elsewhere; this is logged.
@@ -163,7 +164,7 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
             conversation,
             help_=self._help(turn, runtime),
             task=turn.get("latest", ""),
-            instructions=self._recorder.tools.instructions(run_key(runtime)),
+            instructions=self._recorder.requests.of(runtime).instructions,
             writer=runtime.stream_writer,
         )
         return None if message is None else {"messages": [message]}
@@ -185,8 +186,7 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
     @driven
     def after_agent(self, state: CFGMState, runtime: Runtime[Any]) -> Flow[None]:
         """Record a run that has come to its end; one that is interrupted has not. What goes wrong is logged."""
-        self._recorder.tools.take(run_key(runtime))
-        instructions = self._recorder.tools.take_instructions(run_key(runtime))
+        instructions = self._recorder.requests.pop(runtime).instructions
         if self._memory is None or not self._records or is_collecting():
             return
         turn: Mapping[str, Any] = state.get("cfgm_recalled") or {}
@@ -197,14 +197,9 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
             # Where nothing was, that stands there, too: else its reflections may have repeated anything.
             tips = map(Tip.from_dict, turn.get("tips", ()))
             recall = Recall(turn.get("runs", ()), {tip.id: tip.trajectories for tip in tips})
-            yield from self._recorder.keeping(
-                state["messages"],
-                runtime,
-                experience,
-                task=turn.get("first") or None,
-                instructions=instructions,
-                about=recall.metadata() if "runs" in turn else {},
-            )
+            about = recall.metadata() if "runs" in turn else {}
+            keep = partial(self._recorder.keep, state["messages"], runtime, experience)
+            yield from keep(task=turn.get("first") or None, instructions=instructions, about=about)
         except Exception as error:
             logger.exception("A run was not recorded: %s", error)  # noqa: TRY401 - names the reason in one line
 
@@ -214,12 +209,10 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
         """The tips that were recalled when the run began, and the tools that its model was offered."""
         yield from ()
         tips = map(Tip.from_dict, turn.get("tips", ()))
-        return Help(tips, examples_in(turn.get("text", "")), self._recorder.tools.held(run_key(runtime)))
+        return Help(tips, examples_in(turn.get("text", "")), [*self._recorder.requests.of(runtime).tools.values()])
 
     def _with_recalled(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
-        self._recorder.tools.hear_instructions(run_key(request.runtime), request.system_message)
-        if self._recovery is not None:
-            self._recorder.tools.hear(run_key(request.runtime), request.tools)
+        self._recorder.requests.add(request.runtime, request.tools, request.system_message)
         turn: Mapping[str, Any] = request.state.get("cfgm_recalled") or {}  # type: ignore[assignment]
         if not self._recalls or not turn.get("text"):
             return request

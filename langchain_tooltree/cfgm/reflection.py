@@ -220,7 +220,6 @@ class Reflector:
         task: str,
         instructions: str,
     ) -> dict[str, Any]:
-        # An excerpt leaves out the middle, so in a long run it need not be read.
         ends, between = conversation.ends(self._max_characters, longest=LONGEST_TEXT, call=LEAST_OF_A_CALL)
         record = Trajectory.from_messages(ends, id="running")
         task = conversation.task or task

@@ -219,7 +219,7 @@ class Parts:
             store = self._memory.experience.resumed(remembered["namespace"])
             about = Recall.of_note(remembered.get("recalled") or {}).metadata()
             task = remembered["first"] or None
-            yield from kept.keeping(messages, runtime, store, task=task, instructions=instructions, about=about)
+            yield from kept.keep(messages, runtime, store, task=task, instructions=instructions, about=about)
         if self._graph is not None and self._learns:
             opening = [SystemMessage(instructions)] if instructions else []
             yield from learn_run(self._graph, learnt, [*opening, *messages], runtime)

@@ -170,7 +170,7 @@ class Proposer:
     @property
     def _has_scores(self) -> bool:
         """Whether scores are asked for with the candidates."""
-        return self.config.pre_evaluation == "fused"
+        return self.config.selection == "posterior"
 
     def _ask_with_scores(
         self, request: ProposalRequest, meter: Meter, proposal: Proposal, tools: Sequence[BaseTool]
@@ -181,7 +181,7 @@ class Proposer:
         end = ASSESS_PROMPT.format(assess=shown.assess)
         failure = yield from self._ask(request, meter, proposal, shown, f"{candidates}\n\n{end}")
         if failure is not None and is_form_refusal(failure) and meter.left:
-            # The server may refuse tools in this form; the judge then scores what comes without scores.
+            # The server may refuse tools in this form; the posterior then goes by the order of the candidates.
             instruction = PROPOSE_PROMPT.format(count=self.config.top_k)
             yield from self._ask(request, meter, proposal, BoundTools(tools, tools), instruction)
         elif proposal.is_empty and proposal.standing.goal == SAID_OPEN and meter.left:

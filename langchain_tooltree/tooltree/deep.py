@@ -99,8 +99,6 @@ class DeepSearch:
             raise EmptyQueryError(msg)
         kernel = KernelConfig.of(planner.config)
         pre_judge, post_judge = planner.judges
-        if (pre_judge or post_judge) and kernel.pre_evaluation == "fused":
-            kernel = replace(kernel, pre_evaluation="batched")
         pre_judge = pre_judge or ModelEvaluator(model, kernel.seed, planner.prompts)
         self._pre_judge = _asked(pre_judge, explains=kernel.pre_evaluation == "single" and not kernel.goal_score)
         self._post_judge = _asked(post_judge or pre_judge, explains=not kernel.goal_score)
