@@ -249,10 +249,7 @@ class PlannerHost(ABC):
 
     def take(self, reply: AIMessage, withheld: Withheld) -> tuple[AIMessage, Report | None]:
         """Take the report out of a reply, and keep the reply as the latest own step."""
-        try:
-            self.reply, report = self._split(reply, withheld)
-        except (AttributeError, TypeError, ValueError):  # content of a form that no message has
-            self.reply, report = self._split(sound(reply), Withheld())
+        self.reply, report = self._split(sound(reply), withheld)
         return self.reply, report
 
     @staticmethod
