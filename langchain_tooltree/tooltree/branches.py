@@ -20,8 +20,7 @@ from langchain_tooltree.replies import calls_in
 
 __all__ = ["KEY", "Branches", "Candidate", "Mark", "is_decided", "is_fruitless", "results_of"]
 
-SUMMARY = "summarization"
-"""The `lc_source` of a message that stands in the place of earlier ones."""
+SUMMARY = "summarization"  # the `lc_source` of a message that stands in the place of earlier ones
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,18 +63,10 @@ logger = logging.getLogger(__name__)
 FAILURES_ENOUGH = 2
 """So often a call may fail, or be rejected, after a request before it is proposed no more: once may be chance."""
 
-JUDGED_CHARS = 8_000
-"""Characters of an observation that a judge is asked about: about 2,000 tokens."""
-
-TOOL_TIMEOUT = 60.0
-"""Seconds that one tool call may take before it counts as failed."""
-
-GRACE = 1.0
-"""Seconds that calls in flight get when the time is up; then they are left behind."""
-
-ANSWER_CALLS = 1
-"""Model calls that are kept back for the answer."""
-
+JUDGED_CHARS = 8_000  # characters of an observation that a judge is asked about: about 2,000 tokens
+TOOL_TIMEOUT = 60.0  # seconds that one tool call may take before it counts as failed
+GRACE = 1.0  # seconds that calls in flight get when the time is up; then they are left behind
+ANSWER_CALLS = 1  # model calls that are kept back for the answer
 TRANSIENT_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504})
 """HTTP statuses of servers that are busy, starting or briefly out of reach: the same call may succeed next time."""
 

@@ -45,8 +45,7 @@ from langchain_tooltree.tooltree.result import keep_ended, keep_search
 from langchain_tooltree.tooltree.search import SearchConfig
 from langchain_tooltree.tooltree.visit import Outcome, Visit, carry_on, plan_ahead
 
-KEPT_OFFERINGS = 16
-"""Selections of tools of which it is kept what they are: few agents change between more."""
+KEPT_OFFERINGS = 16  # selections of tools of which it is kept what they are: few agents change between more
 
 
 class PlannerOptions(TypedDict, total=False):
@@ -370,5 +369,4 @@ def _latest_call(path: Sequence[BaseMessage]) -> tuple[int, list[JudgedCall], st
     return at, [JudgedCall("c0", made["name"], made["args"])], results
 
 
-DONE = 0.5
-"""Goal score in [0, 1] from which a judge holds an answer for complete."""
+DONE = 0.5  # goal score in [0, 1] from which a judge holds an answer for complete

@@ -29,7 +29,6 @@ from langchain_tooltree.tooltree.result import (
     SearchResult,
     guide_of,
     kept_turn,
-    made_since,
     result_of_path,
     search_result,
 )
@@ -303,9 +302,7 @@ def search(
     end = yield TwinStep(partial(graph.invoke, state, config), partial(graph.ainvoke, state, config))
     last = end["messages"][-1]
     searched = isinstance(last, AIMessage) and "search" in (last.response_metadata.get(KEY) or {})
-    result = search_result(last) if searched else result_of_path(end["messages"], node.is_read, mark_in([last]).plan)
-    is_deep = (config_given := options.get("config")) is not None and config_given.is_deep
-    return result if is_deep else made_since(result, messages, end["messages"])
+    return search_result(last) if searched else result_of_path(end["messages"], node.is_read, mark_in([last]).plan)
 
 
 asearch = async_twin(search)

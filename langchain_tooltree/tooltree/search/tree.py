@@ -21,9 +21,7 @@ Effect = Literal["read", "write", "sandboxed"]
 
 Pruned = Literal["pre_evaluation", "top_k", "post_evaluation"]
 
-ROOT = 0
-"""Identifier of the root node."""
-
+ROOT = 0  # identifier of the root node
 FALL = 2 / 3
 """Under Eq. 1 without goal scores a path ends before a call whose r_post is below this share of the mean before it:
 nothing else says that the work is done, and such a call is rather a distraction than a weaker step."""
