@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Annotated, Any, NotRequired, Self, Unpack, cast
 
 from langchain.agents.middleware import AgentMiddleware, AgentState, ModelRequest, ModelResponse
@@ -74,6 +74,7 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         super().__init__()
         self._planner = Planner(**options)
         self._experience = checked_experience(experience)
+        self._offered = OfferedTools()
 
     def wrap_model_call(self, request: ModelRequest[Any], handler: Handler) -> Any:
         """Make one visit; see `visit`."""
@@ -140,10 +141,6 @@ class _LearningMiddleware(ToolTreeMiddleware):
         heard = run_key(request.runtime)
         self._offered.hear(heard, request.tools)
         self._offered.hear_instructions(heard, request.system_message)
-
-    @cached_property
-    def _offered(self) -> OfferedTools:
-        return OfferedTools()
 
     @driven
     def before_agent(self, state: Any, runtime: Runtime[Any]) -> Flow[dict[str, Any] | None]:  # noqa: ARG002

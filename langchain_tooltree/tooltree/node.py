@@ -1,7 +1,7 @@
 """The planner as a LangGraph node, in place of the model node of a ReAct graph; and `search`, a graph around it."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Unpack
 
@@ -136,15 +136,7 @@ class ToolTreeNode(Runnable[Any, dict[str, list[BaseMessage]]]):
         key, *_ = self._keys
         if isinstance(state, list):
             return {key: state}
-        if isinstance(state, Mapping):
-            values = state
-        elif is_dataclass(state):  # which may have slots
-            values = {each.name: getattr(state, each.name) for each in fields(state)}
-        elif hasattr(state, "__dict__"):
-            values = vars(state)
-        else:
-            msg = f"The state must be a mapping, an object or a list of messages, got {type(state).__name__} {state!r}."
-            raise ConfigurationError(msg)
+        values = state if isinstance(state, Mapping) else getattr(state, "__dict__", {})
         if key not in values:
             msg = f"The state has no {key!r}, only {', '.join(values)}: see messages_key=."
             raise EmptyQueryError(msg)

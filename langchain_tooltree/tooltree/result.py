@@ -339,7 +339,7 @@ def result_of(ended: Ended) -> SearchResult:
             latest = tree.add(latest, made, batched=at > 0)
             latest.r_pre, latest.pre_scored = 1.0, False
             if (result := results.get(str(call["id"]))) is not None:
-                kind = "exception" if result.status == "error" else "ok"
+                kind: Any = "exception" if result.status == "error" else "ok"
                 latest.observation = Observation(result.content, kind)
             if message.id in kept:
                 observed = latest.observation

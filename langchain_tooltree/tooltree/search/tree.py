@@ -145,7 +145,6 @@ class Tree:
         self.version = 0
         self.history: list[TreeChange] = []
         self._seed = seed
-        self._jitter: dict[int, float] = {}
         # Which state each node stands for: the reads made on the way, each with its world.
         self._reads: list[frozenset[tuple[str, str]]] = [frozenset()]
         self._reached: set[tuple[str, frozenset[tuple[str, str]]]] = {("", frozenset())}
@@ -260,10 +259,7 @@ class Tree:
 
     def jitter(self, node: Node) -> float:
         """A number in [0, 1) that depends on the seed and the node alone; breaks ties."""
-        if node.id not in self._jitter:
-            chance = random.Random(f"{self._seed}:{node.id}").random()  # noqa: S311 - no secret depends on it
-            self._jitter[node.id] = chance
-        return self._jitter[node.id]
+        return random.Random(f"{self._seed}:{node.id}").random()  # noqa: S311 - no secret depends on it
 
 
 class Work(NamedTuple):

@@ -336,10 +336,8 @@ class Driver:
         """Take in a fused reply; returns whether it holds calls, and what is wrong with those that cannot be made."""
         said = next((call["args"] for call in reply.tool_calls if call["name"] == shown.assess), None)
         if said is not None:
-            reward, goal = (
-                as_score(said.get("last_result")),
-                Standing.of(form).goal if (form := validated(RequestCheck, said)) else None,
-            )
+            form = validated(RequestCheck, said)
+            reward, goal = as_score(said.get("last_result")), Standing.of(form).goal if form else None
             if reward is not None and not state.judged:
                 state.score, state.judged = (1 - after) * state.score + after * reward, True
             state.goal = UNSURE if goal is None else goal
