@@ -409,7 +409,7 @@ class Trajectory:
     def __post_init__(self) -> None:
         object.__setattr__(self, "steps", tuple(self.steps))
         if not self.turns:
-            object.__setattr__(self, "turns", max((step.turn for step in self.steps), default=0))
+            object.__setattr__(self, "turns", max((step.turn for step in self.steps if not step.branch), default=0))
 
     @classmethod
     def from_chat(

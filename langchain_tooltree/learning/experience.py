@@ -358,7 +358,7 @@ class Experience:
         store = self._store.within_config() if noted is None else self._store.resumed(noted)
         recorder = RunRecorder(None, settle=self._settled)
         task = (remembered or {}).get("first") or None
-        yield from recorder.keeping(messages, current_runtime(), store, task=task, **options)
+        yield from recorder.keep(messages.messages, current_runtime(), store, task=task, **options)
 
     def graph_here(self) -> Flow[SITGraph]:
         """The graph of the namespace of the running graph, as far as nobody has to wait for it."""

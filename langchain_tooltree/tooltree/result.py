@@ -24,9 +24,9 @@ from langchain_tooltree.models import usage_sum
 from langchain_tooltree.pages import in_notebook, picture
 from langchain_tooltree.pages import search as search_page
 from langchain_tooltree.pages.search import as_data, as_saved, record
-from langchain_tooltree.replies import calls_in, repeated
+from langchain_tooltree.replies import calls_in
 from langchain_tooltree.text import digest, forget_oldest, one_line
-from langchain_tooltree.tooltree.branches import KEY, Branches, Mark, is_fruitless, results_of
+from langchain_tooltree.tooltree.branches import KEY, Branches, Mark, is_fruitless, repeated, results_of
 from langchain_tooltree.tooltree.search import Call, Node, Observation, StopReason, Tree
 from langchain_tooltree.tooltree.visit import Ended
 
