@@ -24,7 +24,7 @@ from langchain_tooltree.cli.terminal import (
     table,
     using,
 )
-from langchain_tooltree.errors import ConfigurationError
+from langchain_tooltree.errors import ConfigurationError, described
 from langchain_tooltree.events import Event
 from langchain_tooltree.experience.files import load_trajectories
 from langchain_tooltree.experience.store import TASKS, ExperienceStore, entry_of, listing
@@ -34,7 +34,7 @@ from langchain_tooltree.learning.copying import held_in
 from langchain_tooltree.learning.experience import Experience
 from langchain_tooltree.pages.picture import to_svg
 from langchain_tooltree.pages.records import MOST_RUNS, runs_page
-from langchain_tooltree.pages.search import as_saved, read_search, to_html, to_mermaid, to_rich, undamaged
+from langchain_tooltree.pages.search import as_saved, read_search, to_html, to_mermaid, to_rich
 from langchain_tooltree.sitgraph.files import MANIFEST
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
 from langchain_tooltree.text import counted, one_line
@@ -131,9 +131,13 @@ def look_at(what: str, embeddings: str | None) -> Look:
         )
         raise ConfigurationError(msg)
     if search := read_search(path):
-        with undamaged(path):
+        try:
             look = _look_at_search(search)
-        return look._replace(drawings={ending: undamaged(path)(way) for ending, way in look.drawings.items()})
+            texts = {ending: drawing() for ending, drawing in look.drawings.items()}
+        except (LookupError, TypeError, ValueError, AttributeError) as error:  # a file may hold anything
+            msg = one_line(f"{path} is no search as SearchResult.to_dict() gives it ({described(error)}).", 300)
+            raise ConfigurationError(msg) from error
+        return look._replace(drawings={ending: partial(str, text) for ending, text in texts.items()})
     return _look_at_runs(path)
 
 
