@@ -8,7 +8,7 @@ from typing import Any
 from langchain_tooltree.cli.terminal import Terminal, check_free, embeddings_named, progress
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.experience.trajectory import Trajectory, load_trajectories
-from langchain_tooltree.sitgraph.files import MANIFEST, check_target
+from langchain_tooltree.sitgraph.files import FILE
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
 from langchain_tooltree.sitgraph.transitions import START
 from langchain_tooltree.text import counted
@@ -16,7 +16,7 @@ from langchain_tooltree.text import counted
 
 def run_mine(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[str, Any], int]:
     """Read the runs, and save their graph."""
-    if (check_target(options.output) / MANIFEST).exists():
+    if (options.output / FILE).exists():
         check_free(options.output, force=options.force)
     outcomes, unread = Counter[bool | None](), Counter[str]()
 

@@ -36,7 +36,7 @@ from langchain_tooltree.learning.experience import Experience
 from langchain_tooltree.learning.experience_page import MOST_RUNS, page_of_runs
 from langchain_tooltree.pages.saved import as_saved, read_search, undamaged
 from langchain_tooltree.pages.search_page import to_html, to_mermaid, to_rich, to_svg
-from langchain_tooltree.sitgraph.files import MANIFEST
+from langchain_tooltree.sitgraph.files import FILE
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
 from langchain_tooltree.text import counted, one_line
 
@@ -101,7 +101,7 @@ def look_at(what: str, embeddings: str | None) -> Look:
 
 def is_graph(what: str | Path) -> bool:
     """Whether it is the folder of a graph."""
-    return (Path(what) / MANIFEST).exists()
+    return (Path(what) / FILE).exists()
 
 
 def drawings_of(search: Mapping[str, Any]) -> Drawings:
