@@ -3,10 +3,9 @@
 import json
 import math
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from hashlib import sha256
-from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 GAP = "…"
 """What stands for something that is left out."""
@@ -62,23 +61,20 @@ def compact_json(data: Any) -> str:
     return json.dumps(data, ensure_ascii=False, separators=(",", ":"), default=str)
 
 
-def counts_added(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    """The sums of whole numbers by name, in data within data, too; what is no number is left out."""
-    added: dict[str, Any] = {}
-    for name in (*one, *(name for name in other if name not in one)):
-        parts = [one.get(name), other.get(name)]
-        if within := [part for part in parts if isinstance(part, Mapping)]:
-            added[name] = counts_added(within[0], within[1] if len(within) > 1 else {})
-        elif numbers := [part for part in parts if isinstance(part, int)]:
-            added[name] = sum(numbers)
-    return added
-
-
 LEVELS = 60
 """Levels of data within data that are kept: pydantic and checkpointers refuse about 200, and an envelope takes some."""
 
 LONGEST_NUMBER = 1_000
 """Bits of a whole number whose digits are told: some 300 of them."""
+
+
+def is_deep(data: Any, levels: int = LEVELS) -> bool:
+    """Whether there is data within data on more levels than can be kept."""
+    if isinstance(data, Mapping):
+        data = data.values()
+    elif not isinstance(data, list | tuple):
+        return False
+    return levels == 0 or any(is_deep(each, levels - 1) for each in data)
 
 
 def plain(data: Any, levels: int = LEVELS) -> Any:
@@ -94,11 +90,11 @@ def plain(data: Any, levels: int = LEVELS) -> Any:
         case str():
             kept = whole_characters(data)
         case int() if -(2**63) <= data < 2**64:
-            kept = int(data)
+            kept = data
         case float() if math.isfinite(data):
-            kept = float(data)
+            kept = data
         case Mapping() if levels:
-            kept = {whole_characters(as_text(key)): plain(value, levels - 1) for key, value in data.items()}
+            kept = {whole_characters(str(key)): plain(value, levels - 1) for key, value in data.items()}
         case list() | tuple() if levels:
             kept = [plain(value, levels - 1) for value in data]
         case Mapping() | list() | tuple():
@@ -106,66 +102,18 @@ def plain(data: Any, levels: int = LEVELS) -> Any:
         case int() if data.bit_length() > LONGEST_NUMBER:
             kept = "<int>"  # its digits take the square of their number
         case _:
-            kept = shortened(whole_characters(as_text(data)))
+            kept = shortened(whole_characters(str(data)))
     return kept
 
 
 def is_plain(data: Any) -> bool:
     """Whether data can be kept as they are; see `plain`."""
-    try:
-        if isinstance(data, str):
-            data.encode()
-            return True
-        if values_in(data) is None:
-            return False
-        text = json.dumps(data, ensure_ascii=False, allow_nan=False)
-        text.encode()
-    except (TypeError, ValueError):
-        return False
-    return _MANY_DIGITS.search(text) is None or bool(plain(data) == data)
-
-
-_MANY_DIGITS = re.compile(r"\d{19}")
-_WITHIN = frozenset({dict, list, tuple})
-
-
-def values_in(data: Any, most: float = math.inf) -> int | None:
-    """How many values there are within data; `None` if they are too many, too deep, or under keys that are no texts."""
-    if not data:
-        return 0
-    layer, values = [data], 0
-    for _ in range(LEVELS + 1):
-        within: list[Any] = []
-        for each in layer:
-            if type(each) not in _WITHIN:
-                continue
-            values += len(each)
-            if values > most:
-                return None
-            if isinstance(each, dict) and not all(isinstance(key, str) for key in each):
-                return None
-            within += [value for value in (each.values() if isinstance(each, dict) else each) if type(value) in _WITHIN]
-        if not within:
-            return values
-        layer = within
-    return None
+    return bool(plain(data) == data)
 
 
 def whole_characters(text: str) -> str:
     """A text without halves of characters, which no encoding can write."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-8", "replace").decode()
-    return str(text)
-
-
-def as_text(value: Any, write: Callable[[Any], str] = str) -> str:
-    """A value in words, also where it cannot say them itself: it raises, or has too many digits or levels."""
-    try:
-        return write(value)
-    except Exception:  # noqa: BLE001 - whatever an object raises
-        return f"<{type(value).__name__}>"
+    return text.encode("utf-8", "replace").decode()
 
 
 def forget_oldest(kept: dict[Any, Any], most: int) -> None:
@@ -273,153 +221,15 @@ def mermaid_text(text: str) -> str:
     return re.sub(r'["<>#&{}\[\]()|`]', lambda match: f"#{ord(match.group())};", text)
 
 
-_MONTH = r"(?:Jan|Feb|Mar|Apr|May|June?|July?|Aug|Sept?|Oct|Nov|Dec)[a-z]*\.?"
-_SECONDS = r"(?:[mnµu]?s|secs?|(?:milli)?seconds?)\b"
-NUMBERED = (
-    r"(?:order|ticket|booking|reservation|confirmation|invoice|receipt|shipment|tracking|case|reference"
-    r"|payment|transaction|request|trace|message)"
-)
-"""What tools number when they make one."""
-
-_MONEY = r"(?:EUR|USD|GBP|CHF|JPY|CNY|INR|SEK|NOK|DKK|PLN|CAD|AUD)"
-# A bare number that is followed by a word may be a count of what the word says.
-_NO_COUNT = r"(?![\w-]|[.,][\d-]|\ ?[%€$£]|\ (?!(?:is|was|has|at|placed|created|made|opened|confirmed|for|by|on)\b)\w)"
-_MIXED = rf"(?!\d+[A-Za-z]+(?!\w)|{_MONEY}-?\d)(?=[A-Za-z_-]{{0,40}}\d)(?=[\d_-]{{0,40}}[A-Za-z])[^\W_][\w-]*"
-_MADE_UP = re.compile(
-    rf"""
-    (?P<time>(?<![^\W_])
-        (?: (?: \d{{4}}([-/.])\d\d\2\d\d | \d{{1,2}}([./])\d{{1,2}}\3\d{{4}}
-              | (?:(?:Mon|Tues?|Wed|Thu(?:rs)?|Fri|Sat|Sun)(?:[a-z]*day)?,?\ )?
-                (?:{_MONTH}\ \d{{1,2}}|\d{{1,2}}[\ -]{_MONTH}),?[\ -]\d{{4}}
-            )(?:T|,?\ (?:at\ )?)
-          | (?<=\bat\ ) | (?<=at":\ ") | (?<=^\[)
-        )
-        \d{{1,2}}:[0-5]\d:(?!00(?![.,]0*[1-9]))[0-5]\d(?:[.,]\d+)?
-        (?:\ ?[AaPp]\.?[Mm]\b\.?)?(?:\ ?(?:Z|UTC|GMT)|[+-]\d\d:?\d\d)?(?![^\W_])
-    )
-    | (?<!\w)(?:[A-Za-z_]{{0,40}}(?:_at|[a-z]At)|timestamp|time|date)\\?["']?\s?[:=]\s?
-      (?P<epoch>\d{{10,13}}(?:\.\d{{1,9}})?)(?!\w)
-    | (?<!\w)(?:(?:elapsed\w{{0,9}}|took|(?:duration|latency)_ms)\\?["']?\s?[:=]\s?\\?["']?
-        | (?:[Tt]ook|[Ee]lapsed|(?:done|ran|(?:complet|finish|execut|process)ed)\ in)\ (?=[\d.]{{1,19}}\ ?{_SECONDS}))
-      (?P<taken>\d{{1,9}}(?:\.\d{{1,9}})?)(?:\ ?{_SECONDS}|(?!\.?\d|\ ?\w))
-    | (?<![^\W_])(?P<uuid>[\da-fA-F]{{8}}(?:-[\da-fA-F]{{4}}){{3}}-[\da-fA-F]{{12}})(?!\w)
-    | (?<!\w)(?: (?i:{NUMBERED})(?:[ _]?(?i:id|number|no\.?|code|reference)|\ ?(?=\#))
-        | (?<![A-Za-z]\ )(?:id|Id|ID|uuid|UUID) )
-      \\?["']?\s?(?P<is>is|[:=\#])?\s?\\?["'\#]?
-      (?P<named>(?(is)\d{{1,40}}|\d{{5,40}}){_NO_COUNT}|{_MIXED}(?!\w))
-    | (?<!\w)(?i:{NUMBERED})\\?["']?\s?[:=]?\s?\\?["']?
-      (?P<numbered>(?!{_MONEY}-)[A-Z]{{1,5}}(?:-[A-Z\d]{{1,9}}){{0,3}}-\d{{5,}})(?!\w)
-    | (?<![^\W_])(?P<token>[A-Za-z\d]{{8,}})(?![^\W_])
-    """,
-    re.VERBOSE | re.MULTILINE,
-)
-"""What a tool makes up anew each time it is run: when it ran, how long it took, and generated identifiers.
-
-To take an amount or an appointment for made up would tell the user something wrong; to take an identifier for an amount
-costs a search. So a time is one to the second, since what is to happen begins on a full minute, and an identifier is a
-UUID, a random token, or what a text or a field calls a number, a code or an id of something that tools make: a plain
-number after its name, a word with digits at one place such as a flight's number, and whoever was chosen, are none.
-"""
-
-_KINDS = {"time": "time", "epoch": "time", "taken": "duration"}
-"""Kinds by the name of the group that finds them; the others find identifiers."""
-
-_CHANGES_IN_RANDOM = 3
-"""So often letters and digits change places in a random token at least: in names such as `iphone15pro` it is twice."""
-
-_MEASURED = re.compile(r"[\dxXhmspPTZHMSDWY]+")
-"""A size, a length of time or a date in digits and units, such as `1920x1080p60`, `1h30m45s` or `20261203T150000Z`."""
-
-SURE_LENGTH = 5
-"""Characters from which on an identifier is in a text hardly by chance; a shorter one may be a count as well."""
-
-
-class MadeUp(NamedTuple):
-    """How two results differ that are the same but for what each has made up."""
-
-    renamed: Mapping[str, str]  # identifiers and times, by what the other result has in their place
-    gone: frozenset[str]  # what nothing in the other result is sure to stand for
-
-
-SAME = MadeUp({}, frozenset())
-"""Nothing differs, or only how long something took."""
-
-
-def made_up(tried: str, real: str) -> MadeUp | None:
-    """How two results differ if it is in nothing but what is made up anew each time; `None` if they differ in more.
-
-    One identifier stands for one other, wherever it stands.
-    """
-    if tried == real:
-        return SAME
-    before, after = list(_parts(tried)), list(_parts(real))
-    if [fixed for fixed, _, _ in before] != [fixed for fixed, _, _ in after]:
-        return None
-    identifiers: dict[str, str] = {}
-    times: dict[str, set[str]] = {}
-    for (_, kind, one), (_, other_kind, other) in zip(before, after, strict=True):
-        if kind != other_kind:
-            return None
-        if kind == "identifier" and identifiers.setdefault(one, other) != other:
-            return None
-        if kind == "time" and one != other:
-            times.setdefault(one, set()).add(other)
-    if len(set(identifiers.values())) < len(identifiers):
-        return None
-    changed = {one: other for one, other in identifiers.items() if one != other}
-    sure = {one: other for one, other in changed.items() if len(one) >= SURE_LENGTH}
-    sure |= {one: min(others) for one, others in times.items() if len(others) == 1}
-    return MadeUp(sure, frozenset((changed.keys() | times.keys()) - sure.keys()))
-
-
-def _parts(text: str) -> Iterator[tuple[str, str, str]]:
-    """What is fixed in a text, each with what is made up after it, and of which kind that is; the end has none."""
-    end = 0
-    for found in _MADE_UP.finditer(text):
-        name = str(found.lastgroup)
-        value = found[name]
-        if (name == "token" and not _is_random(value)) or (name == "epoch" and not int(value[:10]) % 60):
-            continue
-        yield text[end : found.start(name)], _KINDS.get(name, "identifier"), value
-        end = found.end(name)
-    yield text[end:], "", ""
-
-
-def _is_random(token: str) -> bool:
-    kinds = [each.isdigit() for each in token]
-    mixed = any(kinds) and not all(kinds)
-    changes = sum(one != other for one, other in pairwise(kinds))
-    random = changes >= _CHANGES_IN_RANDOM or not token.strip("0123456789abcdefABCDEF")
-    return mixed and random and not _MEASURED.fullmatch(token)
-
-
 def mentions(data: Any, names: Collection[str]) -> bool:
     """Whether one of some names stands in a text, or anywhere in JSON-like data, as a word of its own."""
     if not names:
         return False
     text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False, default=str)
-    return _words(names).search(text) is not None
+    return whole_words(names).search(text) is not None
 
 
-def renamed_in(data: Any, renamed: Mapping[str, str]) -> Any:
-    """JSON-like data in which names are replaced wherever they stand as a word of their own; a number stays one."""
-    if not renamed:
-        return data
-    words = _words(renamed)
-
-    def replaced(each: Any) -> Any:
-        if isinstance(each, str):
-            return words.sub(lambda found: renamed[found[0]], each)
-        if isinstance(each, int) and not isinstance(each, bool) and str(each) in renamed:
-            new = renamed[str(each)]
-            return int(new) if new.isdecimal() else new
-        if isinstance(each, Mapping):
-            return {replaced(key): replaced(value) for key, value in each.items()}
-        return [replaced(item) for item in each] if isinstance(each, list | tuple) else each
-
-    return replaced(data)
-
-
-def _words(names: Collection[str]) -> re.Pattern[str]:
+def whole_words(names: Collection[str]) -> re.Pattern[str]:
+    """A pattern for names where they stand as words of their own."""
     longest_first = sorted(names, key=lambda name: (-len(name), name))
     return re.compile(rf"(?<![^\W_])(?:{'|'.join(map(re.escape, longest_first))})(?![^\W_])")

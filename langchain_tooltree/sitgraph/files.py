@@ -40,8 +40,8 @@ def save_graph(
     with _alone(path) as folder:
         if known is not None and (folder / FILE).exists() and _content(folder)[0] != known:
             msg = (
-                f"{path} has changed since this graph was read: saving it would undo what somebody else has saved. Load "
-                f"the graph again, add the new runs to that one and save it; or save this one to another folder."
+                f"{path} has changed since this graph was read: saving it would undo what somebody else has saved. "
+                "Load the graph again, add the new runs to that one and save it; or save this one to another folder."
             )
             raise GraphChangedError(msg)
         return _write(runs, settings, folder)

@@ -15,7 +15,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from langchain_tooltree.sitgraph.states import DIMENSIONS, END, Bytes, Rows, States
+from langchain_tooltree.sitgraph.states import DIMENSIONS, END, Bytes, States
 from langchain_tooltree.sitgraph.transitions import VIEWS
 from langchain_tooltree.text import digest
 
@@ -88,61 +88,6 @@ class Contribution:
     def transitions(self) -> list[tuple[str, str]]:
         """The names of source and target of each edge that was followed, in order."""
         return [(source, target) for source, _, target in self.labels if target is not None]
-
-    @property
-    def givers(self) -> int:
-        """How many distinct ones these came from."""
-        return len({voice >> GIVER for voice in self.voices})
-
-    def raw_weight(self, alpha: float) -> float:
-        """Eq. 1 of SIT-Graph (State Integrated Tool Graph).
-
-        The paper leaves open how several runs are summed up. Here each successful run that contains the edge adds its
-        1 / T once, however often it follows the edge. The sum is rounded once, so it is the same in any order.
-        """
-        # w_ij = N_ij + alpha * sum over successful runs that contain (i, j) of 1 / T
-        return self.count + alpha * math.fsum(runs / T for T, runs in self.turns.items())
-
-
-Outgoing = Mapping[str, Edge]
-"""The edges that leave one tool, by the tools that they lead to."""
-
-
-def weights(edges: Outgoing, alpha: float) -> dict[str, float]:
-    """Eq. 2 of SIT-Graph: the weights of Eq. 1 as shares of all edges that leave the tool."""
-    raw = {target: edge.raw_weight(alpha) for target, edge in edges.items()}
-    total = math.fsum(raw.values())
-    # w_ij / sum over k of w_ik
-    return {target: weight / total for target, weight in raw.items()}
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Contribution:
-    """What one successful run gives to the graph."""
-
-    id: str
-    turns: int  # T, its number of assistant messages
-    labels: Sequence[tuple[str, str, str | None]]  # of states: last tool, the one before it, next one; None at an end
-    states: Bytes  # shape `(len(labels), len(VIEWS), DIMENSIONS)`
-    summaries: Sequence[tuple[int, str, Bytes]] = ()  # place of the state that it is of, text, vector
-    digests: Sequence[str] = ()  # of all that each state tells of, so that it is not made again
-    came_from: str = ""  # whom it came from; empty if that is unknown
-    voice: int = 0  # what it is counted by: a hash of whom it came from, and one of the task
-
-    @property
-    def hash(self) -> int:
-        """What the run is known by among states, and the order of runs: as good as random."""
-        return int.from_bytes(hashlib.blake2b(self.id.encode("utf-8", "surrogatepass"), digest_size=8).digest())
-
-    @property
-    def transitions(self) -> list[tuple[str, str]]:
-        """The names of source and target of each edge that was followed, in order."""
-        return [(source, target) for source, _, target in self.labels if target is not None]
-
-    @property
-    def edition(self) -> tuple[int, int, list[str]]:
-        """Says which of two versions of a run counts: the one with more turns, then the one with more messages."""
-        return self.turns, self.messages, [f"{self.voice}", *self.digests, *(text for _, text, _ in self.summaries)]
 
     @property
     def giver(self) -> int:
@@ -297,7 +242,9 @@ class Graph:
                     break
                 runs.append(run)
                 left -= count
-            self._sample = Sample([run.hash for run in runs], digest([(run.id, run.voice, *run.digests) for run in runs]))
+            self._sample = Sample(
+                [run.hash for run in runs], digest([(run.id, run.voice, *run.digests) for run in runs])
+            )
         return self._sample
 
     def outgoing(self, source: str) -> Outgoing:

@@ -17,9 +17,8 @@ from langchain_core.tools import BaseTool
 from langchain_tooltree.errors import ConfigurationError, GraphFileError, check_count
 from langchain_tooltree.experience.embeddings import embedded, embedder_name, resolve_embeddings
 from langchain_tooltree.experience.guide import NextTools
-from langchain_tooltree.experience.records import ChatMessage, Record
 from langchain_tooltree.experience.run_identity import GivenTools, names_of
-from langchain_tooltree.experience.trajectory import to_chat
+from langchain_tooltree.experience.trajectory import ChatMessage, Trajectory, to_chat
 from langchain_tooltree.flows import Flow, FunctionStep, async_twin, driven, in_thread, run_flow
 from langchain_tooltree.pages.page import in_notebook
 from langchain_tooltree.sitgraph.files import Which, forget_in_graph, load_graph, save_graph
@@ -87,7 +86,7 @@ class Encoder:
 class _Draft:
     """A successful run that is being mined: what is new in it, beside what its earlier version has given."""
 
-    def __init__(self, run: Record, earlier: Contribution | None) -> None:
+    def __init__(self, run: Trajectory, earlier: Contribution | None) -> None:
         transitions, ends = read_run(run)
         transitions = [each for each in transitions if not each.failed]  # what failed has not gone well
         self._run = run
@@ -126,13 +125,13 @@ class _Draft:
         )
 
 
-def mine(runs: Sequence[Record], encoder: Encoder, earlier: Contribution | None = None) -> Flow[list[Contribution]]:
+def mine(runs: Sequence[Trajectory], encoder: Encoder, earlier: Contribution | None = None) -> Flow[list[Contribution]]:
     """What the successful ones of some runs give to the graph; their texts are embedded together.
 
     What an earlier version of a run has given is taken from there, so that a run that goes on costs what is new.
     """
 
-    def drafts_of(runs: Sequence[Record]) -> list[_Draft]:
+    def drafts_of(runs: Sequence[Trajectory]) -> list[_Draft]:
         drafts = [_Draft(run, earlier) for run in runs if run.success]
         return [draft for draft in drafts if draft.has_transitions]
 
@@ -202,7 +201,7 @@ class SITGraph:
         return cls(alpha=alpha, embeddings=embeddings, contextual=False, ablation=ablation)
 
     @classmethod
-    def from_trajectories(cls, trajectories: Iterable[Record], **settings: Any) -> Self:
+    def from_trajectories(cls, trajectories: Iterable[Trajectory], **settings: Any) -> Self:
         """Mine runs into a graph with these settings. Those that did not succeed are passed over."""
         graph = cls(**settings)
         rest = iter(trajectories)
@@ -211,7 +210,7 @@ class SITGraph:
         return graph
 
     @driven
-    def add(self, trajectory: Record) -> Flow[bool]:
+    def add(self, trajectory: Trajectory) -> Flow[bool]:
         """Learn from a run; returns whether it was a success with tools, so that the graph holds it now.
 
         One that did not succeed, or that nobody has judged, changes nothing. One of the same id is taken for an earlier
@@ -222,7 +221,7 @@ class SITGraph:
     aadd = async_twin(add)
 
     @driven
-    def learn(self, trajectory: Record) -> Flow[bool]:
+    def learn(self, trajectory: Trajectory) -> Flow[bool]:
         """Take a run as the latest version of itself: learn from it if it succeeded, and forget it otherwise.
 
         For judged runs that go on, such as those of a thread. Returns whether the run is in the graph now. Made for
@@ -241,7 +240,7 @@ class SITGraph:
 
     alearn = async_twin(learn)
 
-    def contribution(self, trajectory: Record) -> Flow[Contribution | None]:
+    def contribution(self, trajectory: Trajectory) -> Flow[Contribution | None]:
         """What a run gives to a graph with these settings, for `fold`; `None` if it did not succeed or called nothing.
 
         `Contribution.to_dict` makes plain data of it, to be kept where runs are not to be read and embedded again.
@@ -504,7 +503,7 @@ class SITGraph:
     def __len__(self) -> int:
         return len(self._graph)
 
-    def _add(self, trajectories: Sequence[Record]) -> Flow[bool]:
+    def _add(self, trajectories: Sequence[Trajectory]) -> Flow[bool]:
         contributions = yield from mine(trajectories, self._encoder)
         for contribution in contributions:
             self.fold(contribution)

@@ -499,7 +499,7 @@ class Recommender:
     def _ranking(
         self, source: str, before: str, views: Floats | None, summary: Floats | None, allowed: Collection[str] | None
     ) -> Ranking | None:
-        """Rank by the summary, by the vote of states, or by both where only some edges have summaries; else by weight."""
+        """Rank by the summary, by the vote of states, by both where only some edges have summaries, or by weight."""
         edges = self._edges(source, allowed)
         if self.ablation == "w/o adapt" and summary is None and views is not None:
             summary = views[: len(TEXT_VIEWS)].sum(axis=0)

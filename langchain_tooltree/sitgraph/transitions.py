@@ -13,12 +13,12 @@ from itertools import accumulate, islice, takewhile
 from typing import Any
 
 from langchain_tooltree.anomaly.rules import has_failed
-from langchain_tooltree.experience.records import (
+from langchain_tooltree.experience.trajectory import (
     MARK,
     SUMMARIZE_STATE,
     ChatMessage,
-    Record,
     Step,
+    Trajectory,
     entries_in,
     function_of,
     own_messages,
@@ -66,7 +66,7 @@ class Transition:
     failed: bool = False  # whether the call of `target` failed, so that it was tried here, and nothing more
 
 
-def read_run(record: Record) -> tuple[list[Transition], list[Moment]]:
+def read_run(record: Trajectory) -> tuple[list[Transition], list[Moment]]:
     """The transitions of a run in order, and where it stood each time that the agent answered its user without a call.
 
     Those of its sub-agents are included; each dialogue begins at `START`. Calls made in parallel follow one another as
