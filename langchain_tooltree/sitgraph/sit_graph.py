@@ -392,7 +392,7 @@ class SITGraph:
     @property
     def vote(self) -> dict[str, Any] | None:
         """The settings of the vote as plain data; `None` if it was never fitted."""
-        return self._fit and self._fit.to_dict()
+        return None if self._fit is None else self._fit.to_dict()
 
     def restore_vote(self, vote: Mapping[str, Any]) -> None:
         """Take settings that were kept: suggestions go by them until the runs that they were fitted to change."""

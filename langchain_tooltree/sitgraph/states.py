@@ -164,7 +164,7 @@ class States:
             every = numbers.view(LABELS)
             # As good as random, and the same whatever else is there: the first of them are a sample.
             keys = every["run"] + every["place"].astype(np.uint64) * STRIDE
-            rows = numbers.reshape(-1, len(LABELS))[np.argsort(keys, kind="stable")]
+            rows = numbers.reshape(-1, LABELS.itemsize // numbers.itemsize)[np.argsort(keys, kind="stable")]
             self._table = rows.view(LABELS)[:, 0]
         return self._table
 

@@ -101,7 +101,7 @@ class Fit:
         return cls(**{**data, **arrays})
 
 
-def kernel(similar: Floats, some: Labels, others: Labels) -> Floats:
+def kernel(similar: NDArray[Any], some: Labels, others: Labels) -> Floats:
     """The kernel of states: 1 for the same state after the same two tools, and less for any other.
 
     Args:
@@ -569,7 +569,8 @@ class Recommender:
         """The share of the end of a turn in a vote between it and any tool."""
         scores = ballot.scores()
         shares = softmax(np.array([*scores.values()]), self.fit.ending)
-        return dict(zip(scores, shares.tolist(), strict=True)).get(END, 0.0)
+        by_target: dict[int, float] = dict(zip(scores, shares.tolist(), strict=True))
+        return by_target.get(END, 0.0)
 
     def _evidence(self, ballot: Ballot, tool: str) -> tuple[Evidence, ...]:
         places = ballot.evidence(self.graph.number(tool), EVIDENCE)

@@ -9,6 +9,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from itertools import accumulate, islice, takewhile
 from typing import Any
 
@@ -86,8 +87,10 @@ class _Dialogue:
         self._calls = [step for step in self._steps if step.tool != SUMMARIZE_STATE]
         self._positions = [position for position, _ in plain]
         self._messages = [message for _, message in plain]
-        # Each digest holds those before it, so that a moment is known without another look at what led to it.
-        self._digests = list(accumulate(self._messages, _chained, initial=""))
+        # Each digest holds those before it, so that a moment is known without another look at what led to it. Calls
+        # have their own: what one brought may have come late.
+        self._said = list(accumulate(self._messages, _chained, initial=""))
+        self._done = list(accumulate(self._calls, _chained_call, initial=""))
 
     def transitions(self) -> Iterator[Transition]:
         """What was called after what, in order."""
@@ -114,7 +117,7 @@ class _Dialogue:
         messages = bisect_left(self._positions, position)
         earlier = self._calls_before(position, number)
         pending = [replace(step, outcome=None) for step in self._calls[earlier:number]]
-        whole = _chained(self._digests[messages], [[step.tool, step.arguments] for step in pending])
+        whole = reduce(_chained_call, pending, f"{self._said[messages]} {self._done[earlier]}")
         return Moment(self._messages[:messages], (*self._calls[:earlier], *pending), whole)
 
     def _calls_before(self, position: int, most: int) -> int:
@@ -123,6 +126,10 @@ class _Dialogue:
 
 def _chained(before: str, more: Any) -> str:
     return digest([before, more], 16)
+
+
+def _chained_call(before: str, step: Step) -> str:
+    return _chained(before, [step.tool, step.arguments, step.outcome and [step.outcome.content, step.outcome.status]])
 
 
 def moment_of(messages: Sequence[ChatMessage]) -> tuple[Moment, str | None]:
