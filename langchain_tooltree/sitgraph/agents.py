@@ -20,7 +20,7 @@ from langchain_tooltree.effects.calls import CallEffects, Effects, ReadTool
 from langchain_tooltree.errors import ConfigurationError, SummaryError, check_count, described
 from langchain_tooltree.experience.guide import LEAST_SHARE, REMEMBERED, Learner, hints
 from langchain_tooltree.experience.recorder import RunRecorder
-from langchain_tooltree.experience.run_identity import USERS, GivenTools, labels_in, name_of, names_of, run_key
+from langchain_tooltree.experience.run_identity import USERS, GivenTools, labels_in, name_of, names_of
 from langchain_tooltree.experience.trajectory import ADDED, NOTES, SUGGESTED, SUMMARIZE_STATE, ChatMessage, Trajectory
 from langchain_tooltree.experience.verdict import DEFAULT_MAX_CHARACTERS, AnyVerdict, excerpt
 from langchain_tooltree.flows import Flow, Writer, async_twin, current_writer, driven, emit, flow_of
@@ -106,8 +106,8 @@ class Suggester:
 
 def learn_run(graph: SITGraph, recorder: RunRecorder, messages: Sequence[BaseMessage], runtime: Any) -> Flow[None]:
     """Have a run judged that has come to its end, and let a graph learn from it that all users share."""
-    trajectory = recorder.conversation(messages, runtime)
-    judged = yield from recorder.judging(trajectory, next(reversed(messages), None))
+    trajectory = recorder.trajectory(messages, runtime)
+    judged = yield from recorder.judge(trajectory, next(reversed(messages), None))
     if not labels_in(None, USERS):
         yield from flow_of(graph.learn)(judged)
     elif graph not in _WARNED:
@@ -406,15 +406,14 @@ class SITGraphMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         """Learn from a run that has come to its end; one that is interrupted has not. What goes wrong is logged."""
         if not self._learns:
             return
-        graph, heard, key = self._suggester.graph, self._recorder.tools, run_key(runtime)
-        tools = [tool for tool in heard.take(key).values() if tool is not None]
+        graph = self._suggester.graph
         try:
             if isinstance(graph, SITGraph):
                 yield from learn_run(graph, self._recorder, state["messages"], runtime)
             elif REMEMBERED not in state:  # else the planner of this agent keeps its runs
-                instructions = heard.take_instructions(key)
-                about: dict[str, Any] = {"tools": tools, "effects": self._effects, "instructions": instructions}
-                yield from graph.ended(state["messages"], None, **about)
+                offered = self._recorder.requests.pop(runtime)
+                about: dict[str, Any] = {"tools": [*offered.tools.values()], "instructions": offered.instructions}
+                yield from graph.ended(state["messages"], None, effects=self._effects, **about)
         except Exception as error:
             logger.exception("Nothing was learnt from a run: %s", error)  # noqa: TRY401 - names the reason in one line
 
@@ -423,20 +422,18 @@ class SITGraphMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     @driven
     def _hinted(self, request: ModelRequest[Any]) -> Flow[tuple[ModelRequest[Any], list[dict[str, Any]]]]:
         """The request with suggestions, and their figures; none where nothing is told."""
-        if self._learns:
-            self._recorder.tools.hear_instructions(run_key(request.runtime), request.system_message)
         tools = [tool for tool in request.tools if name_of(tool) != SUMMARIZE_STATE]
+        if self._learns:
+            self._recorder.requests.add(request.runtime, tools, request.system_message)
         if not tools:
             return request.override(tools=[]), []  # there is no state to sum up, and the model may know no tools at all
-        named = {name: tool for tool in tools if (name := name_of(tool))}
-        if self._learns:
-            self._recorder.tools.hear(run_key(request.runtime), named.values())
         path = visible_path(request.state, request.messages)
         latest = path[-1] if path else None
         if is_observation(latest) and latest.name == SUMMARIZE_STATE and latest.status == "success":
             return request, []  # it has just been told
         writer = request.runtime.stream_writer
-        suggestions = yield from self._suggester.suggest(path, allowed=[*named.values()], writer=writer)
+        named = [tool for tool in tools if name_of(tool)]
+        suggestions = yield from self._suggester.suggest(path, allowed=named, writer=writer)
         if not suggestions:
             return request, []
         text = hints([each.to_dict() for each in suggestions])

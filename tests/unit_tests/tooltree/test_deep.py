@@ -90,7 +90,7 @@ PLAN = ['look(place="desk")', 'look(place="drawer")', 'send(what="the letter")']
     [
         DEEP,
         SearchConfig(selection="smoothed", max_rollouts=8),
-        SearchConfig(selection="posterior", coarse_planner=True, proposals="per_tool"),
+        KernelConfig(selection="smoothed", coarse_planner=True, proposals="per_tool"),
         SearchConfig.paper(max_rollouts=8),
     ],
     ids=["posterior", "smoothed", "drafts", "paper"],
@@ -196,7 +196,7 @@ def test_a_judge_that_fails_keeps_no_plan_and_raises_nothing(run, tools, verdict
         return verdict
 
     model = OfflineChatModel(policy=LetterPolicy())
-    result = run(model, tools, effects=READS, config=DEEP, judge=judge)
+    result = run(model, tools, effects=READS, config=SearchConfig(selection="smoothed"), judge=judge)
     assert result.stop_reason == "judge_failed"
     assert (result.steps, "judge" in result.fallback) == ((), True)
 
@@ -278,21 +278,6 @@ def test_signed_reasoning_goes_back_with_its_call_alone(run, tools):
     assert [call["id"] for call in reply.tool_calls] == ["toolu_desk"]
     assert asked[-1].tool_call_id == "toolu_desk"
     assert result.messages[0].content == reply.content
-
-
-def test_a_call_that_has_failed_twice_since_the_request_is_proposed_no_more(run, tools, looked):
-    class Stubborn(LetterPolicy):
-        def propose(self, _):
-            return [("look", {"place": "desk"})]
-
-    failed = []
-    for number in range(2):
-        call = {"name": "look", "args": {"place": "desk"}, "id": f"call_{number}"}
-        failed += [AIMessage("", tool_calls=[call]), ToolMessage("no", tool_call_id=call["id"], status="error")]
-    model = OfflineChatModel(policy=Stubborn())
-    result = run(model, tools, [*REQUEST, *failed], effects=READS, config=DEEP)
-    assert looked == []
-    assert any("failed 2 times already" in reason for node in result.tree.nodes for reason in node.dropped)
 
 
 def test_a_conversation_without_a_request_and_settings_of_the_loop_are_refused(run, tools):
