@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 from langgraph.store.base import BaseStore
 from rich.console import RenderableType
-from rich.markup import escape
 from rich.text import Text
 
 from langchain_tooltree.cli import in_words
@@ -25,7 +24,6 @@ from langchain_tooltree.cli.terminal import (
     using,
 )
 from langchain_tooltree.errors import ConfigurationError, described
-from langchain_tooltree.events import Event
 from langchain_tooltree.experience.files import load_trajectories
 from langchain_tooltree.experience.store import TASKS, ExperienceStore, entry_of, listing
 from langchain_tooltree.experience.trajectory import Trajectory
@@ -76,16 +74,8 @@ def run_demo(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[str,
     model = model_named(options.model) if options.model else None
     speaker = options.model or "an offline stand-in that follows a few rules (use --model for a real model)"
     terminal.say(f"{demo.REQUEST}\nModel: {speaker}\n")
-    with using(options.model), progress("asking the model") as status:
-
-        def follow(event: Event) -> None:
-            match event["type"]:
-                case "doubt":
-                    status.update(escape(f"still missing: {event['missing']}"[:70]))
-                case "explore":
-                    status.update(escape(f"trying {event['call']}"[:70]))
-
-        search = as_saved(demo.solved(model, on_event=follow))
+    with using(options.model), progress("asking the model"):
+        search = as_saved(demo.solved(model))
     look = _look_at_search(search)
     terminal.print(*look.printed[1:], sep="\n")
     if options.draw:
