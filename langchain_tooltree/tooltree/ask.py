@@ -24,17 +24,17 @@ from langchain_tooltree.models import (
     ATTEMPTS,
     UNTRUSTED,
     Meter,
-    StructuredQuestion,
     call_tools,
     document_prompt,
     inner_config,
     is_form_refusal,
     was_refused,
 )
-from langchain_tooltree.replies import UNREADABLE, with_only_call
+from langchain_tooltree.replies import UNREADABLE
 from langchain_tooltree.text import compact_json, one_line, shortened
-from langchain_tooltree.tools import ToolCard, ToolLibrary, checked_arguments, fields_of, nested_inputs, opaque_outputs
-from langchain_tooltree.tooltree.judge import SAID_OPEN, Standing, as_score, validated
+from langchain_tooltree.tools import ToolCard, ToolLibrary, checked_arguments
+from langchain_tooltree.tooltree.branches import with_only_call
+from langchain_tooltree.tooltree.judge import SAID_OPEN, Standing, as_score, filled_in, validated
 from langchain_tooltree.tooltree.prompts import (
     ASSESS_DESCRIPTION,
     ASSESS_PROMPT,
@@ -215,7 +215,7 @@ class Proposer:
         attempts: int = ATTEMPTS,
     ) -> Flow[Exception | None]:
         """Ask for candidates, again if the model cannot be reached, and take them; returns why that failed, if so."""
-        cards = {name: self.library.told(name) for name in request.tools}
+        cards = {name: self.library.additions(name) for name in request.tools}
         messages = proposal_messages(request, instruction, cards)
         config = inner_config("propose", {})
         failure: Exception | None = None
@@ -291,8 +291,7 @@ def _listed(entries: Iterable[str]) -> str:
     return "\n".join(f"- {' '.join(entry.splitlines())}" for entry in entries)
 
 
-RELEVANT = 0.3
-"""p_t in [0, 1] below which a tool is dropped, as the paper's ACL-format version prints it."""
+RELEVANT = 0.3  # p_t in [0, 1] below which a tool is dropped, as the paper's ACL-format version prints it
 
 
 def plan_tools(
@@ -305,15 +304,8 @@ def plan_tools(
     library is kept if the reply is unusable or would leave none: a planner that fails must not take tools away.
     """
     cards = [library.card(name) for name in library.names]
-    question = StructuredQuestion(
-        model,
-        CoarsePlan,
-        document_prompt(PLAN_PROMPT, {"request": query, "tools": [*map(_in_short, cards)]}),
-        usable=lambda reply: validated(CoarsePlan, reply) is not None,
-        config=inner_config("plan", {}),
-    )
-    replies = yield from question.ask(meter)
-    plan = validated(CoarsePlan, replies[-1]) if replies else None
+    prompt = document_prompt(PLAN_PROMPT, {"request": query, "tools": [*map(_in_short, cards)]})
+    plan = yield from filled_in(model, CoarsePlan, prompt, "plan", meter)
     if plan is None:
         return library.names
     relevance = {each.name: each.relevance for each in plan.tools}
@@ -342,9 +334,10 @@ def _obtainable(card: ToolCard, cards: Sequence[ToolCard]) -> bool:
     A request can say a plain value or a list of them. An object has to come from another tool, whose output has a field
     of this name, or whose name says it, or of which nobody knows what it is.
     """
-    fields = {other.name: fields_of(other.output_schema or {}) for other in cards if other.name != card.name}
+    fields = {other.name: _fields_of(other.output_schema or {}) for other in cards if other.name != card.name}
     return all(
-        any(not fields[tool] or name in fields[tool] or name in tool for tool in fields) for name in nested_inputs(card)
+        any(not fields[tool] or name in fields[tool] or name in tool for tool in fields)
+        for name in _nested_inputs(card)
     )
 
 
@@ -352,5 +345,40 @@ def _usable(card: ToolCard, cards: Sequence[ToolCard]) -> bool:
     """Whether what a read returns can be told in an answer, or is what another tool takes."""
     if (card.output_schema or {}).get("type") == "null":
         return False
-    opaque = opaque_outputs(card)
-    return not opaque or any(opaque & {*nested_inputs(other)} for other in cards if other.name != card.name)
+    opaque = _opaque_outputs(card)
+    return not opaque or any(opaque & {*_nested_inputs(other)} for other in cards if other.name != card.name)
+
+
+def _nested_inputs(card: ToolCard) -> list[str]:
+    """Names of the required inputs that are objects, or lists of objects."""
+    schema = card.input_schema or {}
+    return _nested(schema, schema.get("required", ()))
+
+
+def _opaque_outputs(card: ToolCard) -> set[str]:
+    """Names of the fields of a result if all of them are objects, so that only another tool can use it."""
+    schema = card.output_schema or {}
+    fields = {*schema.get("properties", ())}
+    return fields if fields == {*_nested(schema, fields)} else set()
+
+
+def _fields_of(schema: Mapping[str, Any]) -> set[str]:
+    """Names of the fields of a result, or of each in a list of results."""
+    return {name for each in _with_items(schema, schema) for name in each.get("properties", ())}
+
+
+def _nested(schema: Mapping[str, Any], names: Iterable[str]) -> list[str]:
+    """Those properties of a schema that are objects, or lists of objects."""
+    parts = {name: _with_items(schema.get("properties", {}).get(name), schema) for name in names}
+    return [name for name, each in parts.items() if "object" in (part.get("type") for part in each)]
+
+
+def _with_items(part: Any, schema: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """A part of a schema and, of a list, its items, where they are named elsewhere in it, from there."""
+    parts: list[Mapping[str, Any]] = []
+    while isinstance(part, Mapping):
+        if isinstance(reference := part.get("$ref"), str):
+            part = schema.get("$defs", {}).get(reference.rpartition("/")[2], {})
+        parts.append(part)
+        part = part.get("items")
+    return parts

@@ -6,6 +6,7 @@ tools that a sandbox binds run in a fork; everything else is a deferred write, j
 kept on the way: a search that is interrupted starts again.
 """
 
+import asyncio
 import copy
 import logging
 import math
@@ -14,25 +15,28 @@ import time
 import uuid
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from concurrent.futures import wait
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from langchain_core.messages import BaseMessage, ToolCall
-from langchain_core.tools import BaseTool
+from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import ensure_config, merge_configs
+from langchain_core.tools import BaseTool, StructuredTool
 from langgraph.prebuilt import ToolNode
 from langgraph.prebuilt.tool_node import ToolInvocationError
 
-from langchain_tooltree._langgraph import tool_node_input
+from langchain_tooltree._langgraph import tool_node_input, with_runtime
 from langchain_tooltree.conversation import Conversation, is_observation, transcript
 from langchain_tooltree.errors import ConfigurationError, EmptyQueryError, described
 from langchain_tooltree.events import Event, FallbackEvent, StartEvent
-from langchain_tooltree.experience.trajectory import call_key, readable
-from langchain_tooltree.flows import Flow, FunctionStep, TwinStep, awaited, finish_within, launch
+from langchain_tooltree.experience.trajectory import readable
+from langchain_tooltree.flows import Flow, FunctionStep, TwinStep, arun_flow, awaited, in_thread, run_flow
 from langchain_tooltree.models import ATTEMPTS, Meter, inner_marks
 from langchain_tooltree.sandbox import Sandbox, forked
 from langchain_tooltree.text import shortened
-from langchain_tooltree.tools import ToolStep, injected_names
+from langchain_tooltree.tools import injected_names
 from langchain_tooltree.tooltree.ask import ProposalRequest, Proposer, plan_tools
 from langchain_tooltree.tooltree.judge import Evaluator, Judged, JudgedCall, JudgeRequest, ModelEvaluator
 from langchain_tooltree.tooltree.result import (
@@ -60,23 +64,68 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-FAILURES_ENOUGH = 2
-"""So often a call may fail, or be rejected, after a request before it is proposed no more: once may be chance."""
-
-JUDGED_CHARS = 8_000
-"""Characters of an observation that a judge is asked about: about 2,000 tokens."""
-
-TOOL_TIMEOUT = 60.0
-"""Seconds that one tool call may take before it counts as failed."""
-
-GRACE = 1.0
-"""Seconds that calls in flight get when the time is up; then they are left behind."""
-
-ANSWER_CALLS = 1
-"""Model calls that are kept back for the answer."""
-
+JUDGED_CHARS = 8_000  # characters of an observation that a judge is asked about: about 2,000 tokens
+TOOL_TIMEOUT = 60.0  # seconds that one tool call may take before it counts as failed
+GRACE = 1.0  # seconds that calls in flight get when the time is up; then they are left behind
+ANSWER_CALLS = 1  # model calls that are kept back for the answer
 TRANSIENT_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504})
 """HTTP statuses of servers that are busy, starting or briefly out of reach: the same call may succeed next time."""
+
+
+@dataclass(frozen=True, slots=True)
+class _ToolStep:
+    """One tool call, as a step of a flow; it raises `TimeoutError` if it takes too long.
+
+    A sync-only tool runs in a thread on the async path, an async-only one in an event loop of its own on the sync path.
+    A sync tool cannot be stopped: its thread is left behind.
+    """
+
+    node: ToolNode
+    tool: BaseTool
+    input: dict[str, Any]
+    timeout: float | None  # in seconds, `None` for no limit
+    config: RunnableConfig
+
+    def run(self) -> Any:
+        """Run the tool on a thread: one that hangs takes no place of others in a pool."""
+        async_only = isinstance(self.tool, StructuredTool) and self.tool.func is None
+        work = (lambda: asyncio.run(self.arun())) if async_only else self._invoke
+        return in_thread(work, f"tooltree-{self.tool.name}").result(self.timeout)
+
+    async def arun(self) -> Any:
+        """Run the tool without blocking the loop."""
+        async with asyncio.timeout(self.timeout):
+            if isinstance(self.tool, StructuredTool) and self.tool.coroutine is None:
+                return await asyncio.wrap_future(in_thread(self._invoke, f"tooltree-{self.tool.name}"))
+            return await self.node.ainvoke(self.input, self._whole_config)
+
+    def _invoke(self) -> Any:
+        return self.node.invoke(self.input, self._whole_config)
+
+    @property
+    def _whole_config(self) -> RunnableConfig:
+        return with_runtime(merge_configs(ensure_config(), self.config))
+
+
+def _launch(flow: Flow[Any], name: str) -> TwinStep:
+    """A step that starts a flow beside this one, as a task or on a thread of that name, and gives its future."""
+
+    async def task() -> "asyncio.Task[Any]":
+        task = asyncio.create_task(arun_flow(flow))
+        # Once one flow has failed, nobody asks the others for their errors, which asyncio would log.
+        task.add_done_callback(lambda task: task.cancelled() or task.exception())
+        return task
+
+    return TwinStep(lambda: in_thread(partial(run_flow, flow), name), task)
+
+
+def _finish_within(future: Any, seconds: float | None) -> TwinStep:
+    """A step that waits for a launched flow, and says whether it is done in time; `None` for no limit."""
+
+    async def is_done() -> bool:
+        return bool((await asyncio.wait([future], timeout=seconds))[0])
+
+    return TwinStep(lambda: bool(wait([future], seconds).done), is_done)
 
 
 class DeepSearch:
@@ -109,16 +158,13 @@ class DeepSearch:
         self._conversation, self._messages = conversation, conversation.messages
         self._system = [host.system] if host.system is not None else []
         self._history = transcript([*self._system, *self._messages])
-        outcomes = [step for step in conversation.steps if step.outcome]
-        failed = [step for step in outcomes if step.outcome and step.outcome.status == "error"]
-        # How often a call, by its key, has failed since the request.
-        self._failures = Counter(call_key(step.tool, step.arguments or {}) for step in failed)
+        outcomes = [step.outcome for step in conversation.steps if step.outcome]
         self._search = TreeSearch(
             kernel,
             tools=len(self._library),
             judge_calls=max(self._pre_judge.calls_per_question, self._post_judge.calls_per_question),
             reserved_model_calls=ANSWER_CALLS,
-            begun=bool(outcomes) and outcomes[-1] not in failed,
+            begun=bool(outcomes) and outcomes[-1].status != "error",
         )
         self._config, self._tree = self._search.config, self._search.tree
         self._id = uuid.uuid4().hex
@@ -162,7 +208,7 @@ class DeepSearch:
                 if time.monotonic() >= self._deadline:
                     search.stop("max_seconds")
                 for operation in search.ask():
-                    self._running.append((yield launch(self._perform(operation), "tooltree")))
+                    self._running.append((yield _launch(self._perform(operation), "tooltree")))
                 yield from emit(search.take_events())
                 if not self._running or (outcome := (yield from self._next())) is None:
                     break
@@ -183,7 +229,7 @@ class DeepSearch:
         """What comes of what has run for longest; where it does not come in time, `None`, and the search stops."""
         task = self._running[0]
         left = None if math.isinf(self._deadline) else max(0.0, self._deadline + GRACE - time.monotonic())
-        if not (yield finish_within(task, left)):
+        if not (yield _finish_within(task, left)):
             self._search.stop("max_seconds")
             return None
         self._running.popleft()
@@ -197,7 +243,7 @@ class DeepSearch:
         meter = Meter(min(ATTEMPTS, search.max_model_calls - ANSWER_CALLS))
         goal, reads = self._conversation.goal, self._effects.reads
         plan = plan_tools(self._host.model, self._library, reads, goal, meter)
-        self._running.append((yield launch(plan, "tooltree")))
+        self._running.append((yield _launch(plan, "tooltree")))
         self._tools = (yield from self._next()) or self._tools
         self._meter.add(meter)
         spent.model_calls, spent.tokens = meter.model_calls, meter.input_tokens + meter.output_tokens
@@ -243,14 +289,10 @@ class DeepSearch:
             missing=node.missing,
         )
         proposal = yield from self._proposer.propose(request, meter)
-        hopeless = {call.key for call in proposal.calls if self._failures[call.key] >= FAILURES_ENOUGH}
-        kept = [at for at, call in enumerate(proposal.calls) if call.key not in hopeless]
-        why = f"failed {FAILURES_ENOUGH} times already"
-        dropped = [f"{call.label}: {why}" for call in proposal.calls if call.key in hopeless]
         return {
-            "calls": [proposal.calls[at] for at in kept],
-            "confidences": [proposal.confidences[at] for at in kept],
-            "dropped": [*proposal.problems, *dropped],
+            "calls": proposal.calls,
+            "confidences": proposal.confidences,
+            "dropped": proposal.problems,
             "finished": proposal.is_empty,
             "reward": proposal.reward,
             "goal": proposal.standing.goal,
@@ -330,7 +372,7 @@ class DeepSearch:
             state = {**self._host.state, self._host.messages_key: messages}
         tool_node = ToolNode([tool], handle_tool_errors=False)
         try:
-            output = yield ToolStep(tool_node, tool, tool_node_input(call, state), TOOL_TIMEOUT, inner_marks({}))
+            output = yield _ToolStep(tool_node, tool, tool_node_input(call, state), TOOL_TIMEOUT, inner_marks({}))
         except Exception as error:  # noqa: BLE001 - whatever a tool raises is something to learn from
             return _failure(tool.name, error)
         results = output.get("messages", []) if isinstance(output, dict) else []

@@ -1,15 +1,16 @@
 """The planner as a LangGraph node, in place of the model node of a ReAct graph; and `search`, a graph around it."""
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
-from functools import partial
+from dataclasses import dataclass, field
+from functools import partial, wraps
 from typing import Any, Unpack
 
 from langchain_core.callbacks import Callbacks
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, RemoveMessage, SystemMessage
 from langchain_core.runnables import Runnable, RunnableConfig
-from langchain_core.tools import BaseTool
+from langchain_core.tools import BaseTool, StructuredTool
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
 
@@ -18,9 +19,9 @@ from langchain_tooltree.errors import ConfigurationError, EmptyQueryError
 from langchain_tooltree.events import Event
 from langchain_tooltree.experience.guide import Learner, checked_experience, hints
 from langchain_tooltree.experience.trajectory import SEARCH_MARK, looks_marked, remarked
-from langchain_tooltree.flows import EventSink, Flow, TwinStep, async_twin, current_runtime, driven
+from langchain_tooltree.flows import EventSink, Flow, TwinStep, async_twin, awaited, current_runtime, driven, in_thread
 from langchain_tooltree.models import bind_tools, extended, quiet, resolve_model
-from langchain_tooltree.tools import ToolLibrary, check_effects, with_sync_form
+from langchain_tooltree.tools import ToolLibrary, check_effects
 from langchain_tooltree.tooltree.branches import KEY, Mark
 from langchain_tooltree.tooltree.gate import Withheld, gated, withholding
 from langchain_tooltree.tooltree.host import Planner, PlannerHost, PlannerOptions
@@ -29,7 +30,6 @@ from langchain_tooltree.tooltree.result import (
     SearchResult,
     guide_of,
     kept_turn,
-    made_since,
     result_of_path,
     search_result,
 )
@@ -137,15 +137,7 @@ class ToolTreeNode(Runnable[Any, dict[str, list[BaseMessage]]]):
         key, *_ = self._keys
         if isinstance(state, list):
             return {key: state}
-        if isinstance(state, Mapping):
-            values = state
-        elif is_dataclass(state):  # which may have slots
-            values = {each.name: getattr(state, each.name) for each in fields(state)}
-        elif hasattr(state, "__dict__"):
-            values = vars(state)
-        else:
-            msg = f"The state must be a mapping, an object or a list of messages, got {type(state).__name__} {state!r}."
-            raise ConfigurationError(msg)
+        values = state if isinstance(state, Mapping) else getattr(state, "__dict__", {})
         if key not in values:
             msg = f"The state has no {key!r}, only {', '.join(values)}: see messages_key=."
             raise EmptyQueryError(msg)
@@ -303,9 +295,7 @@ def search(
     end = yield TwinStep(partial(graph.invoke, state, config), partial(graph.ainvoke, state, config))
     last = end["messages"][-1]
     searched = isinstance(last, AIMessage) and "search" in (last.response_metadata.get(KEY) or {})
-    result = search_result(last) if searched else result_of_path(end["messages"], node.is_read, mark_in([last]).plan)
-    is_deep = (config_given := options.get("config")) is not None and config_given.is_deep
-    return result if is_deep else made_since(result, messages, end["messages"])
+    return search_result(last) if searched else result_of_path(end["messages"], node.is_read, mark_in([last]).plan)
 
 
 asearch = async_twin(search)
@@ -322,8 +312,21 @@ def _compiled(node: ToolTreeNode, library: ToolLibrary) -> Any:
 
     graph = StateGraph(MessagesState)
     graph.add_node(MODEL, node)
-    graph.add_node(TOOLS, ToolNode([*map(with_sync_form, library)], handle_tool_errors=True))
+    graph.add_node(TOOLS, ToolNode([*map(_with_sync_form, library)], handle_tool_errors=True))
     graph.add_edge(START, MODEL)
     graph.add_conditional_edges(MODEL, route, [TOOLS, END])
     graph.add_edge(TOOLS, MODEL)
     return graph.compile(name="tooltree.search")
+
+
+def _with_sync_form(tool: BaseTool) -> BaseTool:
+    """A tool that can be run on the sync path as well: in an event loop of its own if it is async-only."""
+    coroutine = tool.coroutine if isinstance(tool, StructuredTool) and tool.func is None else None
+    if coroutine is None:
+        return tool
+
+    @wraps(coroutine)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        return in_thread(lambda: asyncio.run(awaited(coroutine(*args, **kwargs))), f"tooltree-{tool.name}").result()
+
+    return tool.model_copy(update={"func": run})

@@ -33,7 +33,7 @@ from langchain_tooltree.experience.guide import Advice
 from langchain_tooltree.experience.trajectory import Recall, call_key
 from langchain_tooltree.flows import Flow, TwinStep
 from langchain_tooltree.models import usage_sum
-from langchain_tooltree.replies import call_blocks, calls_in, made_anew, with_only_call
+from langchain_tooltree.replies import calls_in
 from langchain_tooltree.sandbox import Sandbox, forked
 from langchain_tooltree.text import cut, whole_words, words_of
 from langchain_tooltree.tooltree.branches import (
@@ -41,9 +41,12 @@ from langchain_tooltree.tooltree.branches import (
     Branches,
     Candidate,
     Mark,
+    call_blocks,
     is_decided,
     is_fruitless,
+    made_anew,
     results_of,
+    with_only_call,
 )
 from langchain_tooltree.tooltree.prompts import (
     AGAIN_PROMPT,
@@ -58,12 +61,8 @@ from langchain_tooltree.tooltree.report import NamedCall, Report, Stop, admits, 
 if TYPE_CHECKING:
     from langchain_tooltree.tooltree.host import PlannerHost
 
-MOST_CANDIDATES = 5
-"""Calls that are read of a reply that offers others."""
-
-LONGEST_NOTE = 600
-"""Characters of what is missing, and of the calls tried, in a note: about 150 tokens each."""
-
+MOST_CANDIDATES = 5  # calls that are read of a reply that offers others
+LONGEST_NOTE = 600  # characters of what is missing, and of the calls tried, in a note: about 150 tokens each
 FIRST_ROUND = 8
 """Super-steps that a round of the host's loop is taken to have until one was measured: a model and a tools node, and
 hooks of several middleware around them."""
@@ -469,8 +468,7 @@ def label_of(call: Mapping[str, Any]) -> str:
 
 # --- planning ahead in forks ---
 
-MOST_STEPS = 40
-"""Steps that are planned ahead at the most: more than a turn has, unless the agent has lost its way."""
+MOST_STEPS = 40  # steps that are planned ahead at the most: more than a turn has, unless the agent has lost its way
 
 
 def run_in_fork(
