@@ -74,7 +74,7 @@ def test_a_graph_is_shown_as_a_table_and_as_a_chart(graph, tmp_path, capsys):
 
 
 def test_a_damaged_graph_is_told_in_one_line(graph, tmp_path, capsys):
-    [file] = (tmp_path / graph).glob("runs-*.jsonl")
+    file = tmp_path / graph / "graph.jsonl"
     file.write_bytes(file.read_bytes()[:-1] + b"\0")
     assert main(["show", graph]) == REFUSED
     assert file.name in capsys.readouterr().err
