@@ -17,7 +17,7 @@ from langchain_tooltree.errors import ConfigurationError, MissingExtraError, imp
 from langchain_tooltree.flows import Flow, run_flow
 from langchain_tooltree.learning.copying import copied
 from langchain_tooltree.stores.chroma import ChromaStore
-from langchain_tooltree.stores.connection import DATABASE, copied_still
+from langchain_tooltree.stores.chroma import DATABASE, snapshot
 
 T = TypeVar("T")
 
@@ -35,7 +35,7 @@ def read_store(address: str, read: Callable[[BaseStore], Flow[T]]) -> T:
     """
     with answering("The store cannot be read", "Does it run, and hold an experience?"):
         is_folder = "://" not in address and is_store(address)  # opening it writes to it, and keeps its agent out
-        still = copied_still(Path(address)) if is_folder else nullcontext(address)
+        still = snapshot(Path(address)) if is_folder else nullcontext(address)
         with still as place, opened(place, exists=True) as store:
             return run_flow(read(Looked(store)))
 
