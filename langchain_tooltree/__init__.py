@@ -2,9 +2,9 @@
 
 A name is imported when it is first used, so `import langchain_tooltree` costs next to nothing, and what an agent does
 not use is never loaded. Names for rarer needs stand in their modules: all exceptions in `langchain_tooltree.errors`,
-the parts of records in `langchain_tooltree.experience.records`, tasks and tips in `langchain_tooltree.cfgm`,
+the parts of records in `langchain_tooltree.experience.trajectory`, tasks and tips in `langchain_tooltree.cfgm`,
 `sql_reads` and `http_reads` in `langchain_tooltree.effects`, phrases of text worlds in
-`langchain_tooltree.anomaly.phrases`, models for tests in `langchain_tooltree.testing`.
+`langchain_tooltree.anomaly.rules`, models for tests in `langchain_tooltree.testing`.
 """
 
 from importlib import import_module
@@ -20,12 +20,12 @@ _NAMES = {
     "tooltree.search": ("SearchConfig",),
     "tooltree.result": ("SearchResult", "search_result"),
     "tools": ("ToolCard", "ToolLibrary"),
-    "effects.ready_made": ("mcp_effects",),
+    "effects": ("mcp_effects",),
     "tooltree.judge": ("Judge",),
     "tooltree.prompts": ("Prompts",),
     "sandbox": ("ObjectSandbox", "Sandbox"),
     # Approval: a person sees a plan before it is carried out
-    "review.review": ("PlanReviewMiddleware", "PlanReviewNode", "review_condition"),
+    "review": ("PlanReviewMiddleware", "PlanReviewNode", "review_condition"),
     # Experience: what happened, how it is recorded and judged, and where it is kept
     "learning.experience": ("Experience",),
     "experience.recorder": ("TrajectoryRecorder",),
@@ -33,7 +33,8 @@ _NAMES = {
     "stores.chroma": ("ChromaStore",),
     "experience.embeddings": ("HashingEmbeddings",),
     "experience.verdict": ("ModelVerdict",),
-    "experience.trajectory": ("Trajectory", "load_trajectories", "dump_trajectories"),
+    "experience.trajectory": ("Trajectory",),
+    "experience.files": ("load_trajectories", "dump_trajectories"),
     "experience.recording": ("load_thread", "aload_thread"),
     # Graph: which tools came next
     "sitgraph.sit_graph": ("SITGraph",),
@@ -65,22 +66,22 @@ if TYPE_CHECKING:
     from langchain_tooltree.cfgm.node import CFGMRecallNode as CFGMRecallNode
     from langchain_tooltree.cfgm.node import CFGMReflectionNode as CFGMReflectionNode
     from langchain_tooltree.cfgm.reflection import Reflector as Reflector
-    from langchain_tooltree.effects.ready_made import mcp_effects as mcp_effects
+    from langchain_tooltree.effects import mcp_effects as mcp_effects
     from langchain_tooltree.errors import ConfigurationError as ConfigurationError
     from langchain_tooltree.errors import ToolTreeError as ToolTreeError
     from langchain_tooltree.experience.embeddings import HashingEmbeddings as HashingEmbeddings
+    from langchain_tooltree.experience.files import dump_trajectories as dump_trajectories
+    from langchain_tooltree.experience.files import load_trajectories as load_trajectories
     from langchain_tooltree.experience.recorder import TrajectoryRecorder as TrajectoryRecorder
     from langchain_tooltree.experience.recording import aload_thread as aload_thread
     from langchain_tooltree.experience.recording import load_thread as load_thread
     from langchain_tooltree.experience.store import ExperienceStore as ExperienceStore
     from langchain_tooltree.experience.trajectory import Trajectory as Trajectory
-    from langchain_tooltree.experience.trajectory import dump_trajectories as dump_trajectories
-    from langchain_tooltree.experience.trajectory import load_trajectories as load_trajectories
     from langchain_tooltree.experience.verdict import ModelVerdict as ModelVerdict
     from langchain_tooltree.learning.experience import Experience as Experience
-    from langchain_tooltree.review.review import PlanReviewMiddleware as PlanReviewMiddleware
-    from langchain_tooltree.review.review import PlanReviewNode as PlanReviewNode
-    from langchain_tooltree.review.review import review_condition as review_condition
+    from langchain_tooltree.review import PlanReviewMiddleware as PlanReviewMiddleware
+    from langchain_tooltree.review import PlanReviewNode as PlanReviewNode
+    from langchain_tooltree.review import review_condition as review_condition
     from langchain_tooltree.sandbox import ObjectSandbox as ObjectSandbox
     from langchain_tooltree.sandbox import Sandbox as Sandbox
     from langchain_tooltree.selection import ToolRetriever as ToolRetriever

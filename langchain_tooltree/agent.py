@@ -20,7 +20,7 @@ from langchain_tooltree.experience.verdict import AnyVerdict
 from langchain_tooltree.learning.experience import Experience
 from langchain_tooltree.learning.guide import Parts
 from langchain_tooltree.models import resolve_model
-from langchain_tooltree.review.review import PlanReviewMiddleware
+from langchain_tooltree.review import PlanReviewMiddleware
 from langchain_tooltree.sandbox import Sandbox, names_bound_by
 from langchain_tooltree.sitgraph.middleware import SITGraphMiddleware
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
@@ -195,7 +195,6 @@ def create_tooltree_agent(
     tools = as_tools(() if tools is None else tools, provider_side=True)
     own = [tool for entry in middleware for tool in getattr(entry, "tools", ())]
     by_name = {tool.name: tool for tool in (*own, *tools) if isinstance(tool, BaseTool)}
-    declared = declared.told_apart((*own, *tools))
     planner = ToolTreeMiddleware(
         judge=judge,
         config=config,

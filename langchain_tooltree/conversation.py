@@ -18,14 +18,16 @@ from langchain_core.messages import (
 )
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
-from langchain_tooltree.experience.records import (
+from langchain_tooltree.experience.trajectory import (
     EXTRAS,
     MARK,
     NOTE,
     NOTES,
     PARTS,
     PROMPTED,
+    ROLES,
     SEARCH_MARK,
+    USUAL,
     ChatMessage,
     Outcome,
     Part,
@@ -35,11 +37,12 @@ from langchain_tooltree.experience.records import (
     own_messages,
     part_of,
     readable,
+    role_of,
     text_of,
+    to_chat,
     without_added,
     without_reference,
 )
-from langchain_tooltree.experience.trajectory import ROLES, USUAL, role_of, to_chat
 from langchain_tooltree.replies import calls_in, sound
 from langchain_tooltree.text import mapping_in, shortened
 

@@ -14,7 +14,6 @@ ToolTreeError
 │   ├── StoreLockedError              its folder belongs to another process
 │   └── EmbedderMismatchError         it was filled by another embedder
 ├── MissingExtraError (ImportError)   a package is needed that the base install does not bring
-├── ContainedError (RuntimeError)     code of somebody else's has raised what ends programs
 ├── ReplyError (RuntimeError)         a model's replies cannot be used
 └── SummaryError (RuntimeError)       a model has not written a summary
 ```
@@ -32,7 +31,7 @@ from inspect import get_annotations
 from typing import Any, TypeVar
 
 from langchain_tooltree.secrets import masked
-from langchain_tooltree.text import as_text, whole_characters
+from langchain_tooltree.text import whole_characters
 
 ClassT = TypeVar("ClassT")
 
@@ -89,10 +88,6 @@ class MissingExtraError(ToolTreeError, ImportError):
     """What was asked for needs a package that the base install does not bring; the message has the pip command."""
 
 
-class ContainedError(ToolTreeError, RuntimeError):
-    """A tool, or other code that was given, has raised what would end the program, such as SystemExit; it does not."""
-
-
 class ReplyError(ToolTreeError, RuntimeError):
     """A model was asked, asked again, and gave no reply that can be used; the message says what went wrong."""
 
@@ -102,9 +97,9 @@ class SummaryError(ToolTreeError, RuntimeError):
 
 
 def described(error: BaseException) -> str:
-    """An error in words, for people and models: its type and what it says, if it can say it, without secrets."""
-    said = masked(whole_characters(as_text(error)))
-    return said if isinstance(error, ContainedError) else f"{type(error).__name__}: {said}".strip().removesuffix(":")
+    """An error in words, for people and models: its type and its message, without secrets."""
+    message = masked(whole_characters(str(error)))
+    return f"{type(error).__name__}: {message}".strip().removesuffix(":")
 
 
 def import_extra(module: str, extra: str, user: str) -> types.ModuleType:

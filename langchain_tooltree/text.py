@@ -3,10 +3,9 @@
 import json
 import math
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from hashlib import sha256
-from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 GAP = "…"
 """What stands for something that is left out."""
@@ -273,153 +272,15 @@ def mermaid_text(text: str) -> str:
     return re.sub(r'["<>#&{}\[\]()|`]', lambda match: f"#{ord(match.group())};", text)
 
 
-_MONTH = r"(?:Jan|Feb|Mar|Apr|May|June?|July?|Aug|Sept?|Oct|Nov|Dec)[a-z]*\.?"
-_SECONDS = r"(?:[mnµu]?s|secs?|(?:milli)?seconds?)\b"
-NUMBERED = (
-    r"(?:order|ticket|booking|reservation|confirmation|invoice|receipt|shipment|tracking|case|reference"
-    r"|payment|transaction|request|trace|message)"
-)
-"""What tools number when they make one."""
-
-_MONEY = r"(?:EUR|USD|GBP|CHF|JPY|CNY|INR|SEK|NOK|DKK|PLN|CAD|AUD)"
-# A bare number that is followed by a word may be a count of what the word says.
-_NO_COUNT = r"(?![\w-]|[.,][\d-]|\ ?[%€$£]|\ (?!(?:is|was|has|at|placed|created|made|opened|confirmed|for|by|on)\b)\w)"
-_MIXED = rf"(?!\d+[A-Za-z]+(?!\w)|{_MONEY}-?\d)(?=[A-Za-z_-]{{0,40}}\d)(?=[\d_-]{{0,40}}[A-Za-z])[^\W_][\w-]*"
-_MADE_UP = re.compile(
-    rf"""
-    (?P<time>(?<![^\W_])
-        (?: (?: \d{{4}}([-/.])\d\d\2\d\d | \d{{1,2}}([./])\d{{1,2}}\3\d{{4}}
-              | (?:(?:Mon|Tues?|Wed|Thu(?:rs)?|Fri|Sat|Sun)(?:[a-z]*day)?,?\ )?
-                (?:{_MONTH}\ \d{{1,2}}|\d{{1,2}}[\ -]{_MONTH}),?[\ -]\d{{4}}
-            )(?:T|,?\ (?:at\ )?)
-          | (?<=\bat\ ) | (?<=at":\ ") | (?<=^\[)
-        )
-        \d{{1,2}}:[0-5]\d:(?!00(?![.,]0*[1-9]))[0-5]\d(?:[.,]\d+)?
-        (?:\ ?[AaPp]\.?[Mm]\b\.?)?(?:\ ?(?:Z|UTC|GMT)|[+-]\d\d:?\d\d)?(?![^\W_])
-    )
-    | (?<!\w)(?:[A-Za-z_]{{0,40}}(?:_at|[a-z]At)|timestamp|time|date)\\?["']?\s?[:=]\s?
-      (?P<epoch>\d{{10,13}}(?:\.\d{{1,9}})?)(?!\w)
-    | (?<!\w)(?:(?:elapsed\w{{0,9}}|took|(?:duration|latency)_ms)\\?["']?\s?[:=]\s?\\?["']?
-        | (?:[Tt]ook|[Ee]lapsed|(?:done|ran|(?:complet|finish|execut|process)ed)\ in)\ (?=[\d.]{{1,19}}\ ?{_SECONDS}))
-      (?P<taken>\d{{1,9}}(?:\.\d{{1,9}})?)(?:\ ?{_SECONDS}|(?!\.?\d|\ ?\w))
-    | (?<![^\W_])(?P<uuid>[\da-fA-F]{{8}}(?:-[\da-fA-F]{{4}}){{3}}-[\da-fA-F]{{12}})(?!\w)
-    | (?<!\w)(?: (?i:{NUMBERED})(?:[ _]?(?i:id|number|no\.?|code|reference)|\ ?(?=\#))
-        | (?<![A-Za-z]\ )(?:id|Id|ID|uuid|UUID) )
-      \\?["']?\s?(?P<is>is|[:=\#])?\s?\\?["'\#]?
-      (?P<named>(?(is)\d{{1,40}}|\d{{5,40}}){_NO_COUNT}|{_MIXED}(?!\w))
-    | (?<!\w)(?i:{NUMBERED})\\?["']?\s?[:=]?\s?\\?["']?
-      (?P<numbered>(?!{_MONEY}-)[A-Z]{{1,5}}(?:-[A-Z\d]{{1,9}}){{0,3}}-\d{{5,}})(?!\w)
-    | (?<![^\W_])(?P<token>[A-Za-z\d]{{8,}})(?![^\W_])
-    """,
-    re.VERBOSE | re.MULTILINE,
-)
-"""What a tool makes up anew each time it is run: when it ran, how long it took, and generated identifiers.
-
-To take an amount or an appointment for made up would tell the user something wrong; to take an identifier for an amount
-costs a search. So a time is one to the second, since what is to happen begins on a full minute, and an identifier is a
-UUID, a random token, or what a text or a field calls a number, a code or an id of something that tools make: a plain
-number after its name, a word with digits at one place such as a flight's number, and whoever was chosen, are none.
-"""
-
-_KINDS = {"time": "time", "epoch": "time", "taken": "duration"}
-"""Kinds by the name of the group that finds them; the others find identifiers."""
-
-_CHANGES_IN_RANDOM = 3
-"""So often letters and digits change places in a random token at least: in names such as `iphone15pro` it is twice."""
-
-_MEASURED = re.compile(r"[\dxXhmspPTZHMSDWY]+")
-"""A size, a length of time or a date in digits and units, such as `1920x1080p60`, `1h30m45s` or `20261203T150000Z`."""
-
-SURE_LENGTH = 5
-"""Characters from which on an identifier is in a text hardly by chance; a shorter one may be a count as well."""
-
-
-class MadeUp(NamedTuple):
-    """How two results differ that are the same but for what each has made up."""
-
-    renamed: Mapping[str, str]  # identifiers and times, by what the other result has in their place
-    gone: frozenset[str]  # what nothing in the other result is sure to stand for
-
-
-SAME = MadeUp({}, frozenset())
-"""Nothing differs, or only how long something took."""
-
-
-def made_up(tried: str, real: str) -> MadeUp | None:
-    """How two results differ if it is in nothing but what is made up anew each time; `None` if they differ in more.
-
-    One identifier stands for one other, wherever it stands.
-    """
-    if tried == real:
-        return SAME
-    before, after = list(_parts(tried)), list(_parts(real))
-    if [fixed for fixed, _, _ in before] != [fixed for fixed, _, _ in after]:
-        return None
-    identifiers: dict[str, str] = {}
-    times: dict[str, set[str]] = {}
-    for (_, kind, one), (_, other_kind, other) in zip(before, after, strict=True):
-        if kind != other_kind:
-            return None
-        if kind == "identifier" and identifiers.setdefault(one, other) != other:
-            return None
-        if kind == "time" and one != other:
-            times.setdefault(one, set()).add(other)
-    if len(set(identifiers.values())) < len(identifiers):
-        return None
-    changed = {one: other for one, other in identifiers.items() if one != other}
-    sure = {one: other for one, other in changed.items() if len(one) >= SURE_LENGTH}
-    sure |= {one: min(others) for one, others in times.items() if len(others) == 1}
-    return MadeUp(sure, frozenset((changed.keys() | times.keys()) - sure.keys()))
-
-
-def _parts(text: str) -> Iterator[tuple[str, str, str]]:
-    """What is fixed in a text, each with what is made up after it, and of which kind that is; the end has none."""
-    end = 0
-    for found in _MADE_UP.finditer(text):
-        name = str(found.lastgroup)
-        value = found[name]
-        if (name == "token" and not _is_random(value)) or (name == "epoch" and not int(value[:10]) % 60):
-            continue
-        yield text[end : found.start(name)], _KINDS.get(name, "identifier"), value
-        end = found.end(name)
-    yield text[end:], "", ""
-
-
-def _is_random(token: str) -> bool:
-    kinds = [each.isdigit() for each in token]
-    mixed = any(kinds) and not all(kinds)
-    changes = sum(one != other for one, other in pairwise(kinds))
-    random = changes >= _CHANGES_IN_RANDOM or not token.strip("0123456789abcdefABCDEF")
-    return mixed and random and not _MEASURED.fullmatch(token)
-
-
 def mentions(data: Any, names: Collection[str]) -> bool:
     """Whether one of some names stands in a text, or anywhere in JSON-like data, as a word of its own."""
     if not names:
         return False
     text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False, default=str)
-    return _words(names).search(text) is not None
+    return whole_words(names).search(text) is not None
 
 
-def renamed_in(data: Any, renamed: Mapping[str, str]) -> Any:
-    """JSON-like data in which names are replaced wherever they stand as a word of their own; a number stays one."""
-    if not renamed:
-        return data
-    words = _words(renamed)
-
-    def replaced(each: Any) -> Any:
-        if isinstance(each, str):
-            return words.sub(lambda found: renamed[found[0]], each)
-        if isinstance(each, int) and not isinstance(each, bool) and str(each) in renamed:
-            new = renamed[str(each)]
-            return int(new) if new.isdecimal() else new
-        if isinstance(each, Mapping):
-            return {replaced(key): replaced(value) for key, value in each.items()}
-        return [replaced(item) for item in each] if isinstance(each, list | tuple) else each
-
-    return replaced(data)
-
-
-def _words(names: Collection[str]) -> re.Pattern[str]:
+def whole_words(names: Collection[str]) -> re.Pattern[str]:
+    """A pattern for names where they stand as words of their own."""
     longest_first = sorted(names, key=lambda name: (-len(name), name))
     return re.compile(rf"(?<![^\W_])(?:{'|'.join(map(re.escape, longest_first))})(?![^\W_])")

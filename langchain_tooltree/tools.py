@@ -28,9 +28,9 @@ from pydantic.v1 import BaseModel as BaseModelV1
 from pydantic.v1 import ValidationError as ValidationErrorV1
 
 from langchain_tooltree._langgraph import with_runtime
-from langchain_tooltree.effects.calls import CallEffects, aliases_of
+from langchain_tooltree.effects.calls import CallEffects
 from langchain_tooltree.errors import ConfigurationError, ToolDefinitionError, described, did_you_mean
-from langchain_tooltree.flows import awaited, containing, in_thread
+from langchain_tooltree.flows import awaited, in_thread
 from langchain_tooltree.text import LONGEST_TEXT, counted, cut, shortened
 
 logger = logging.getLogger(__name__)
@@ -262,7 +262,8 @@ def injected_names(tool: BaseTool) -> set[str]:
     shown = get_fields(tool.tool_call_schema)
     for name, field in get_fields(tool.get_input_schema()).items():
         if name not in shown:
-            names |= {name, *aliases_of(field)}
+            aliases = (field.alias, getattr(field, "validation_alias", None))
+            names |= {name, *(alias for alias in aliases if isinstance(alias, str))}
     return names
 
 
@@ -279,7 +280,7 @@ def check_effects(library: ToolLibrary, effects: CallEffects, bound: Collection[
         ConfigurationError: If a tool that is declared a read returns a Command, or one that the sandbox binds has the
             store or the runtime injected, which no fork can contain.
     """
-    _check_names("effects", effects.names, library)
+    _check_names("effects", effects.entries, library)
     for name in sorted(effects.reads & set(library.names)):
         if returns_command(library.by_name[name]):
             msg = f"{name!r} is declared a read but returns a Command, which updates the state; declare it a write."
@@ -387,12 +388,10 @@ class ToolStep:
         async with asyncio.timeout(self.timeout):
             if isinstance(self.tool, StructuredTool) and self.tool.coroutine is None:
                 return await asyncio.wrap_future(in_thread(self._invoke, f"tooltree-{self.tool.name}"))
-            with containing():
-                return await self.node.ainvoke(self.input, self._whole_config)
+            return await self.node.ainvoke(self.input, self._whole_config)
 
     def _invoke(self) -> Any:
-        with containing():
-            return self.node.invoke(self.input, self._whole_config)
+        return self.node.invoke(self.input, self._whole_config)
 
     @property
     def _whole_config(self) -> RunnableConfig:

@@ -1,25 +1,22 @@
 """AnomalyDetector: tells whether the latest observations of a conversation show that something is off."""
 
 import logging
-import math
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from itertools import chain, islice
 from typing import Any, Literal
 
-import numpy as np
 from langchain_core.language_models import BaseChatModel
 from langgraph.errors import GraphBubbleUp
 from pydantic import BaseModel, Field
 
 from langchain_tooltree.anomaly import rules
-from langchain_tooltree.anomaly.phrases import Phrase, phrase_book, phrases_from
-from langchain_tooltree.anomaly.rules import Anomaly, loop_in, noted
+from langchain_tooltree.anomaly.rules import Anomaly, Phrase, Reading
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError, check_count, described
-from langchain_tooltree.experience.records import Step, text_of
 from langchain_tooltree.experience.run_identity import GivenTools, names_of
+from langchain_tooltree.experience.trajectory import Step, text_of
 from langchain_tooltree.flows import Flow, FunctionStep, async_twin, driven
 from langchain_tooltree.models import (
     ATTEMPTS,
@@ -44,15 +41,12 @@ an e-mail does, are not off either.
 
 First say in one sentence what speaks for and against it, then decide."""
 
-LIKELY = 0.5  # the probability from which on a function says yes: more likely than not
-DEFAULT_CONFIDENCE = 0.7  # where a classifier gives none: below that of every rule, since none has found anything
+CLASSIFIER_CONFIDENCE = 0.7  # below that of every rule, since none has found anything
 
-ClassifierAnswer = bool | float | str | None
+ClassifierAnswer = bool | str | None
 ClassifierFunction = Callable[[Step], ClassifierAnswer | Awaitable[ClassifierAnswer]]
 """A function, sync or async, that gets a call with its observation (`step.outcome.text`). It returns whether that is
-anomalous: a bool, a probability, a text that says what is off, or `None` for no."""
-
-Classify = Callable[[Sequence[Step]], Flow[Anomaly | None]]
+anomalous: a bool, a text that says what is off, or `None` for no."""
 
 
 class ClassifierForm(BaseModel):
@@ -63,40 +57,12 @@ class ClassifierForm(BaseModel):
     observation: int = Field(default=1, description="Number of the observation that is off, from 1")
 
 
-def resolve_classifier(classifier: "ClassifierFunction | BaseChatModel | str") -> Classify:
-    """Make a flow of what a user passed as `classifier`; a `ConfigurationError` if it is nothing of the kind."""
-    if isinstance(classifier, str) or is_chat_model(classifier):
-        model = resolve_model(classifier)
-        return lambda steps: _ask_model(model, steps)
-    if callable(classifier):
-        function: ClassifierFunction = classifier
-        return lambda steps: _ask_function(function, steps)
-    msg = f"classifier must be a function, a chat model or its name, got {type(classifier).__name__}."
-    raise ConfigurationError(msg)
-
-
 def _ask_function(function: ClassifierFunction, steps: Sequence[Step]) -> Flow[Anomaly | None]:
     for step in steps:
-        answer = yield FunctionStep(function, step)
-        anomalous, reason, confidence = _understood(answer)
-        if anomalous:
-            return noted(step, "classified", f"The classifier says: {reason or 'yes'}.", confidence)
+        answer: ClassifierAnswer = yield FunctionStep(function, step)
+        if answer:
+            return _classified(step, answer if isinstance(answer, str) else "")
     return None
-
-
-def _understood(answer: Any) -> tuple[bool, str, float]:
-    match answer:
-        case None:
-            return False, "", 0.0
-        case bool() | np.bool_():
-            return bool(answer), "", DEFAULT_CONFIDENCE
-        case str():
-            return bool(answer.strip()), answer.strip(), DEFAULT_CONFIDENCE
-        case int() | float() | np.number() if 0 <= float(answer) <= 1 or math.isnan(float(answer)):
-            return float(answer) >= LIKELY, "", float(answer)
-    ways = "a bool, a probability between 0 and 1, a text that says what is off, or None"
-    msg = f"A classifier must return {ways}; got {type(answer).__name__}: {answer!r:.80}."
-    raise ConfigurationError(msg)
 
 
 def _ask_model(model: BaseChatModel, steps: Sequence[Step]) -> Flow[Anomaly | None]:
@@ -111,22 +77,21 @@ def _ask_model(model: BaseChatModel, steps: Sequence[Step]) -> Flow[Anomaly | No
         for number, step in enumerate(steps, start=1)
     ]
     meter = Meter(allowance=ATTEMPTS)
-    asked = document_prompt(DEFAULT_CLASSIFIER_PROMPT, {"observations": shown})
-    reply = yield from filled_in(model, ClassifierForm, asked, inner_config("classify", {}), meter)
+    prompt = document_prompt(DEFAULT_CLASSIFIER_PROMPT, {"observations": shown})
+    reply = yield from filled_in(model, ClassifierForm, prompt, inner_config("classify", {}), meter)
     if reply is None:
-        logger.warning("Observations were not classified: %s", "; ".join(meter.problems) or "the model was not asked")
+        logger.warning("Observations were not classified: %s", "; ".join(meter.problems))
         return None
     step = steps[reply.observation - 1] if 1 <= reply.observation <= len(steps) else steps[0]
-    remark = f"The classifier says: {reply.reason or 'yes'}."
-    return noted(step, "classified", remark, DEFAULT_CONFIDENCE) if reply.anomalous else None
+    return _classified(step, reply.reason) if reply.anomalous else None
+
+
+def _classified(step: Step, reason: str) -> Anomaly:
+    return Reading(step).remark("classified", f"The classifier says: {reason.strip() or 'yes'}.", CLASSIFIER_CONFIDENCE)
 
 
 MOST_MESSAGES = 400
 """Messages from the end that are read for one check, so that it costs the same in a long conversation."""
-
-HORIZON = 1_000
-"""Messages from the end in which a tool may have been used before it was gone; they are read where one is missing."""
-
 
 DEFAULT_REPEATS = 3
 """Times in a row from which on the same is a loop: twice may be a second try, three times is none."""
@@ -152,11 +117,9 @@ class AnomalyDetector:
        and declared pollers do not;
     5. the classifier says so (`classified`).
 
-    A call that a person rejected (`HumanInTheLoopMiddleware`, `PlanReviewMiddleware`) is no anomaly: the agent knows
-    what to do. An empty result is none either, nor is that there is nothing under a name that the user gave, but from
-    the second one of a run on, for calls that name something, they are (`empty`), with little confidence. What this
-    package itself has put into an observation is not looked at. A check reads the end of the conversation, as far back
-    as a loop may reach; it costs the same in a long one.
+    A call that a person rejected is no anomaly. An empty result is none either, nor is that there is nothing under a
+    name that the user gave; from the second one of a run on they are (`empty`), with little confidence. What this
+    package has put into an observation is not looked at. A check costs the same in a long conversation.
 
     Args:
         phrases: Ways in which environments say that something did not work: plain texts, which count anywhere in the
@@ -181,10 +144,17 @@ class AnomalyDetector:
         if isinstance(pollers, str):
             msg = f"pollers are a list, got the text {pollers!r:.80}; for a single one, {[pollers]!r:.80}."
             raise ConfigurationError(msg)
-        self._phrases = phrase_book().packs["default"] if phrases is None else phrases_from(phrases)
+        self._classify: Callable[[Sequence[Step]], Flow[Anomaly | None]] | None = None
+        if isinstance(classifier, str) or is_chat_model(classifier):
+            self._classify = partial(_ask_model, resolve_model(classifier))
+        elif callable(classifier):
+            self._classify = partial(_ask_function, classifier)
+        elif classifier is not None:
+            msg = f"classifier must be a function, a chat model or its name, got {type(classifier).__name__}."
+            raise ConfigurationError(msg)
+        self._phrases = rules.phrase_book().packs["default"] if phrases is None else rules.phrases_from(phrases)
         self._repeats = repeats
         self._pollers = tuple(pollers)
-        self._classify = None if classifier is None else resolve_classifier(classifier)
 
     @driven
     def check(self, messages: Sequence[Any] | Conversation, *, tools: GivenTools | None = None) -> Flow[Anomaly | None]:
@@ -196,60 +166,58 @@ class AnomalyDetector:
         """
         conversation = Conversation.of(messages)
         latest = conversation.latest_round
-        if latest is None or not (seen := rules.observed(latest.steps())):
+        readings = [] if latest is None else rules.readings_of(latest.steps())
+        if not readings:
             return None
         names = None if tools is None else frozenset(names_of(tools))
-        anomaly = rules.first_anomaly(seen, names, lambda tool: _worked_before(conversation, tool), self._phrases)
+        anomaly = rules.first_anomaly(readings, names, lambda tool: _worked_before(conversation, tool), self._phrases)
         if anomaly is not None:
-            anomaly = _unless_weak(anomaly, seen, conversation)
+            anomaly = _unless_weak(anomaly, readings, conversation)
         if anomaly is None:
-            turns = (each.steps(-turn) for turn, each in enumerate(conversation.rounds(limit=MOST_MESSAGES)) if turn)
-            earlier = chain.from_iterable(reversed(turn) for turn in turns)
-            steps = chain((each.step for each in reversed(seen)), earlier)
-            anomaly = loop_in(steps, repeats=self._repeats, pollers=self._pollers) or _empty_again(seen, conversation)
+            latest_first = chain((reading.step for reading in reversed(readings)), _earlier(conversation))
+            anomaly = rules.loop_in(latest_first, repeats=self._repeats, pollers=self._pollers)
+        if anomaly is None:
+            anomaly = _empty_again(readings, conversation)
         if anomaly is not None or self._classify is None:
             return anomaly
-        return (yield from self._classify([each.step for each in seen]))
+        return (yield from self._classify([reading.step for reading in readings]))
 
     acheck = async_twin(check)
 
 
-def _unless_weak(anomaly: Anomaly, seen: Sequence[rules.ObservedCall], conversation: Conversation) -> Anomaly | None:
+def _unless_weak(anomaly: Anomaly, readings: Sequence[Reading], conversation: Conversation) -> Anomaly | None:
     """An anomaly; `None` if it says no more than that there is nothing under a name that the user gave.
 
     They may have mistaken it, and the agent does right to tell them. With the second such answer of a tool it counts.
     """
     ids = (None, anomaly.call_id)
-    steps = [each.step for each in seen if each.step.tool == anomaly.tool and each.step.call_id in ids]
-    wanted = "\n".join(conversation.requests)
-    if not any(rules.is_absent(step) and rules.asks_for(step, wanted) for step in steps):
+    steps = [each.step for each in readings if each.step.tool == anomaly.tool and each.step.call_id in ids]
+    request = "\n".join(conversation.requests)
+    if not any(rules.is_absent(step) and rules.asks_for(step, request) for step in steps):
         return anomaly
     again = any(rules.is_absent(step) for step in _earlier(conversation) if step.tool == anomaly.tool)
     return replace(anomaly, confidence=rules.WEAK) if again else None
 
 
-def _empty_again(seen: Sequence[rules.ObservedCall], conversation: Conversation) -> Anomaly | None:
+def _empty_again(readings: Sequence[Reading], conversation: Conversation) -> Anomaly | None:
     """That a call that names something brought back nothing, where another one of the run had done so before."""
-    empty = [each.step for each in seen if rules.is_empty(each.step)]
+    empty = [reading for reading in readings if rules.is_empty(reading.step)]
     if not empty or not (len(empty) > 1 or any(map(rules.is_empty, _earlier(conversation)))):
         return None
-    return rules.noted(empty[-1], "empty", "A call before it brought nothing either.", rules.WEAK)
+    return empty[-1].remark("empty", "A call before it brought nothing either.", rules.WEAK)
 
 
 def _earlier(conversation: Conversation) -> Iterator[Step]:
-    """The calls of the run before the latest ones, latest first."""
-    rounds = islice(conversation.rounds(limit=MOST_MESSAGES), 1, None)
-    return (step for each in rounds for step in each.steps())
+    """The calls of the run before the latest ones, latest first; `turn` counts back from the latest."""
+    rounds = enumerate(conversation.rounds(limit=MOST_MESSAGES))
+    return chain.from_iterable(reversed(each.steps(-ago)) for ago, each in islice(rounds, 1, None))
 
 
 def _worked_before(conversation: Conversation, tool: str) -> bool:
     """Whether a call of a tool before the latest round has brought something, and no error."""
-    refusal = f"error: {tool} is not a valid tool".lower()  # what LangGraph's tools node writes
-    earlier = islice(conversation.rounds(limit=HORIZON, beyond_request=True), 1, None)
+    earlier = islice(conversation.rounds(limit=MOST_MESSAGES, beyond_request=True), 1, None)
     answers = (answer for each in earlier for call, answer in each.pairs() if call and call["name"] == tool)
-    return any(
-        answer.status != "error" and text_of(answer.content)[: len(refusal)].lower() != refusal for answer in answers
-    )
+    return any(answer.status != "error" and not rules.is_no_tool(text_of(answer.content)) for answer in answers)
 
 
 @cache

@@ -1,151 +1,26 @@
-"""The rules: what each of them says about a call and its observation, surest rule first. Pure."""
+"""The rules: what each of them says about a call and its observation, surest rule first. Pure.
+
+An observation is read by its words (`Phrase`), by its structure (`error_in`), and beside earlier calls (`loop_in`).
+The words are data, in `phrases.toml` beside this file, and are read when they are first needed.
+"""
 
 import ast
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+import re
+import tomllib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from fnmatch import fnmatchcase
-from functools import cached_property, partial
-from itertools import islice, takewhile
-from typing import Any, Literal
+from functools import cache, cached_property, lru_cache, partial
+from importlib.resources import files
+from itertools import chain, islice, takewhile
+from typing import Any, Literal, NamedTuple, get_args
 
-from langchain_tooltree.anomaly.phrases import Phrase, phrase_book, quoted, signals_in
 from langchain_tooltree.effects.names import is_read
-from langchain_tooltree.experience.records import Step
-from langchain_tooltree.text import cut, digest, mentions
-
-SCANNED = 2_000
-"""Characters of an observation in which words are looked for that say that there is nothing, or why: both are short."""
-
-LONGEST_DATA = 20_000
-"""Characters of structured output that is read: one that reports an error is short."""
-
-DEEPEST = 4
-"""Levels that are read: a list around everything, the result, a wrapper, and what an error has in it."""
-
-MOST_BESIDE = 2  # fields of an object that says hardly anything else
-MOST_IN_ANSWER = 6  # fields of an object that answers a call; a record of something has more
-
-_FAILED = frozenset({"error", "err", "failure", "fail", "exception"})
-_HTTP_ERRORS = frozenset({*range(400, 419), *range(421, 427), 428, 429, 431, 451, *range(500, 512), 529})
-_SHELL_CANNOT = frozenset({126, 127})
-
-Fields = dict[str, Any]
-"""What a structured observation says: names in lower case, without underscores, and plain values."""
-
-
-def data_in(text: str) -> Any:
-    """What an observation holds as JSON, or as the text of a Python object; `None` if it is neither, or very long."""
-    if len(text) > LONGEST_DATA:
-        return None
-    text = text.strip().removeprefix("```json").removeprefix("```").removesuffix("```").strip()
-    if text[:1] in {"{", "[", "("}:
-        # Escapes that Python does not know would be warned of.
-        readers: list[Callable[[str], Any]] = [json.loads, *([] if "\\" in text else [ast.literal_eval])]
-        for read in readers:
-            with suppress(ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-                return read(text)
-    return None
-
-
-def fields_of(text: str) -> Fields | None:
-    """The fields of an observation; `None` if it is no object, nor a list of a single one."""
-    data = data_in(text)
-    if isinstance(data, list | tuple) and len(data) == 1:
-        data = data[0]
-    return _named(data) if isinstance(data, dict) and data else None
-
-
-def _named(data: dict[Any, Any], levels: int = DEEPEST) -> Fields:
-    """Fields by plain names; of several objects in a list the first, and nothing from too deep."""
-    named: Fields = {}
-    for name, value in data.items() if levels else ():
-        listed = isinstance(value, list) and bool(value) and isinstance(value[0], dict)
-        below = [_named(value[0], levels - 1), *value[1:]] if listed else value
-        plain = str(name).lower().replace("_", "")
-        named.setdefault(plain, _named(value, levels - 1) if isinstance(value, dict) else below)
-    return named
-
-
-def _is(kind: str, name: str) -> bool:
-    """Whether a field is of a kind, by its name."""
-    return phrase_book().patterns[kind].fullmatch(name) is not None
-
-
-def texts_in(fields: Fields) -> Iterator[str]:
-    """What the fields say in words."""
-    answers, sparse = len(fields) <= MOST_IN_ANSWER, len(fields) <= MOST_BESIDE
-    if any(_is("author", name) for name in fields):
-        return
-    for name, value in fields.items():
-        if isinstance(value, str) and ((answers and _is("text", name)) or (sparse and _is("content", name))):
-            yield value
-    for _, below in _wrapped(fields):
-        yield from texts_in(below)
-
-
-def error_in(fields: Fields) -> tuple[str, float] | None:
-    """The field that says that something went wrong, as text, and how sure this is, in [0, 1]; `None` if none does."""
-    for before, each in [("", fields), *((f"{name}.", below) for name, below in _wrapped(fields))]:
-        explained = any(_is("explaining", name) and not _is_nothing(value) for name, value in each.items())
-        for name, value in each.items():
-            if confidence := _confidence(name, value, each, explained=explained):
-                return f"{before}{name}: {_shown(name, each)}", confidence
-    return None
-
-
-def _wrapped(fields: Fields) -> Iterator[tuple[str, Fields]]:
-    for name, value in fields.items():
-        if _is("wrapper", name) and (below := _object_in(name, value)) is not None:
-            yield name, below
-
-
-def _object_in(name: str, value: Any) -> Fields | None:
-    """The object that a field holds, alone or in a list; several are records, unless they are errors."""
-    if isinstance(value, list) and value and (len(value) == 1 or _is("error", name)):
-        value = value[0]
-    return value if isinstance(value, dict) else None
-
-
-def _confidence(name: str, value: Any, fields: Fields, *, explained: bool) -> float:
-    """How surely a field says that something went wrong; 0 if it does not."""
-    code = int(value) if str(value).isdecimal() and not isinstance(value, bool) and len(str(value)) <= 3 else None  # noqa: PLR2004 - HTTP
-    sure = 0.0
-    if _is("succeeded", name):
-        sure = 0.95 * (value in (False, "false") and code is None)
-    elif _is("failed", name):
-        sure = 0.95 * (value in (True, "true") and code is None)
-    elif _is("status_code", name):
-        sure = 0.95 * (code in _HTTP_ERRORS)
-    elif name in {"code", "status", "cod"} and code in _HTTP_ERRORS:
-        sure = 0.9 * (explained or name == "status")
-    elif _is("state", name) and isinstance(value, str):
-        # A record may tell of something that failed; an answer that failed says little else.
-        answers = name != "type" and (explained or len(fields) <= MOST_BESIDE)
-        sure = 0.9 if value.lower() in _FAILED else 0.85 * (value.lower() == "failed" and answers)
-    elif _is("exit_code", name):
-        sure = 0.85 * (code in _SHELL_CANNOT or bool(code and not _is_nothing(fields.get("stderr"))))
-    elif _is("error", name) and not _is_nothing(value):
-        measured = isinstance(value, int | float) and not isinstance(value, bool)  # a number may well be measured
-        sure = 0.95 if not measured else 0.9 * (value in _HTTP_ERRORS)
-    return sure
-
-
-def _is_nothing(value: Any) -> bool:
-    return _is("nothing", value.strip()) if isinstance(value, str) else not value
-
-
-def _shown(name: str, fields: Fields) -> str:
-    value = fields[name]
-    if isinstance(value, dict | list):
-        below = _object_in(name, value) or {}
-        values = ", ".join(str(each) for each in below.values() if not isinstance(each, dict | list))
-        return values or f"{len(value)} entries"
-    words = next((text for text in texts_in(fields) if text != value), "")
-    explains_itself = isinstance(value, str) and len(value) > len("exception")
-    return f"{value} ({words})" if words and not explains_itself else str(value)
-
+from langchain_tooltree.errors import ConfigurationError
+from langchain_tooltree.experience.trajectory import Outcome, Step
+from langchain_tooltree.text import compact_json, cut, mentions, one_line
 
 AnomalyKind = Literal[
     "error",
@@ -189,24 +64,367 @@ class Anomaly:
         return asdict(self)
 
 
+# --- words ---
+
+# In characters of an observation. They bound the cost of a check; refusals are shorter than each of them.
+HEAD = 1_500  # the beginning that is read
+TAIL = 600  # the end that is read
+SHORT = 320  # an observation up to this length is read sentence by sentence
+LONGEST_SENTENCE = 320  # what is read of a sentence
+
+MOST_SENTENCES = 6  # that a short observation has
+MOST_LINES = 2  # beyond them an observation is a list or a letter, of which the first line alone is read
+
+_END_OF_SENTENCE = re.compile(r"(?<=\S[.!?])[\"')\]]?\s+|(?<!\s)\s*\n\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class Signals:
+    """What there is to read of an observation."""
+
+    length: int
+    ends: str  # the beginning and the end
+    sentences: tuple[str, ...]  # the first and, if the text is short, the next; without prompts, bullets and labels
+    last_line: str
+    shows: bool  # data, a log, a program or a letter, rather than to say something itself
+
+    @classmethod
+    def of(cls, text: str) -> "Signals":
+        """Take an observation apart. The cost does not grow with its length, except for one copy of it."""
+        text = text.strip()
+        head, tail = _plain(text[:HEAD]), _plain(text[max(HEAD, len(text) - TAIL) :])
+        lines = [line for line in head.split("\n") if line.strip()]
+        # Of several lines, those after the first are a list or a letter.
+        listing = len(lines) > MOST_LINES or (len(lines) > 1 and lines[0].rstrip().endswith(":"))
+        opening = lines[0] if lines and (listing or len(text) > SHORT) else head
+        parts = _END_OF_SENTENCE.split(opening, maxsplit=MOST_SENTENCES)
+        sentences = tuple(filter(None, map(_bare, _unquoted(parts))))
+        confirms = len(sentences) > 1 and _search("success", sentences[0]) and not _search("denied", sentences[0])
+        if len(text) > SHORT or confirms:
+            sentences = sentences[:1]  # what follows is a document, or remarks on what has been done
+        last_line = (tail or head).rpartition("\n")[2].strip()[:LONGEST_SENTENCE]
+        ends = f"{head}\n{tail}" if tail else head
+        return cls(len(text), ends, sentences, last_line, _opens("record", head))
+
+
+def _plain(text: str) -> str:
+    """A text with plain apostrophes and dashes."""
+    return text.replace("\u2019", "'").replace("\u2013", "-").replace("\u2014", "-")
+
+
+def _unquoted(parts: Sequence[str]) -> Iterator[str]:
+    """The first sentence, and those of the others that nobody says or writes in it."""
+    within = False
+    for place, part in enumerate(parts):
+        if not place or not (within or part.startswith(('"', "\u201c"))):
+            yield part
+        within ^= part.count('"') % 2 == 1
+
+
+def _bare(part: str) -> str:
+    frame = phrase_book().patterns["frame"].match(part)
+    return part[frame.end() if frame else 0 :][:LONGEST_SENTENCE].strip()
+
+
+def _quoted(text: str, longest: int = 160) -> str:
+    """A text as evidence quotes it: on one line, shortened, in quotation marks."""
+    return f'"{one_line(text[: 4 * longest], longest)}"'
+
+
+Place = Literal["anywhere", "sentence", "opening", "start", "last_line"]
+"""Where a phrase counts: anywhere in the beginning or the end of an observation; in a sentence that is read (all of a
+short observation, the first of a longer one); in the first of these alone, the opening; in the first sentence even
+of data, logs, programs and letters; in the last line alone."""
+
+DEFAULT_PHRASES: tuple["Phrase", ...]
+"""The general language of failure, of no environment in particular."""
+
+ALFWORLD_PHRASES: tuple["Phrase", ...]  # household tasks in text
+WEBSHOP_PHRASES: tuple["Phrase", ...]  # shopping on a simulated web site
+SCIENCEWORLD_PHRASES: tuple["Phrase", ...]  # elementary science in a simulated laboratory
+"""How these environments refuse an action."""
+
+
+@dataclass(frozen=True, slots=True)
+class Phrase:
+    """A way of saying that something did not work.
+
+    Args:
+        text: The words, whatever their case; a regular expression if `regex` is set.
+        regex: Whether `text` is a regular expression. It is searched for, so begin it with `^` where a sentence must
+            begin with it.
+        place: Where it counts.
+        longest: It counts in observations of at most so many characters; in any if left out.
+        unless: A regular expression; a sentence that it matches, too, is normal.
+        confidence: How sure it is, in [0, 1].
+        recoverable: Whether the agent can do something about it; judged by the wording if left out.
+    """
+
+    text: str
+    regex: bool = False
+    place: Place = "anywhere"
+    longest: int | None = None
+    unless: str = ""
+    confidence: float = 0.9
+    recoverable: bool | None = None
+    _pattern: re.Pattern[str] = field(init=False, repr=False, compare=False)
+    _normal: re.Pattern[str] | None = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if not self.text.strip() or self.place not in get_args(Place) or not 0 <= self.confidence <= 1:
+            places = ", ".join(get_args(Place))
+            msg = f"A phrase takes a text that is not empty, a place ({places}) and a confidence in [0, 1]; got {self}."
+            raise ConfigurationError(msg)
+        literal = r"\s+".join(re.escape(word) for word in _plain(self.text).split())
+        try:
+            pattern = re.compile(self.text if self.regex else literal, re.IGNORECASE)
+            normal = re.compile(self.unless, re.IGNORECASE) if self.unless else None
+        except re.error as error:
+            msg = f"{self.text!r:.80} is no regular expression: {error}. Leave regex out for a plain text."
+            raise ConfigurationError(msg) from error
+        object.__setattr__(self, "_pattern", pattern)
+        object.__setattr__(self, "_normal", normal)
+
+    def sentence_in(self, observation: Signals) -> str | None:
+        """The words, or the sentence, of an observation that say it; `None` if none do."""
+        if self.longest is not None and observation.length > self.longest:
+            return None
+        if self.place == "anywhere":
+            match = self._pattern.search(observation.ends)
+            return None if match is None else match[0]
+        in_data_too = self.place in {"start", "last_line"}
+        if observation.shows and not in_data_too:
+            return None
+        sentences = (observation.last_line,) if self.place == "last_line" else observation.sentences
+        for sentence in sentences if self.place == "sentence" else sentences[:1]:
+            words = sentence if in_data_too else _ASIDE.sub(" ", sentence)
+            if self._pattern.search(words) and not (self._normal and self._normal.search(words)):
+                return sentence
+        return None
+
+
+def phrases_from(phrases: Iterable[str | Phrase]) -> tuple[Phrase, ...]:
+    """Phrases as a user writes them: texts, which count anywhere, and phrases."""
+    if isinstance(phrases, str):
+        msg = f"phrases are a list, got the text {phrases!r:.80}; for a single phrase, {[phrases]!r:.80}."
+        raise ConfigurationError(msg)
+    return tuple(phrase if isinstance(phrase, Phrase) else Phrase(phrase) for phrase in phrases)
+
+
+_ASIDE = re.compile(r"""(?<!\w)["`\u201c][^"`\u201d]{0,200}["`\u201d]|(?<=\s)\([^()\n]{0,200}\)""")
+"""What a sentence quotes, and what it says in brackets, is not what it says."""
+
+_NAME = re.compile(r"\{([A-Z]+)\}")
+_LINE_BREAK = re.compile(r"\n *")
+
+
+class PhraseBook(NamedTuple):
+    """What `phrases.toml` holds."""
+
+    packs: dict[str, tuple[Phrase, ...]]  # the general ones as "default", and those of single environments
+    patterns: dict[str, re.Pattern[str]]  # how observations are read
+
+
+@cache
+def phrase_book() -> PhraseBook:
+    """The phrases that come with the package, read once."""
+    book = tomllib.loads(files(__package__).joinpath("phrases.toml").read_text("utf-8"))
+    pieces = {name: f"(?:{'|'.join(words)})" for name, words in book["words"].items()} | book["fragments"]
+    general = (_general(book["defaults"] | family, pieces) for family in book["general"])
+    packs = {"default": tuple(chain.from_iterable(general))}
+    for name, pack in book["packs"].items():
+        refusals = [f"^(?:{_expression(text, pieces)})" for text in pack["refusals"]]
+        packs[name] = tuple(Phrase(text, regex=True, place="start", confidence=0.98) for text in refusals)
+    reasons = {name: list(book[name].values()) for name in ("out_of_reach", "up_to_the_agent")}
+    ways = {name: "|".join(_expression(each, pieces) for each in listed) for name, listed in reasons.items()}
+    ways |= {name: _expression(each, pieces) for name, each in book["patterns"].items()}
+    return PhraseBook(packs, {name: re.compile(way, re.IGNORECASE) for name, way in ways.items()})
+
+
+def _general(family: Mapping[str, Any], pieces: Mapping[str, Any]) -> Iterator[Phrase]:
+    for entry in family["phrases"]:
+        each = dict(family) | entry
+        begins, says = (_expression(each.get(key, ""), pieces) for key in ("begins", "says"))
+        normal = [_expression(each[key], pieces) for key in ("normal", "unless") if each.get(key)]
+        yield Phrase(
+            f"^(?:{begins})" if begins else says,
+            regex=True,
+            place=each["place"],
+            longest=each["longest"] or None,
+            unless="|".join(normal),
+            confidence=each["confidence"],
+        )
+
+
+def _expression(written: str | Sequence[str], pieces: Mapping[str, Any]) -> str:
+    """An expression as the file has it, one text or a list of alternatives, with the pieces that it names."""
+    joined = "|".join(_LINE_BREAK.sub("", part) for part in ([written] if isinstance(written, str) else written))
+    return _NAME.sub(lambda name: _expression(pieces[name[1]], pieces), joined)
+
+
+def __getattr__(name: str) -> tuple[Phrase, ...]:
+    pack, ending, _ = name.rpartition("_PHRASES")
+    if ending and pack.lower() in phrase_book().packs:
+        return phrase_book().packs[pack.lower()]
+    msg = f"module {__name__!r} has no attribute {name!r}"
+    raise AttributeError(msg)
+
+
+SCANNED = 2_000
+"""Characters of an observation in which words are looked for that say that there is nothing, or why: both are short."""
+
+
+def _search(way: str, text: str) -> bool:
+    """Whether a text says something in the words of `patterns`."""
+    return phrase_book().patterns[way].search(text[:SCANNED]) is not None
+
+
+def _opens(way: str, text: str) -> bool:
+    return phrase_book().patterns[way].match(text[:SCANNED]) is not None
+
+
+# --- structured output ---
+
+LONGEST_DATA = 20_000
+"""Characters of structured output that is read: one that reports an error is short."""
+
+DEEPEST = 4
+"""Levels that are read: a list around everything, the result, a wrapper, and what an error has in it."""
+
+MOST_BESIDE = 2  # fields of an object that says hardly anything else
+MOST_IN_ANSWER = 6  # fields of an object that answers a call; a record of something has more
+
+_FAILED = frozenset({"error", "err", "failure", "fail", "exception"})
+_HTTP_ERRORS = frozenset({*range(400, 419), *range(421, 427), 428, 429, 431, 451, *range(500, 512), 529})
+_SHELL_CANNOT = frozenset({126, 127})
+
+Fields = dict[str, Any]
+"""What a structured observation says: names in lower case, without underscores, and plain values."""
+
+
+def data_in(text: str) -> Any:
+    """What an observation holds as JSON, or as the text of a Python object; `None` if it is neither, or very long."""
+    if len(text) > LONGEST_DATA:
+        return None
+    text = text.strip().removeprefix("```json").removeprefix("```").removesuffix("```").strip()
+    if text[:1] in {"{", "[", "("}:
+        # Escapes that Python does not know would be warned of.
+        readers: list[Callable[[str], Any]] = [json.loads, *([] if "\\" in text else [ast.literal_eval])]
+        for read in readers:
+            with suppress(ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+                return read(text)
+    return None
+
+
+def fields_of(text: str) -> Fields | None:
+    """The fields of an observation; `None` if it is no object, nor a list of a single one."""
+    data = data_in(text)
+    if isinstance(data, list | tuple) and len(data) == 1:
+        data = data[0]
+    return _by_name(data) if isinstance(data, dict) and data else None
+
+
+def _by_name(data: dict[Any, Any], levels: int = DEEPEST) -> Fields:
+    """Fields by plain names; of several objects in a list the first, and nothing from too deep."""
+    fields: Fields = {}
+    for name, value in data.items() if levels else ():
+        if isinstance(value, dict):
+            value = _by_name(value, levels - 1)  # noqa: PLW2901
+        elif isinstance(value, list) and value and isinstance(value[0], dict):
+            value = [_by_name(value[0], levels - 1), *value[1:]]  # noqa: PLW2901
+        fields.setdefault(str(name).lower().replace("_", ""), value)
+    return fields
+
+
+def _is(kind: str, name: str) -> bool:
+    """Whether a field is of a kind, by its name."""
+    return phrase_book().patterns[kind].fullmatch(name) is not None
+
+
+def texts_in(fields: Fields) -> Iterator[str]:
+    """What the fields say in words."""
+    answers, sparse = len(fields) <= MOST_IN_ANSWER, len(fields) <= MOST_BESIDE
+    if any(_is("author", name) for name in fields):
+        return
+    for name, value in fields.items():
+        if isinstance(value, str) and ((answers and _is("text", name)) or (sparse and _is("content", name))):
+            yield value
+    for _, below in _wrapped(fields):
+        yield from texts_in(below)
+
+
+def error_in(fields: Fields) -> str | None:
+    """The field that says that something went wrong, as `result.error`; `None` if none does."""
+    for before, each in [("", fields), *((f"{name}.", below) for name, below in _wrapped(fields))]:
+        explained = any(_is("explaining", name) and not _is_nothing(value) for name, value in each.items())
+        for name, value in each.items():
+            if _tells_failure(name, value, each, explained=explained):
+                return f"{before}{name}"
+    return None
+
+
+def _wrapped(fields: Fields) -> Iterator[tuple[str, Fields]]:
+    for name, value in fields.items():
+        if _is("wrapper", name) and (below := _object_in(name, value)) is not None:
+            yield name, below
+
+
+def _object_in(name: str, value: Any) -> Fields | None:
+    """The object that a field holds, alone or in a list; several are records, unless they are errors."""
+    if isinstance(value, list) and value and (len(value) == 1 or _is("error", name)):
+        value = value[0]
+    return value if isinstance(value, dict) else None
+
+
+def _tells_failure(name: str, value: Any, fields: Fields, *, explained: bool) -> bool:
+    """Whether a field says that something went wrong; `explained`, if another one of its object says why."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    code = int(value) if re.fullmatch(r"\d{1,3}", str(value)) else None
+    word = value.lower() if isinstance(value, str) else ""
+    # A record may tell of something that failed; an answer that failed says little else.
+    answers = name != "type" and (explained or len(fields) <= MOST_BESIDE)
+    tells = {
+        "succeeded": value is False or word == "false",
+        "failed": value is True or word == "true",
+        "status_code": code in _HTTP_ERRORS,
+        "code": code in _HTTP_ERRORS and (explained or name == "status"),
+        "state": word in _FAILED or (word == "failed" and answers),
+        "exit_code": code in _SHELL_CANNOT or bool(code and not _is_nothing(fields.get("stderr"))),
+        "error": not _is_nothing(value) and (not is_number or value in _HTTP_ERRORS),  # a number may be measured
+    }
+    return any(says and _is(kind, name) for kind, says in tells.items())
+
+
+def _is_nothing(value: Any) -> bool:
+    return _is("nothing", value.strip()) if isinstance(value, str) else not value
+
+
+# --- single calls ---
+
+LONGEST_CALL = 120  # characters of a call that evidence shows: the tool and its first arguments
+SHORTEST_NAME = 3  # characters of a name in a call; a shorter text stands in others by chance
+SHORTEST_ECHO = 8  # characters of a sentence that is the agent's own if its call has it; shorter ones match by chance
+
+SURE = 0.85
+"""Confidence, in [0, 1], from which on a call counts as failed. Below it are words that may be good news: a seat that
+"is booked" is taken, or yours."""
+
+WEAK = 0.5
+"""How sure it is that something is off where there is nothing under a name: it may be mistaken, or right that there is
+nothing."""
+
+
 def is_recoverable(text: str) -> bool:
     """Whether an agent can do something about a failure, going by what the failed call brought back.
 
     It cannot do anything about wrong credentials, a spent quota, a payment, or a service that is down or limits its
     rate: the same would happen to any other call. A call for logging in is up to the agent.
     """
-    says = phrase_book().patterns
-    return not says["out_of_reach"].search(text[:SCANNED]) or bool(says["up_to_the_agent"].search(text[:SCANNED]))
-
-
-LONGEST_CALL = 120  # characters of a call that evidence shows: the tool and its first arguments
-LISTED_TOOLS = 20  # tools that evidence names; an agent with more finds them in its own request
-SHORTEST_NAME = 3  # characters of a name in a call; a shorter text stands in others by chance
-SHORTEST_ECHO = 8  # characters of a sentence that is the agent's own if its call has it; shorter ones match by chance
+    return not _search("out_of_reach", text) or _search("up_to_the_agent", text)
 
 
 @dataclass(frozen=True)
-class ObservedCall:
+class Reading:
     """A call with its observation, read once for all rules."""
 
     step: Step
@@ -215,6 +433,11 @@ class ObservedCall:
     def text(self) -> str:
         """The observation as text, without what this package has added to it."""
         return self.step.outcome.text if self.step.outcome is not None else ""
+
+    @property
+    def content(self) -> Any:
+        """The observation as it was returned, by which two are compared."""
+        return self.step.outcome.content if self.step.outcome is not None else None
 
     @cached_property
     def fields(self) -> Fields | None:
@@ -227,19 +450,14 @@ class ObservedCall:
         return self.step.outcome is not None and self.step.outcome.status == "error"
 
     @property
-    def is_rejection(self) -> bool:
-        """Whether a person has rejected the call: an instruction, and nothing that went wrong."""
-        return phrase_book().patterns["rejected"].match(self.text[:200]) is not None
-
-    @property
     def call(self) -> str:
         """The call as evidence shows it."""
         return f"`{cut(rendered(self.step), LONGEST_CALL)}`"
 
     @property
-    def quoted(self) -> str:
-        """The observation as evidence shows it; empty if it says nothing."""
-        return quoted(self.text) if self.text.strip() else ""
+    def quote(self) -> str:
+        """The observation as evidence shows it."""
+        return _quoted(self.text) if self.text.strip() else "nothing"
 
     def anomaly(
         self, kind: AnomalyKind, evidence: str, confidence: float, *, recoverable: bool | None = None
@@ -247,6 +465,10 @@ class ObservedCall:
         """Say that the call is anomalous; by its observation, the agent can do something about it or not."""
         recoverable = is_recoverable(self.text) if recoverable is None else recoverable
         return Anomaly(kind, evidence, confidence, recoverable, self.step.tool, self.step.call_id)
+
+    def remark(self, kind: AnomalyKind, remark: str, confidence: float) -> Anomaly:
+        """An anomaly that the observation does not show by itself: a second empty one, or what a classifier says."""
+        return self.anomaly(kind, f"{self.call} brought {self.quote}. {remark}", confidence)
 
 
 def rendered(step: Step) -> str:
@@ -256,63 +478,44 @@ def rendered(step: Step) -> str:
     return f"{step.tool}({', '.join(values)})"
 
 
-def observed(steps: Iterable[Step]) -> list[ObservedCall]:
-    """Calls with their observations; those that a person has rejected are left out."""
-    return [each for each in map(ObservedCall, steps) if not each.is_rejection]
+def readings_of(steps: Iterable[Step]) -> list[Reading]:
+    """Calls with their observations; a person's rejection of a call is an instruction, and left out."""
+    return [reading for reading in map(Reading, steps) if not _opens("rejected", reading.text)]
 
 
 def first_anomaly(
-    latest: Sequence[ObservedCall],
+    latest: Sequence[Reading],
     tools: Collection[str] | None,
     worked_before: Callable[[str], bool],
     phrases: Sequence[Phrase],
 ) -> Anomaly | None:
-    """What the surest rule finds in the latest calls; the rules stand in this order."""
-    missing = partial(missing_tool, tools=tools, worked_before=worked_before)
-    checks = (missing, error, error_field, partial(phrase, phrases=phrases))
-    return next((found for check in checks for seen in latest if (found := check(seen))), None)
-
-
-SURE = 0.85
-"""Confidence, in [0, 1], from which on a call counts as failed. Below it are words that may be good news: a seat that
-"is booked" is taken, or yours."""
-
-
-LOOKED_AT = 20_000
-"""Calls of which it is kept whether they failed, at some 150 bytes: the calls of 20 long threads that go on."""
-
-_failed: dict[str, bool] = {}
+    """What the surest rule says of the latest calls; the rules stand in this order."""
+    missing = partial(_missing_tool, tools=tools, worked_before=worked_before)
+    checks = (missing, _error, _error_field, partial(_phrase, phrases=phrases))
+    return next((anomaly for check in checks for reading in latest if (anomaly := check(reading))), None)
 
 
 def has_failed(step: Step) -> bool:
-    """Whether a call surely failed or was refused, by what it brought back alone.
-
-    Looking for all phrases takes far longer than telling that a call was looked at before, as nearly all calls of a
-    thread were when it is learnt again.
-    """
+    """Whether a call surely failed or was refused, by what it brought back alone."""
     if step.outcome is None:
         return False
-    if step.outcome.status == "error":
-        return True
-    call = digest([step.tool, step.arguments, step.outcome.content])
-    if (known := _failed.get(call)) is not None:
-        return known
-    found = first_anomaly([ObservedCall(step)], None, lambda _: False, phrase_book().packs["default"])
-    failed = found is not None and found.confidence >= SURE
-    if len(_failed) >= LOOKED_AT:
-        _failed.clear()  # in one step, so that threads need no lock
-    _failed[call] = failed
-    return failed
+    return step.outcome.status == "error" or _says_failure(
+        step.tool, compact_json(step.arguments or {}), step.outcome.text
+    )
 
 
-WEAK = 0.5
-"""How sure it is that something is off where there is nothing under a name: it may be mistaken, or right that there is
-nothing."""
+@lru_cache(
+    maxsize=1_000
+)  # a thread that goes on is learnt again with all its calls, and looking for phrases takes 1 ms
+def _says_failure(tool: str, arguments: str, text: str) -> bool:
+    reading = Reading(Step(tool, json.loads(arguments), Outcome(text)))
+    anomaly = first_anomaly([reading], None, lambda _: False, phrase_book().packs["default"])
+    return anomaly is not None and anomaly.confidence >= SURE
 
 
 def is_absent(step: Step) -> bool:
     """Whether a call brought back in words that there is no such thing as it asked for."""
-    return step.outcome is not None and bool(phrase_book().patterns["absent"].search(step.outcome.text[:SCANNED]))
+    return step.outcome is not None and _search("absent", step.outcome.text)
 
 
 def is_empty(step: Step) -> bool:
@@ -338,71 +541,64 @@ def _values_in(data: Any) -> Iterator[Any]:
         yield data
 
 
-def asks_for(step: Step, wanted: str) -> bool:
-    """Whether a call asks for something by a name that stands in a text."""
-    given = [each.casefold() for each in (step.arguments or {}).values() if isinstance(each, str)]
-    return mentions(wanted.casefold(), [each for each in given if len(each) >= SHORTEST_NAME])
+def asks_for(step: Step, request: str) -> bool:
+    """Whether a call asks for something by a name that stands in a request."""
+    values = [each.casefold() for each in (step.arguments or {}).values() if isinstance(each, str)]
+    return mentions(request.casefold(), [each for each in values if len(each) >= SHORTEST_NAME])
 
 
-def missing_tool(
-    seen: ObservedCall, tools: Collection[str] | None, worked_before: Callable[[str], bool]
+def is_no_tool(text: str) -> bool:
+    """Whether an observation is what LangGraph's tools node says of a tool that it does not have."""
+    return _opens("no_such_tool", text)
+
+
+def _missing_tool(
+    reading: Reading, tools: Collection[str] | None, worked_before: Callable[[str], bool]
 ) -> Anomaly | None:
     """A call of a tool that is not there: `drift` if it was there before, `unknown_tool` if it never was.
 
     The observation decides: a tool that brings back a result is there, also if it is not in `tools`. Agents get tools
     at run time, and some calls are answered by something else than the tools node.
     """
-    tool = seen.step.tool
-    absent = seen.failed and tools is not None and tool not in tools
-    if not tool or not (absent or phrase_book().patterns["no_such_tool"].match(seen.text[:300])):
+    tool = reading.step.tool
+    absent = reading.failed and tools is not None and tool not in tools
+    if not tool or not (absent or is_no_tool(reading.text)):
         return None
-    known = worked_before(tool)
-    there = "" if tools is None else f" There are {_listed(tools)}."
-    before = "worked earlier in this conversation and is gone now" if known else "is no tool of this agent"
-    evidence = f"`{tool}` {before}.{there} The answer was {seen.quoted or 'empty'}."
-    return seen.anomaly("drift" if known else "unknown_tool", evidence, 1.0, recoverable=True)
+    drifted = worked_before(tool)
+    before = "worked earlier in this conversation and is gone now" if drifted else "is no tool of this agent"
+    evidence = f"`{tool}` {before}. It brought {reading.quote}."
+    return reading.anomaly("drift" if drifted else "unknown_tool", evidence, 1.0, recoverable=True)
 
 
-def error(seen: ObservedCall) -> Anomaly | None:
+def _error(reading: Reading) -> Anomaly | None:
     """A call whose observation is marked as an error, or is what a tools node makes of an exception."""
-    if not seen.failed and not phrase_book().patterns["tool_node"].match(seen.text[:SCANNED]):
+    if not reading.failed and not _opens("tool_node", reading.text):
         return None
-    evidence = f"{seen.call} failed: {seen.quoted or 'no reason was given'}."
-    return seen.anomaly("error", evidence, 1.0 if seen.failed else 0.95)
+    evidence = f"{reading.call} failed: {reading.quote}."
+    return reading.anomaly("error", evidence, 1.0 if reading.failed else 0.95)
 
 
-def error_field(seen: ObservedCall) -> Anomaly | None:
+def _error_field(reading: Reading) -> Anomaly | None:
     """A call whose observation has a field that says that something went wrong."""
-    found = error_in(seen.fields or {})
-    if found is None:
+    field_name = error_in(reading.fields or {})
+    if field_name is None:
         return None
-    return seen.anomaly("error_field", f"The observation of {seen.call} says {quoted(found[0])}.", found[1])
+    return reading.anomaly("error_field", f"{reading.call} brought {reading.quote}; see {field_name!r}.", 0.9)
 
 
-def phrase(seen: ObservedCall, phrases: Sequence[Phrase]) -> Anomaly | None:
+def _phrase(reading: Reading, phrases: Sequence[Phrase]) -> Anomaly | None:
     """A call whose observation says in words that it did not work. What the agent wrote itself does not count."""
-    for part in (seen.text, *texts_in(seen.fields or {})):
-        observation = signals_in(part)
+    for part in (reading.text, *texts_in(reading.fields or {})):
+        observation = Signals.of(part)
         for each in phrases:
-            if seen.fields is not None and part is seen.text and each.place != "anywhere":
+            if reading.fields is not None and part is reading.text and each.place != "anywhere":
                 continue  # the sentences of structured output are those in its fields
-            sentence = each.found_in(observation)
-            if sentence is not None and not _is_echo(sentence, seen.step):
+            sentence = each.sentence_in(observation)
+            if sentence is not None and not _is_echo(sentence, reading.step):
                 recoverable = is_recoverable(part) if each.recoverable is None else each.recoverable
-                evidence = f"{seen.call} was answered with {quoted(sentence)}."
-                return seen.anomaly("phrase", evidence, each.confidence, recoverable=recoverable)
+                evidence = f"{reading.call} was answered with {_quoted(sentence)}."
+                return reading.anomaly("phrase", evidence, each.confidence, recoverable=recoverable)
     return None
-
-
-def noted(step: Step, kind: AnomalyKind, remark: str, confidence: float) -> Anomaly:
-    """An anomaly that no single observation shows by itself: a second empty result, or what a classifier says."""
-    seen = ObservedCall(step)
-    return seen.anomaly(kind, f"{seen.call} brought {seen.quoted or 'nothing'}. {remark}", confidence)
-
-
-def _listed(tools: Collection[str]) -> str:
-    names = sorted(tools)
-    return ", ".join(names[:LISTED_TOOLS]) + (", …" if len(names) > LISTED_TOOLS else "") if names else "no tools"
 
 
 def _is_echo(sentence: str, step: Step) -> bool:
@@ -411,11 +607,14 @@ def _is_echo(sentence: str, step: Step) -> bool:
     return len(sentence) >= SHORTEST_ECHO and any(isinstance(each, str) and sentence in each for each in values)
 
 
+# --- loops ---
+
 PERIODS = (1, 2, 3, 4)
 """Lengths of cycles, in calls. A longer one would count after 15 calls at the earliest, too late to be of help."""
 
 STAGNATION_BEYOND = 2  # calls more than a repetition takes: other arguments with one outcome may be a search
 LONGEST_ACKNOWLEDGEMENT = 160  # characters of an outcome that only confirms; a longer one brings something
+MOST_SHOWN = 3  # calls that evidence names
 
 
 def loop_in(steps: Iterator[Step], *, repeats: int, pollers: Sequence[str]) -> Anomaly | None:
@@ -423,13 +622,14 @@ def loop_in(steps: Iterator[Step], *, repeats: int, pollers: Sequence[str]) -> A
 
     Pollers are exempt, and so is a cycle that contains one.
     """
-    calls = list(islice(steps, max(PERIODS) + 1))
+    calls = [Reading(step) for step in islice(steps, max(PERIODS) + 1)]
     if not calls or _is_poller(calls[0], pollers):
         return None
-    alike = any(_content(call) == _content(calls[0]) for call in calls[1:2])
+    alike = any(call.content == calls[0].content for call in calls[1:2])
     if not alike and not any(_same(call, calls[0]) for call in calls[2:]):
         return None  # a conversation that goes well is read no further
-    calls.extend(islice(steps, 2 * repeats * max(PERIODS) - len(calls)))  # as many as the longest cycle takes
+    most = 2 * repeats * max(PERIODS)  # as many as the longest cycle takes
+    calls += [Reading(step) for step in islice(steps, most - len(calls))]
     return _cycle(calls, repeats, pollers) or _stagnation(calls, repeats, pollers)
 
 
@@ -437,62 +637,43 @@ def acknowledges(text: str) -> bool:
     """Whether an outcome is empty, a bare value or a short statement of success; that there is nothing is none."""
     if len(text) > LONGEST_ACKNOWLEDGEMENT:
         return False
-    says = phrase_book().patterns
-    confirms = says["acknowledged"].search(text) and not says["negative"].search(text)
-    return bool(confirms or says["bare"].fullmatch(text))
+    return (_search("acknowledged", text) and not _search("negative", text)) or _is("bare", text)
 
 
-def _cycle(calls: Sequence[Step], repeats: int, pollers: Sequence[str]) -> Anomaly | None:
+def _cycle(calls: Sequence[Reading], repeats: int, pollers: Sequence[str]) -> Anomaly | None:
     """The same call, or the same calls, again and again with the same outcomes."""
     for period in PERIODS:
         turn = calls[:period]
-        if any(_is_poller(step, pollers) for step in turn):
+        if any(_is_poller(call, pollers) for call in turn):
             return None
         # An agent that fills a row of pots gets the same words each time, and rightly goes on.
-        fills = period > 1 and all(acknowledges(ObservedCall(step).text) for step in turn)
+        fills = period > 1 and all(acknowledges(call.text) for call in turn)
         times = repeats * 2 if fills else repeats
         if len(calls) >= times * period and all(map(_same, calls[period : times * period], calls)):
-            shown = ", ".join(ObservedCall(step).call for step in reversed(turn))
-            outcome = ObservedCall(turn[0]).quoted or "nothing"
-            evidence = f"{shown} came {times} times in a row and brought the same each time, at last {outcome}."
-            kind: AnomalyKind = "repetition" if period == 1 else "cycle"
-            return ObservedCall(turn[0]).anomaly(kind, evidence, 0.9, recoverable=True)
+            shown = ", ".join(call.call for call in reversed(turn))
+            evidence = f"{shown} came {times} times in a row and brought the same each time, at last {turn[0].quote}."
+            return turn[0].anomaly("repetition" if period == 1 else "cycle", evidence, 0.9, recoverable=True)
     return None
 
 
-def _stagnation(calls: Sequence[Step], repeats: int, pollers: Sequence[str]) -> Anomaly | None:
+def _stagnation(calls: Sequence[Reading], repeats: int, pollers: Sequence[str]) -> Anomaly | None:
     """Different calls with the same outcome; those of one message count, but did not know of each other."""
-    needed, latest = repeats + STAGNATION_BEYOND, ObservedCall(calls[0])
-    alike = list(
-        takewhile(
-            lambda call: _content(call) == _content(calls[0]) and not _is_poller(call, pollers), calls[: 2 * needed]
-        )
-    )
-    for times in range(needed, len(alike) + 1):
-        same = alike[:times]
-        if len({step.turn for step in same}) < repeats or all(_same_call(call, calls[0]) for call in same):
-            continue
-        if acknowledges(latest.text):
-            return None
-        different = list(dict.fromkeys(ObservedCall(step).call for step in reversed(same)))
-        shown = f"{', '.join(different[:3])}{', …' if len(different) > 3 else ''}"  # noqa: PLR2004 - examples
-        evidence = f"{times} calls in a row ({shown}) brought the same: {latest.quoted or 'nothing'}."
-        return latest.anomaly("stagnation", evidence, 0.75, recoverable=True)
-    return None
+    latest = calls[0]
+    alike = list(takewhile(lambda call: call.content == latest.content and not _is_poller(call, pollers), calls))
+    too_few = len(alike) < repeats + STAGNATION_BEYOND or len({call.step.turn for call in alike}) < repeats
+    if too_few or all(_same(call, latest) for call in alike) or acknowledges(latest.text):
+        return None
+    shown = ", ".join(list(dict.fromkeys(call.call for call in reversed(alike)))[:MOST_SHOWN])
+    evidence = f"{len(alike)} calls in a row ({shown}) brought the same: {latest.quote}."
+    return latest.anomaly("stagnation", evidence, 0.75, recoverable=True)
 
 
-def _is_poller(step: Step, pollers: Sequence[str]) -> bool:
+def _is_poller(call: Reading, pollers: Sequence[str]) -> bool:
     """Whether a call may be made again and again; a pattern names a tool, or a call as `rendered` writes it."""
-    return any(fnmatchcase(rendered(step) if "(" in pattern else step.tool, pattern) for pattern in pollers)
+    return any(fnmatchcase(rendered(call.step) if "(" in pattern else call.step.tool, pattern) for pattern in pollers)
 
 
-def _content(step: Step) -> Any:
-    return step.outcome.content if step.outcome is not None else None
-
-
-def _same(one: Step, other: Step) -> bool:
-    return _same_call(one, other) and _content(one) == _content(other)
-
-
-def _same_call(one: Step, other: Step) -> bool:
-    return one.tool == other.tool and one.arguments == other.arguments
+def _same(one: Reading, other: Reading) -> bool:
+    """Whether it is the same call with the same outcome."""
+    same_call = one.step.tool == other.step.tool and one.step.arguments == other.step.arguments
+    return same_call and one.content == other.content

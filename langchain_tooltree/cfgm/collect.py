@@ -25,13 +25,12 @@ from pydantic import BaseModel, Field
 
 from langchain_tooltree._langgraph import interrupts_in, without_graph
 from langchain_tooltree.errors import ConfigurationError, ToolTreeError, described
-from langchain_tooltree.experience.excerpts import DEFAULT_MAX_CHARACTERS, excerpt
 from langchain_tooltree.experience.recorder import TrajectoryRecorder
 from langchain_tooltree.experience.recording import MESSAGES_KEY
-from langchain_tooltree.experience.records import as_reference
 from langchain_tooltree.experience.run_identity import collecting
 from langchain_tooltree.experience.store import ExperienceStore
-from langchain_tooltree.experience.trajectory import SUCCESS_REWARD, Trajectory
+from langchain_tooltree.experience.trajectory import SUCCESS_REWARD, Trajectory, as_reference
+from langchain_tooltree.experience.verdict import DEFAULT_MAX_CHARACTERS, excerpt
 from langchain_tooltree.flows import Flow, FunctionStep, TogetherStep, TwinStep, flow_of
 from langchain_tooltree.models import (
     ATTEMPTS,

@@ -9,9 +9,9 @@ from pydantic import BaseModel, Field
 
 from langchain_tooltree.cfgm.recall import example_text
 from langchain_tooltree.errors import ConfigurationError, ReplyError
-from langchain_tooltree.experience.excerpts import DEFAULT_MAX_CHARACTERS, excerpt
 from langchain_tooltree.experience.store import RecordCollection
 from langchain_tooltree.experience.trajectory import Trajectory
+from langchain_tooltree.experience.verdict import DEFAULT_MAX_CHARACTERS, excerpt
 from langchain_tooltree.flows import Flow
 from langchain_tooltree.models import ATTEMPTS, Meter, Words, document_prompt, filled_in, inner_config
 from langchain_tooltree.text import LONGEST_TEXT, digest, shortened

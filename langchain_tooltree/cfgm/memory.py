@@ -44,11 +44,10 @@ from langchain_tooltree.cfgm.reflection import Known, Recovery, Reflector
 from langchain_tooltree.cfgm.tips import Tip, aligned_tips, extract_tips, task_id_of, tips_of
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError, ForeignNamespaceError, check_count, described
-from langchain_tooltree.experience.records import recall_metadata
 from langchain_tooltree.experience.run_identity import is_in
 from langchain_tooltree.experience.store import DEFAULT_NAMESPACE, QUARANTINED, ExperienceStore
-from langchain_tooltree.experience.trajectory import Trajectory
-from langchain_tooltree.flows import Flow, Writer, async_twin, driven, emitted, flow_of
+from langchain_tooltree.experience.trajectory import Recall, Trajectory
+from langchain_tooltree.flows import Flow, Writer, async_twin, driven, emit, flow_of
 from langchain_tooltree.models import resolve_model
 
 logger = logging.getLogger(__name__)
@@ -381,8 +380,8 @@ class CFGMMemory:
         run = yield from run_in_environment(attempt, environment, self._model_for("policy"), reviewed)
         success, reward, reasons = yield from evaluating(evaluate, to_do, run)
         runs = (each.trajectory.id for each in recollection.runs)
-        noted = recall_metadata(runs, ((tip.id, tip.trajectories) for tip in recollection.tips))
-        metadata = {**run.trajectory.metadata, "task_id": to_do.id, "reward": reward, **noted}
+        recall = Recall(tuple(runs), {tip.id: tip.trajectories for tip in recollection.tips})
+        metadata = {**run.trajectory.metadata, "task_id": to_do.id, "reward": reward, **recall.metadata()}
         return replace(run.trajectory, id=uuid4().hex, success=success, reasons=reasons, metadata=metadata)
 
     aact = async_twin(act)
@@ -440,7 +439,7 @@ def recall_for(
         others = (run for run in recollection.runs if not is_in(run.trajectory.id, own))
         recollection = replace(recollection, runs=tuple(islice(others, k)))
         tasks, tips = [run.trajectory.task for run in recollection.runs], [tip.advice for tip in recollection.tips]
-        yield from emitted({"type": "recall", "task": task, "runs": tasks, "tips": tips}, writer)
+        yield from emit([{"type": "recall", "task": task, "runs": tasks, "tips": tips}], writer)
     except ForeignNamespaceError:
         raise
     except Exception as error:  # noqa: BLE001 - the store may be down, and the agent can do without

@@ -19,8 +19,8 @@ from langchain_tooltree.conversation import Conversation, visible_path
 from langchain_tooltree.errors import check_count
 from langchain_tooltree.experience.guide import Remembered, begun_with
 from langchain_tooltree.experience.recorder import RunRecorder
-from langchain_tooltree.experience.records import aim_of, recall_metadata, remarked
 from langchain_tooltree.experience.run_identity import is_collecting, run_id, run_key
+from langchain_tooltree.experience.trajectory import Recall, aim_of, remarked
 from langchain_tooltree.experience.verdict import AnyVerdict
 from langchain_tooltree.flows import Flow, async_twin, driven
 from langchain_tooltree.models import extended
@@ -198,8 +198,8 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
             # What was recalled stands in the record: tips get credit by its verdict.
             # Where nothing was, that stands there, too: else its reflections may have repeated anything.
             tips = map(Tip.from_dict, begun.get("tips", ()))
-            noted = recall_metadata(begun.get("runs", ()), ((tip.id, tip.trajectories) for tip in tips))
-            about = noted if "runs" in begun else {}
+            noted = Recall(begun.get("runs", ()), {tip.id: tip.trajectories for tip in tips})
+            about = noted.metadata() if "runs" in begun else {}
             keeping = self._recorder.keeping(
                 state["messages"], runtime, experience, task=task, instructions=instructions, about=about
             )

@@ -8,8 +8,7 @@ from itertools import groupby
 from langchain_tooltree.anomaly.rules import has_failed
 from langchain_tooltree.cfgm.tips import IDENTIFYING, Tip, distinct
 from langchain_tooltree.errors import check_count
-from langchain_tooltree.experience.records import SUMMARIZE_STATE, Record, Step, as_reference
-from langchain_tooltree.experience.trajectory import Trajectory
+from langchain_tooltree.experience.trajectory import SUMMARIZE_STATE, Step, Trajectory, as_reference
 from langchain_tooltree.text import (
     GAP,
     compact_json,
@@ -139,7 +138,7 @@ def example_text(example: str | Trajectory) -> str:
     return PARAGRAPH.join(examples_in(recalled))
 
 
-def chain_of(run: Record) -> str:
+def chain_of(run: Trajectory) -> str:
     """The tools of a run in one line, in the order of its calls, as `search_flights -> get_fare x2 -> book`.
 
     Calls that failed are left out, and so is what comes after the first 20 tools, which are counted. Empty where no

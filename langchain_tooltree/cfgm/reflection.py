@@ -20,16 +20,15 @@ from langchain_tooltree.cfgm.recall import Recollection, examples_in, recall_tex
 from langchain_tooltree.cfgm.tips import Tip
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError, check_count, described
-from langchain_tooltree.experience.excerpts import (
+from langchain_tooltree.experience.run_identity import tools_in
+from langchain_tooltree.experience.trajectory import ADDED, NOTES, Trajectory, added_to, as_reference
+from langchain_tooltree.experience.verdict import (
     DEFAULT_MAX_CHARACTERS,
     FEWEST_CHARACTERS,
     LONGEST_INSTRUCTIONS,
     excerpt,
 )
-from langchain_tooltree.experience.records import ADDED, NOTES, Record, added_to, as_reference
-from langchain_tooltree.experience.run_identity import tools_in
-from langchain_tooltree.experience.trajectory import Trajectory
-from langchain_tooltree.flows import Flow, Writer, async_twin, driven, emitted, flow_of
+from langchain_tooltree.flows import Flow, Writer, async_twin, driven, emit, flow_of
 from langchain_tooltree.models import ATTEMPTS, Meter, Words, document_prompt, filled_in, inner_config, resolve_model
 from langchain_tooltree.text import (
     LONGEST_TEXT,
@@ -270,7 +269,7 @@ def _reflection(key: KeyInformationForm, answers: SelfQAForm | ReflectionForm) -
     return Reflection(objective, environment, progress, questions, shortened(answers.next_step))
 
 
-def _step(record: Record, anomaly: Anomaly) -> dict[str, Any]:
+def _step(record: Trajectory, anomaly: Anomaly) -> dict[str, Any]:
     """The call that is anomalous, with its observation: of calls made in parallel, the record names none."""
     answered = [step for step in reversed(record.steps) if step.outcome is not None]
     by_id = [step for step in answered if anomaly.call_id is not None and step.call_id == anomaly.call_id]
@@ -488,7 +487,7 @@ class Recovery:
             return None
         if anomaly is None:
             return None
-        yield from emitted({"type": "anomaly", "anomaly": anomaly.to_dict()}, writer)
+        yield from emit([{"type": "anomaly", "anomaly": anomaly.to_dict()}], writer)
         if not anomaly.recoverable:
             return None
         by_tool = [each for each in observations if each.name == anomaly.tool]
@@ -519,8 +518,8 @@ class Recovery:
             problem = problem or "; ".join(meter.problems) or "the model gave no usable reply"
             logger.warning("There is no reflection on the result of %s: %s", anomaly.tool, problem)
         found = None if reflection is None else reflection.to_dict()
-        yield from emitted(
-            {"type": "reflect", "call_id": anomaly.call_id, "reflection": found, "problem": problem}, writer
+        yield from emit(
+            [{"type": "reflect", "call_id": anomaly.call_id, "reflection": found, "problem": problem}], writer
         )
         return with_correction(message, anomaly, reflection)
 

@@ -13,10 +13,9 @@ from langchain_core.utils import batch_iterate
 from pydantic import BaseModel, Field
 
 from langchain_tooltree.errors import ConfigurationError, ReplyError
-from langchain_tooltree.experience.excerpts import DEFAULT_MAX_CHARACTERS, excerpt
-from langchain_tooltree.experience.records import Step
 from langchain_tooltree.experience.store import QUARANTINED, ExperienceStore
-from langchain_tooltree.experience.trajectory import Trajectory
+from langchain_tooltree.experience.trajectory import Step, Trajectory
+from langchain_tooltree.experience.verdict import DEFAULT_MAX_CHARACTERS, excerpt
 from langchain_tooltree.flows import Flow, TogetherStep, flow_of
 from langchain_tooltree.models import ATTEMPTS, Meter, Words, document_prompt, filled_in, inner_config
 from langchain_tooltree.text import (

@@ -36,7 +36,7 @@ def run_doctor(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[st
     bound = names_bound_by(sandbox) if sandbox is not None else frozenset[str]()
     middleware: Sequence[AgentMiddleware[Any, Any]] = given.get("middleware", ())
     tools = [*(tool for entry in middleware for tool in getattr(entry, "tools", ())), *as_tools(given_tools)]
-    effects = CallEffects.declared_as(given.get("effects")).told_apart(tools).among(tools)
+    effects = CallEffects.declared_as(given.get("effects")).among(tools)
     rows = [_row(tool.name, effects, bound) for tool in tools]
     likely = [row["tool"] for row in rows if row["may_run"] == "no" and row["tool"].lower().startswith(READING)]
     advice = [*_advice(rows, likely, given)]
@@ -65,7 +65,7 @@ def _row(name: str, effects: CallEffects, bound: frozenset[str]) -> dict[str, st
         return {"tool": name, "declared": "read", "may_run": "yes"}
     if name in effects.by_arguments:
         return {"tool": name, "declared": "by its arguments", "may_run": "some calls"}
-    return {"tool": name, "declared": "write" if name in effects.names else "nothing", "may_run": "no"}
+    return {"tool": name, "declared": "write" if name in effects.entries else "nothing", "may_run": "no"}
 
 
 def _advice(rows: Sequence[dict[str, str]], likely: Sequence[str], given: dict[str, Any]) -> Sequence[str]:

@@ -7,7 +7,8 @@ from typing import Any
 
 from langchain_tooltree.cli.terminal import Terminal, check_free, embeddings_named, progress
 from langchain_tooltree.errors import ConfigurationError
-from langchain_tooltree.experience.trajectory import Trajectory, load_trajectories
+from langchain_tooltree.experience.files import load_trajectories
+from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.sitgraph.files import MANIFEST, check_target
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
 from langchain_tooltree.sitgraph.transitions import START

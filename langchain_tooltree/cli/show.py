@@ -28,8 +28,9 @@ from langchain_tooltree.cli.terminal import (
 )
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.events import Event
+from langchain_tooltree.experience.files import load_trajectories
 from langchain_tooltree.experience.store import TASKS, ExperienceStore, entry_of, listing
-from langchain_tooltree.experience.trajectory import Trajectory, load_trajectories
+from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.flows import Flow, FunctionStep
 from langchain_tooltree.learning.copying import held_in
 from langchain_tooltree.learning.experience import Experience

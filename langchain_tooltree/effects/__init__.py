@@ -1,5 +1,291 @@
-"""Effects: which calls only read; here, what users need not write themselves."""
+"""Effects: which calls only read; here, what users need not write themselves.
 
-from langchain_tooltree.effects.ready_made import http_reads, mcp_effects, sql_reads
+Hints of MCP servers, and functions of the arguments for tools that speak HTTP or SQL.
+"""
+
+import inspect
+import re
+import tomllib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any, cast
+from urllib.parse import unquote
+
+from langchain_core.tools import BaseTool, StructuredTool
+
+from langchain_tooltree.effects.calls import ByArgument, DeclaredEffect, HintedEffect
+from langchain_tooltree.effects.names import words_of_name
+from langchain_tooltree.errors import ConfigurationError, import_extra
+from langchain_tooltree.flows import in_thread
+from langchain_tooltree.text import digest, forget_oldest, words_of
 
 __all__ = ["http_reads", "mcp_effects", "sql_reads"]
+
+
+def mcp_effects(tools: Iterable[BaseTool], *, server: str) -> dict[str, DeclaredEffect]:
+    """Believe the read-only hints of one MCP server that you trust.
+
+    A hint is a claim of the server, so it counts only where you name the server: `effects={**mcp_effects(await
+    client.get_tools(server_name="files"), server="files")}`. It holds for the very tools that you pass: a tool of
+    another server is a write even if it bears the same name. Pass tools of that server, loaded with
+    langchain-mcp-adapters or `langchain.mcp`; those that name another one are left out, but with `langchain.mcp`, a
+    server's name is its own claim as well.
+
+    Returns `"read"` for tools hinted read-only, `"write"` for those hinted otherwise, or hinted destructive as well; no
+    entry without a hint.
+    """
+    effects: dict[str, DeclaredEffect] = {}
+    for tool in tools:
+        metadata = tool.metadata or {}
+        origin = metadata.get("mcp") or {}
+        its_server = (origin.get("server") or {}).get("name") or _configured_server(tool) or server
+        annotations: Mapping[str, Any] = (origin.get("tool") or {}).get("annotations") or {}
+        read_only = [metadata.get("readOnlyHint"), annotations.get("read_only_hint")]
+        destructive = [metadata.get("destructiveHint"), annotations.get("destructive_hint")]
+        if its_server == server and read_only != [None, None]:
+            is_read = all(hint is None or hint is True for hint in read_only)
+            is_read = is_read and all(hint is None or hint is False for hint in destructive)
+            effect = HintedEffect("read" if is_read and effects.get(tool.name) != "write" else "write")
+            effect.tool = tool
+            effects[tool.name] = cast("DeclaredEffect", effect)
+    return effects
+
+
+def _configured_server(tool: BaseTool) -> str | None:
+    """The server that langchain-mcp-adapters loaded a tool from, which only the tool's coroutine knows."""
+    coroutine = tool.coroutine if isinstance(tool, StructuredTool) else None
+    name = inspect.getclosurevars(coroutine).nonlocals.get("server_name") if inspect.isfunction(coroutine) else None
+    return name if isinstance(name, str) else None
+
+
+# --- HTTP ---
+
+_OVERRIDE = re.compile(
+    r"""x[-_]?http[-_]?method|x[-_]method|method[-_]override
+    |(?:^|[=?&;{,\s])["']?_?method(?:\[\w*\])?["']?\s*(?:[=:]|$)  # as a parameter
+    |[\r\n\0]  # the end of a header, behind which another request may begin""",
+    re.IGNORECASE | re.VERBOSE,
+)
+"""Headers and parameters by which servers are asked to take a request for one of another method."""
+
+_REFUSED = frozenset(
+    words_of("attachment body content data download file files form json payload save upload")
+    + words_of("domain host hostname proxy server")
+)
+"""Words in the names of arguments that hand something over, have the answer written to a file, or name the server."""
+
+_ONLY_ASKS = frozenset(words_of("cookies header headers param params query type encoding length"))
+"""Words in the names of those that only say what is asked for."""
+
+_ADDRESS = frozenset(words_of("address base endpoint href link site uri url"))
+
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]{0,40}:[/\\]", re.IGNORECASE)
+_WEB = re.compile(r"https?://(\[[0-9a-f:.]+\]|[a-z0-9_.-]+)(?::\d{1,5})?(?=[/?#]|\Z)", re.IGNORECASE | re.ASCII)
+_PATH = re.compile(r"\A(?:/(?![/\\])|[?#]|(?!localhost\b)[^/?#:@\\\s.]+(?:[/?#]|\Z))", re.IGNORECASE)
+_NAME = re.compile(r"\A(?:[a-z0-9_-]+\.)+([a-z][a-z0-9-]*)\.?", re.IGNORECASE | re.ASCII)
+
+_INSIDE = frozenset(words_of("arpa corp home internal intranet lan local localdomain localhost private"))
+"""Last labels of names that no public server has: `metadata.google.internal` is one of them."""
+
+
+@dataclass(frozen=True)
+class _HttpReads(ByArgument):
+    hosts: tuple[str, ...]
+
+    def __call__(self, arguments: Mapping[str, Any]) -> DeclaredEffect:
+        method = arguments.get(self.argument)
+        others = {name: value for name, value in arguments.items() if name != self.argument}
+        is_safe = isinstance(method, str) and method.upper() in ("GET", "HEAD")
+        return "read" if is_safe and all(_only_asks(*leaf, self.hosts) for leaf in _leaves(others, ())) else "write"
+
+
+def http_reads(argument: str = "method", *, hosts: Iterable[str] = ()) -> Callable[[Mapping[str, Any]], str]:
+    """Let a search run the GET and HEAD requests of an HTTP tool to public servers, by http and https.
+
+    A request is a write if it names no method, asks the server to take it for one of another method, hands over a body
+    or a file, or asks a server that nobody outside could: a name without a dot or under `.internal` and the like, and
+    whatever is given by an address instead of a name. That keeps a model that was talked into it from the credentials
+    that clouds give out at 169.254.169.254, and from what listens on this machine or in its network and trusts whoever
+    is there. Those of your own that it may ask you name in `hosts`: `hosts=["orders"]`.
+
+    What it cannot know: that a server acts on a GET, that a public name points inside, or its server redirects there,
+    and what the tool does beyond its arguments. And an address can carry data away: where that matters, declare nothing
+    for a tool that asks anybody's server.
+    """
+    if isinstance(hosts, str):
+        msg = f"hosts must be a list of names, got {hosts!r}. Pass hosts=[{hosts!r}]."
+        raise ConfigurationError(msg)
+    return _HttpReads(argument, tuple(sorted({host.lower().strip("[].") for host in hosts})))
+
+
+def _only_asks(names: tuple[str, ...], value: str, hosts: Collection[str]) -> bool:
+    """Whether a value under these names hands nothing over, and asks public servers or `hosts` alone."""
+    words = {word for name in names for word in words_of_name(name)}
+    pair = f"{names[-1]}={value}"
+    if _OVERRIDE.search(pair) or _OVERRIDE.search(unquote(pair)) or (words & _REFUSED and not words & _ONLY_ASKS):
+        return False
+    if words & _ADDRESS and not _SCHEME.match(value) and not _PATH.match(value):  # some tools add the scheme
+        return False
+    addresses = [_WEB.match(value, scheme.start()) for scheme in _SCHEME.finditer(value)]
+    return all(address and _is_public(address[1], hosts) for address in addresses)
+
+
+def _is_public(host: str, hosts: Collection[str]) -> bool:
+    """Whether a host is given by a public name: of an address, in all its forms, nobody sees whose it is."""
+    name = _NAME.fullmatch(host)
+    return host.lower().strip("[].") in hosts or (name is not None and name[1].lower() not in _INSIDE)
+
+
+def _leaves(data: Any, names: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
+    """The values within data that are not empty, each with the names that lead there."""
+    if isinstance(data, Mapping):
+        for name, value in data.items():
+            yield from _leaves(value, (*names, str(name)))
+    elif isinstance(data, list | tuple | set):
+        for each in data:
+            yield from _leaves(each, names)
+    elif data:
+        yield names, str(data)
+
+
+# --- SQL ---
+
+LONGEST_SQL = 10_000
+"""Characters of a text that is parsed, which may have 1,500 words and signs: a tenth of a second at most."""
+MOST_VERDICTS = 10_000
+
+_BEGINNINGS = frozenset({"SELECT", "WITH", "VALUES", "TABLE", "FROM", "(", ";"})
+
+_ROOTS = frozenset({"Select", "Union", "Except", "Intersect", "Subquery", "Values", "Table"})
+
+_UNPARSED = frozenset({"COMMAND", "DESCRIBE", "SET", "SHOW"})
+"""Tokens of statements that the parser does not take apart, of which it would tell in a log, with their text."""
+
+DIALECTS = ("sqlite", "postgres", "mysql", "duckdb")
+"""The databases whose reads are listed in `dialects.toml`."""
+
+
+@dataclass(frozen=True)
+class _SqlReads(ByArgument):
+    dialect: str
+    functions: tuple[str, ...]  # in an order that is the same in every process
+
+    def __call__(self, arguments: Mapping[str, Any]) -> DeclaredEffect:
+        sql = arguments.get(self.argument)
+        return "read" if isinstance(sql, str) and only_reads(sql, self.dialect, self.functions) else "write"
+
+
+def sql_reads(
+    argument: str = "query", *, dialect: str, functions: Iterable[str] = ()
+) -> Callable[[Mapping[str, Any]], str]:
+    """Let a search run the calls of a SQL tool that only read, and leave all others to the host.
+
+    ```python
+    effects = {"sql_db_query": sql_reads("query", dialect="sqlite"), "sql_db_schema": "read"}
+    ```
+
+    Have the tool connect with a role that may only read in the first place: a database knows best what a statement
+    does, and this function does not see what lies within it, such as views and functions of your own.
+
+    A call is a read if its SQL consists of nothing but queries, of expressions and functions that are listed for the
+    database and change nothing, lock nothing, and reach no file, network or session. All else is a write: what is not
+    listed, cannot be parsed, has more than 10,000 characters or 1,500 words, or is not clear in each of its settings.
+
+    `argument` holds the SQL; `dialect` is the database: `"sqlite"`, `"postgres"`, `"mysql"` or `"duckdb"`; `functions`
+    are some of your own that only compute. Raises `ConfigurationError` for any other database, and `MissingExtraError`
+    without `langchain-tooltree[sql]`.
+    """
+    import_extra("sqlglot", "sql", "sql_reads")
+    if not isinstance(dialect, str) or dialect.lower() not in DIALECTS:
+        msg = (
+            f"dialect must be one of {', '.join(DIALECTS)}, got {dialect!r}. For any other database, declare the tool "
+            "a read if it connects with a role that may only read."
+        )
+        raise ConfigurationError(msg)
+    return _SqlReads(argument, dialect.lower(), tuple(sorted({name.lower() for name in functions})))
+
+
+_verdicts: dict[str, bool] = {}
+"""By digests: the SQL of past runs is not kept."""
+
+
+def only_reads(sql: str, dialect: str, functions: Collection[str] = ()) -> bool:
+    """Whether all statements of a text only read, in one of `DIALECTS`, with other functions in lower case.
+
+    The answer depends on nothing else, such as how much was asked before: LangChain asks about a call again when a run
+    resumes, maybe in another process, and runs it without its decision if the answer differs.
+    """
+    if len(sql) > LONGEST_SQL:
+        return False
+    key = digest([sql, dialect, *functions])
+    if (verdict := _verdicts.get(key)) is None:
+        # On a thread of its own, how deep a text may be nested does not depend on who asks.
+        verdict = in_thread(lambda: _Database(dialect).only_reads(sql, functions), "tooltree-sql").result()
+        _verdicts[key] = verdict
+        forget_oldest(_verdicts, MOST_VERDICTS)
+    return verdict
+
+
+@cache
+class _Database:
+    """What SQL may consist of to be a read in one database, and a parser for it.
+
+    A parser says what a text consists of, and `dialects.toml` what each database may be asked. Where a database might
+    see another text than the parser, in comments, quotes and escapes, nothing is believed.
+    """
+
+    def __init__(self, name: str) -> None:
+        lists: Any = tomllib.loads(files(__package__).joinpath("dialects.toml").read_text("utf-8"))
+        every, own = lists["every"], lists[name]
+        words = (frozenset(f"{every[key]} {own.get(key, '')}".split()) for key in ("kinds", "functions", "types"))
+        texts = (every[key] + own.get(key, "") for key in ("statements", "explain", "refused", "files"))
+        self.kinds, self.functions, self.types = words
+        self.statements, self.explain, self.refused, self.files = (
+            re.compile(text, re.IGNORECASE | re.VERBOSE) for text in texts
+        )
+        self.dialect: Any = import_extra("sqlglot", "sql", "sql_reads").Dialect.get_or_raise(name)
+        self.dialect.INDEX_OFFSET = 0  # to count from 1 as from 0 costs a parser two milliseconds for each `a[1]`
+        base: Any = self.dialect.parser_class
+        # All functions but those with a syntax of their own keep the names by which the database knows them.
+        own_syntax = {each: parse for each, parse in base.FUNCTION_PARSERS.items() if each.lower() in self.functions}
+        self.parser: Any = type(base)("Parser", (base,), {"FUNCTIONS": {}, "FUNCTION_PARSERS": own_syntax})
+
+    def only_reads(self, sql: str, functions: Collection[str]) -> bool:
+        """Whether all statements of a text only read."""
+        if self.refused.search(sql):
+            return False
+        if self.statements.fullmatch(sql.strip("; \t\r\n")):
+            return True
+        sql = self.explain.sub("", sql, count=1)
+        try:
+            tokens = self.dialect.tokenize(sql)
+            if not _may_query(tokens):
+                return False
+            queries = [*filter(None, self.parser(dialect=self.dialect).parse(tokens, sql))]
+            are_queries = bool(queries) and all(type(each).__name__ in _ROOTS for each in queries)
+            return are_queries and all(self._is_listed(node, functions) for each in queries for node in each.walk())
+        except Exception:  # noqa: BLE001 - what cannot be parsed, or is nested too deeply
+            return False
+
+    def _is_listed(self, node: Any, functions: Collection[str]) -> bool:
+        """Whether a kind of expression, function or type is listed, and a table is none of the file system's."""
+        kind = type(node).__name__
+        if kind == "Anonymous":
+            return node.name.isascii() and (node.name.lower() in self.functions or node.name.lower() in functions)
+        if kind == "DataType":
+            return getattr(node.this, "name", "") in self.types
+        is_file = kind == "Table" and self.files.search(".".join(part.name for part in node.parts))
+        return kind in self.kinds and not is_file
+
+
+def _may_query(tokens: list[Any]) -> bool:
+    """Whether each statement begins as a query does, and no function is called by a name that hides what it is."""
+    kinds = [token.token_type.name for token in tokens]
+    firsts = {token.text.upper() for at, token in enumerate(tokens) if at == 0 or kinds[at - 1] == "SEMICOLON"}
+    if not firsts <= _BEGINNINGS or not _UNPARSED.isdisjoint(kinds):
+        return False
+    # A function in a schema is one of the database's own, whatever its name, and so is one with a name in quotes.
+    called = [kinds[max(at - 2, 0) : at] for at, kind in enumerate(kinds) if at and kind == "L_PAREN"]
+    return not any(before[-1] in {"IDENTIFIER", "STRING"} or before[0] == "DOT" for before in called)

@@ -1,6 +1,6 @@
 """Effects: which calls only read, so that a search may run them, and which may change something.
 
-Whoever asks whether a call is a write asks `CallEffects.of`, with the arguments. What is not known for a read is one.
+Whoever asks whether a call is a write asks `CallEffects.of`, with the arguments. What is not declared is a write.
 """
 
 import copy
@@ -13,12 +13,10 @@ from typing import Any, Literal, NamedTuple, cast
 
 from langchain_core.tools import BaseTool, StructuredTool
 from langchain_core.utils.pydantic import get_fields
-from pydantic import AliasChoices, AliasPath, TypeAdapter
-from pydantic.fields import FieldInfo
 
 from langchain_tooltree.effects.names import call_digest, verb_of_write
 from langchain_tooltree.errors import ConfigurationError, described, did_you_mean
-from langchain_tooltree.flows import RAISED, Flow, FunctionStep
+from langchain_tooltree.flows import Flow, FunctionStep
 
 logger = logging.getLogger(__name__)
 
@@ -27,11 +25,11 @@ DeclaredEffect = Literal["read", "write"]
 Declaration = str | Callable[[Mapping[str, Any]], str]
 """What a tool does to the world, `"read"` or `"write"`: always the same, or, by a function, by the arguments."""
 
-ToolKey = str | BaseTool | Callable[..., Any]
-"""A tool by its name, or the tool itself, or the function that it was made of."""
+Effects = Mapping[Any, Declaration] | Sequence[tuple[str | BaseTool | Callable[..., Any], Declaration]]
+"""What users declare: a mapping of tools to what they do, or pairs, since most tools cannot be keys.
 
-Effects = Mapping[Any, Declaration] | Sequence[tuple[ToolKey, Declaration]]
-"""What users declare: a mapping of a `ToolKey` to what the tool does, or pairs, since most tools cannot be keys."""
+A tool is given by its name, as the tool itself, or as the function that it was made of.
+"""
 
 
 class ReadTool(StructuredTool):
@@ -48,12 +46,6 @@ class ByArgument:
     argument: str
 
 
-class _Declared(NamedTuple):
-    name: str
-    effect: Declaration
-    tool: Any = None  # the tool, or its function, that this was said of; `None` for any that bears the name
-
-
 class HintedEffect(str):
     """An effect as a server hints it, which holds for that server's tool alone."""
 
@@ -61,56 +53,56 @@ class HintedEffect(str):
     tool: BaseTool
 
 
+class _Entry(NamedTuple):
+    name: str
+    effect: Declaration
+    tool: Any = None  # the tool, or its function, that this holds for; `None` for any that bears the name
+
+
 @dataclass(frozen=True)
 class CallEffects:
-    """What is known of the effects of calls.
+    """The effects of calls: `declared_as` reads what a user declares, `among` applies it to the tools at hand."""
 
-    Made by `declared_as` of what a user has said. `among` says what that means for the tools at hand.
-    """
-
-    entries: tuple[_Declared, ...] = ()
-    _told: set[str] = field(default_factory=set, compare=False, repr=False)  # what was warned of already
+    entries: Mapping[str, tuple[_Entry, ...]] = field(default_factory=dict)  # by the names of tools
+    _warnings: set[str] = field(default_factory=set, compare=False, repr=False)
 
     @classmethod
     def declared_as(cls, effects: "Effects | CallEffects | None") -> "CallEffects":
-        """Effects as a user has declared them; what they cannot be is refused."""
+        """Effects as a user declares them. Raises `ConfigurationError` for what cannot be a declaration."""
         if isinstance(effects, CallEffects):
             return effects
-        given = effects.items() if isinstance(effects, Mapping) else () if effects is None else effects
-        pairs = list(given) if isinstance(given, Iterable) else [given]
+        pairs = list(effects.items() if isinstance(effects, Mapping) else effects or ())
         if not all(isinstance(each, tuple | list) and len(each) == 2 for each in pairs):  # noqa: PLR2004
             msg = f"effects must be a mapping such as {{'search': 'read'}}, got {effects!r}; or a list of such pairs."
             raise ConfigurationError(msg)
-        return cls(tuple(_declared(key, effect) for key, effect in pairs))
+        entries: dict[str, tuple[_Entry, ...]] = {}
+        for entry in (_entry(key, effect) for key, effect in pairs):
+            entries[entry.name] = (*entries.get(entry.name, ()), entry)
+        return cls(entries)
 
     def of(self, tool_name: str, arguments: Mapping[str, Any] | None) -> DeclaredEffect:
-        """What a call does: a read only if nothing else is declared of it.
+        """What a call does: a read only if everything that is declared of its tool says so.
 
         A function that raises, or answers anything but `"read"`, means a write.
         """
-        said = self._by_name.get(tool_name, ())
-        return "read" if said and all(_reads(each, arguments) for each in said) else "write"
+        entries = self.entries.get(tool_name, ())
+        return "read" if entries and all(_is_read(each, arguments or {}) for each in entries) else "write"
 
     @cached_property
     def reads(self) -> frozenset[str]:
         """Names of the tools that only read, whatever the arguments."""
-        return frozenset(name for name, said in self._by_name.items() if all(each.effect == "read" for each in said))
+        return frozenset(name for name, each in self.entries.items() if all(one.effect == "read" for one in each))
 
     @cached_property
     def by_arguments(self) -> frozenset[str]:
         """Names of the tools of which some calls may be reads, and others writes."""
-        named = (name for name, said in self._by_name.items() if all(each.effect != "write" for each in said))
-        return frozenset(named) - self.reads
+        possible = (name for name, each in self.entries.items() if all(one.effect != "write" for one in each))
+        return frozenset(possible) - self.reads
 
     @property
     def may_read(self) -> bool:
-        """Whether any call is known for a read."""
+        """Whether any call can be a read."""
         return bool(self.reads or self.by_arguments)
-
-    @property
-    def names(self) -> frozenset[str]:
-        """Names of the tools of which anything is declared."""
-        return frozenset(self._by_name)
 
     def among(self, tools: Iterable[Any]) -> "CallEffects":
         """The effects of these tools, by their names.
@@ -118,28 +110,25 @@ class CallEffects:
         What was declared of a tool holds for that very object. Of two tools that share a name, nobody knows which one
         a call reaches, so its calls are writes. The package's own read-only tools are reads.
         """
-        given = [tool for tool in tools if isinstance(tool, BaseTool)]
-        shared = self._shared_names(given)
-        named = {tool.name: ("write" if tool.name in shared else self._effect_of(tool), tool) for tool in given}
-        known = (_Declared(name, effect, tool) for name, (effect, tool) in named.items() if effect is not None)
-        return replace(self, entries=tuple(known))
-
-    def told_apart(self, tools: Iterable[Any]) -> "CallEffects":
-        """The same, with the calls of tools that share a name as writes, for who gets to see only one of them."""
-        shared = self._shared_names(tool for tool in tools if isinstance(tool, BaseTool))
-        return replace(self, entries=(*self.entries, *(_Declared(name, "write") for name in sorted(shared))))
+        entries: dict[str, tuple[_Entry, ...]] = {}
+        first: dict[str, BaseTool] = {}
+        for tool in (each for each in tools if isinstance(each, BaseTool)):
+            effect = self._effect_of(tool) if first.setdefault(tool.name, tool) is tool else "write"
+            if effect is not None:
+                entries[tool.name] = (*entries.get(tool.name, ()), _Entry(tool.name, effect, tool))
+        return replace(self, entries=entries)
 
     def of_calls(self, calls: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         """The effects of calls by their tools, as a record keeps them under `EFFECTS`."""
-        told: dict[str, Any] = {}
+        by_tool: dict[str, Any] = {}
         for call in calls:
             name, arguments = call["name"], call["args"]
             effect = self.of(name, arguments)
             if name in self.by_arguments:
-                told.setdefault(name, []).extend([call_digest(name, arguments)] if effect == "read" else [])
+                by_tool.setdefault(name, []).extend([call_digest(name, arguments)] if effect == "read" else [])
             else:
-                told[name] = effect
-        return told
+                by_tool[name] = effect
+        return by_tool
 
     def judged(self, calls: Sequence[Mapping[str, Any]]) -> Flow[dict[str, Any]]:
         """The same, off the event loop where functions are asked: each text of SQL is judged this once."""
@@ -149,13 +138,14 @@ class CallEffects:
 
     def check_arguments(self) -> None:
         """Refuse a ready-made function that looks at an argument which its tool does not have: no call were a read."""
-        for name, effect, tool in self.entries:
-            known = _argument_names(tool)
-            if isinstance(effect, ByArgument) and known and effect.argument not in known:
-                meant = did_you_mean(effect.argument, known)
+        for name, effect, tool in (each for entries in self.entries.values() for each in entries):
+            if not isinstance(effect, ByArgument) or not isinstance(tool, BaseTool):
+                continue
+            names = _argument_names(tool)
+            if effect.argument not in names:
                 msg = (
                     f"effects[{name!r}] looks at the argument {effect.argument!r}, but {name} has only "
-                    f"{', '.join(sorted(known))}.{meant}"
+                    f"{', '.join(sorted(names)) or 'none'}.{did_you_mean(effect.argument, names)}"
                 )
                 raise ConfigurationError(msg)
 
@@ -163,60 +153,43 @@ class CallEffects:
         """Warn once of tools that are declared reads, whatever the arguments, while their names say that they act."""
         acting = [f"{name} ({verb})" for name in sorted(self.reads) if (verb := verb_of_write(name))]
         if acting:
-            self._tell_once(
+            self._warn_once(
                 "Declared reads run while searching, whether or not their results are kept, and these sound as if they "
                 f"act: {', '.join(acting)}. Declare writes 'write', and what does both by a function of the arguments."
             )
 
-    def _tell_once(self, message: str) -> None:
-        if message not in self._told:
-            self._told.add(message)
+    def _warn_once(self, message: str) -> None:
+        if message not in self._warnings:
+            self._warnings.add(message)
             logger.warning("%s", message)
 
-    @cached_property
-    def _by_name(self) -> dict[str, list[_Declared]]:
-        by_name: dict[str, list[_Declared]] = {}
-        for each in self.entries:
-            by_name.setdefault(each.name, []).append(each)
-        return by_name
-
-    def _shared_names(self, tools: Iterable[BaseTool]) -> set[str]:
-        found: dict[str, BaseTool] = {}
-        shared = {tool.name for tool in tools if found.setdefault(tool.name, tool) is not tool}
-        for name in sorted(shared & (self.reads | self.by_arguments)):
-            self._tell_once(
-                f"Several tools are named {name}, so nobody knows which one a call reaches, and its calls count as "
-                "writes. Give each a name of its own."
-            )
-        return shared
-
     def _effect_of(self, tool: BaseTool) -> Declaration | None:
-        said = [each for each in self.entries if each.name == tool.name]
-        own = [each for each in said if each.tool is not None and is_same_tool(tool, each.tool)]
-        if found := own or [each for each in said if each.tool is None]:
-            return found[0].effect if len({each.effect for each in found}) == 1 else "write"
-        if not said:
+        entries = self.entries.get(tool.name, ())
+        if not entries:
             return "read" if isinstance(tool, ReadTool) else None
-        if any(each.effect != "write" for each in said):
-            self._tell_once(
+        own = [each for each in entries if each.tool is not None and _is_same_tool(tool, each.tool)]
+        if applicable := own or [each for each in entries if each.tool is None]:
+            return applicable[0].effect if len({each.effect for each in applicable}) == 1 else "write"
+        if any(each.effect != "write" for each in entries):
+            self._warn_once(
                 f"The tool {tool.name} is not the one that was declared a read under this name, so its calls count as "
                 "writes. Declare this one: effects=[(tool, 'read')]."
             )
         return "write"
 
 
-def is_same_tool(tool: BaseTool, declared: Any) -> bool:
+def _is_same_tool(tool: BaseTool, declared: Any) -> bool:
     """Whether a tool is the one declared, the tool of that function, or a copy of it that runs the same function."""
     if tool is declared:
         return True
     functions = [getattr(tool, "func", None), getattr(tool, "coroutine", None)]
     if not isinstance(declared, BaseTool):
-        return any(function is declared for function in functions)
+        return declared in functions
     # What other kinds of tools run may depend on any of their fields.
     return type(tool) is type(declared) is StructuredTool and functions == [declared.func, declared.coroutine]
 
 
-def _declared(key: Any, effect: Any) -> _Declared:
+def _entry(key: Any, effect: Any) -> _Entry:
     name = key if isinstance(key, str) else key.name if isinstance(key, BaseTool) else getattr(key, "__name__", None)
     if not isinstance(name, str):
         msg = f"A key of effects must be a tool or the name of one, got {type(key).__name__} {key!r}."
@@ -225,80 +198,48 @@ def _declared(key: Any, effect: Any) -> _Declared:
     if is_async or not (effect in ("read", "write") or callable(effect)):
         msg = f"effects[{name!r}] must be 'read' or 'write', got {effect!r}; or a plain function of the arguments."
         raise ConfigurationError(msg)
-    return _Declared(name, effect, effect.tool if isinstance(effect, HintedEffect) else None if key is name else key)
+    return _Entry(name, effect, effect.tool if isinstance(effect, HintedEffect) else None if key is name else key)
 
 
-def _reads(declared: _Declared, arguments: Mapping[str, Any] | None) -> bool:
-    effect = declared.effect
-    if not callable(effect):
-        return effect == "read"
+def _is_read(entry: _Entry, arguments: Mapping[str, Any]) -> bool:
+    if not callable(entry.effect):
+        return entry.effect == "read"
     try:
-        if _hides_something(declared.tool, arguments or {}):
-            return False
-        answer = effect(_received(declared.tool, copy.deepcopy(dict(arguments or {}))))  # it may change what it gets
-        return isinstance(answer, str) and answer == "read"
-    except RAISED as error:  # what cannot be told is a write
+        answer = entry.effect(_as_received(entry.tool, arguments))
+    except Exception as error:  # noqa: BLE001 - what cannot be told is a write
         logger.debug("The effect of a call is not known: %s", described(error))
         return False
+    return isinstance(answer, str) and answer == "read"
 
 
-def _hides_something(tool: Any, arguments: Mapping[str, Any]) -> bool:
-    """Whether a tool may take something else than a function looks at.
+def _as_received(tool: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy of the arguments as a tool gets them, with the defaults of its schema for what the call leaves out.
 
-    That is an argument given by two of its names, or one that the schema of a server's tool does not name.
+    Raises an error for arguments that the schema refuses, or does not name: under another name, an alias for example,
+    a tool may take something else than a function of the arguments looks at.
     """
     if not isinstance(tool, BaseTool):
-        return False
-    if isinstance(tool.args_schema, dict):
-        known = tool.args_schema.get("properties")
-        return isinstance(known, dict) and not arguments.keys() <= known.keys()
-    fields = get_fields(tool.get_input_schema()).items()
-    return any(len(arguments.keys() & {name, *aliases_of(field)}) > 1 for name, field in fields)
+        return copy.deepcopy(dict(arguments))
+    if unnamed := arguments.keys() - _argument_names(tool):
+        msg = f"{tool.name} has no arguments {unnamed}."
+        raise ValueError(msg)
+    schema = tool.tool_call_schema
+    if isinstance(schema, dict):
+        return cast("dict[str, Any]", copy.deepcopy(_with_defaults(schema, arguments)))
+    received: dict[str, Any] = cast("Any", schema).model_validate(dict(arguments)).model_dump(mode="json")
+    return received
 
 
-def _received(tool: Any, arguments: dict[str, Any]) -> dict[str, Any]:
-    """The arguments that a tool gets: what a call leaves out has the default of the tool's schema."""
-    if not isinstance(tool, BaseTool):
-        return arguments
-    if isinstance(tool.args_schema, dict):
-        return cast("dict[str, Any]", _filled(tool.args_schema, arguments))
-    for name, about in get_fields(tool.get_input_schema()).items():
-        given = arguments.keys() & {name, *aliases_of(about)}
-        if isinstance(about, FieldInfo):
-            for key in given:
-                if isinstance(arguments[key], dict | list):  # models within it have defaults of their own
-                    known: TypeAdapter[Any] = TypeAdapter(cast("Any", about.annotation))
-                    arguments[key] = known.dump_python(known.validate_python(arguments[key]), mode="json")
-            if not given and not about.is_required():
-                arguments[name] = about.get_default(call_default_factory=True)
-        elif not given and not about.required:
-            arguments[name] = about.get_default()
-    return arguments
-
-
-def _filled(schema: Any, value: Any) -> Any:
-    known = schema.get("properties") if isinstance(schema, dict) else None
-    if not isinstance(known, dict) or not isinstance(value, dict):
+def _with_defaults(schema: Any, value: Any) -> Any:
+    """Data with the defaults of a JSON schema, in objects within it, too."""
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    if not isinstance(properties, dict) or not isinstance(value, Mapping):
         return value
-    defaults = {name: each["default"] for name, each in known.items() if isinstance(each, dict) and "default" in each}
-    return defaults | {name: _filled(known.get(name), each) for name, each in value.items()}
+    defaults = {name: each["default"] for name, each in properties.items() if "default" in each}
+    return defaults | {name: _with_defaults(properties.get(name), each) for name, each in value.items()}
 
 
-def _argument_names(tool: Any) -> set[str]:
-    """What calls of a tool may name, aliases included; empty where the tool does not say, or takes anything."""
-    if not isinstance(tool, BaseTool):
-        return set()
-    if isinstance(tool.args_schema, dict):
-        return set() if tool.args_schema.get("additionalProperties") else {*tool.args_schema.get("properties", ())}
-    schema = tool.get_input_schema()
-    if getattr(schema, "model_config", {}).get("extra") == "allow":
-        return set()
-    return {each for name, field in get_fields(schema).items() for each in (name, *aliases_of(field))}
-
-
-def aliases_of(field: Any) -> set[str]:
-    """The other names of a pydantic field, v1 or v2."""
-    validation = getattr(field, "validation_alias", None)
-    choices = validation.choices if isinstance(validation, AliasChoices) else [validation]
-    paths = [choice.path[0] if isinstance(choice, AliasPath) else choice for choice in choices]
-    return {alias for alias in (field.alias, *paths) if isinstance(alias, str)}
+def _argument_names(tool: BaseTool) -> set[str]:
+    """What calls of a tool may name."""
+    schema = tool.tool_call_schema
+    return set(schema.get("properties") or ()) if isinstance(schema, dict) else set(get_fields(schema))

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from langchain_tooltree.experience.records import call_key
+from langchain_tooltree.experience.trajectory import call_key
 from langchain_tooltree.text import digest, words_of
 
 EFFECTS = "effects"
@@ -12,9 +12,6 @@ EFFECTS = "effects"
 
 Where that goes by the arguments, a list names the calls of the tool that were reads, each by its `call_digest`.
 """
-
-CALL_DIGITS = 16
-"""Hexadecimal digits of a call's digest: 64 bits, so two of a million calls are mistaken with a chance of 3e-8."""
 
 READING_VERBS = frozenset(
     words_of(
@@ -25,17 +22,23 @@ READING_VERBS = frozenset(
 """How the names of tools begin that only look something up. `check` is not among them (`check_in`, `checkout`),
 and not `summarize`: a write of a user's own may be called as the package's `summarize_state`."""
 
+WRITING_VERBS = frozenset(
+    words_of("book buy cancel create delete edit modify pay post purchase refund remove send transfer update write")
+)
+"""Verbs of tools that act: those of the tau benchmarks' shop and airline (book, cancel, modify, send, transfer and
+update), of files and databases (create, delete, edit, remove, write), of requests (post), and of what costs money."""
+
 _WORD_OF_NAME = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 
 
-def words_of_name(tool: str) -> list[str]:
-    """The words of a tool's name, in order: `shop__searchItems` has three."""
-    return [word.lower() for word in _WORD_OF_NAME.findall(tool)]
+def words_of_name(name: str) -> list[str]:
+    """The words of the name of a tool or an argument, in order: `shop__searchItems` has three."""
+    return [word.lower() for word in _WORD_OF_NAME.findall(name)]
 
 
 def call_digest(tool: str, arguments: Mapping[str, Any] | None) -> str:
-    """What tells a call from any other."""
-    return digest(call_key(tool, arguments or {}), CALL_DIGITS)
+    """What tells a call from any other, in 64 bits: two of a million are mistaken with a chance of 3e-8."""
+    return digest(call_key(tool, arguments or {}), 16)
 
 
 def is_read(tool: str, effects: Mapping[str, Any] | None = None, arguments: Mapping[str, Any] | None = None) -> bool:
@@ -54,21 +57,6 @@ def is_read(tool: str, effects: Mapping[str, Any] | None = None, arguments: Mapp
     return bool(words) and words[0] in READING_VERBS
 
 
-_WRITES = frozenset(
-    words_of("book buy cancel create delete edit modify pay post purchase refund remove send transfer update write")
-)
-"""Verbs of tools that act: those of the tau benchmarks' shop and airline (book, cancel, modify, send, transfer and
-update), of files and databases (create, delete, edit, remove, write), of requests (post), and of what costs money."""
-
-_NOUNS = frozenset(words_of("book post transfer update"))
-"""Those that are also names of things, as in `get_book`."""
-
-
-def verb_of_write(tool_name: str) -> str | None:
-    """The word in the name of a tool that says that it acts, if there is one."""
-    looked_up = False
-    for word in words_of_name(tool_name):
-        if word in _WRITES and not (looked_up and word in _NOUNS):
-            return word
-        looked_up = looked_up or word in READING_VERBS
-    return None
+def verb_of_write(tool: str) -> str | None:
+    """The word in the name of a tool that says that it acts: of `get_book` and `list_transfers`, there is none."""
+    return None if is_read(tool) else next((word for word in words_of_name(tool) if word in WRITING_VERBS), None)

@@ -10,8 +10,7 @@ from langchain_core.messages import BaseMessage
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.effects.calls import CallEffects, Effects
 from langchain_tooltree.errors import ConfigurationError
-from langchain_tooltree.experience.records import TAG, as_reference
-from langchain_tooltree.experience.trajectory import Trajectory
+from langchain_tooltree.experience.trajectory import TAG, Trajectory, as_reference
 from langchain_tooltree.flows import Flow
 from langchain_tooltree.models import Meter
 from langchain_tooltree.text import one_line

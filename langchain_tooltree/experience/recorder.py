@@ -35,14 +35,6 @@ from langchain_tooltree.experience.recording import (
     messages_in,
     update_in,
 )
-from langchain_tooltree.experience.records import (
-    CAME_FROM,
-    opening_instructions,
-    recalled_in,
-    tip_sources,
-    with_recalled,
-    without_report_line,
-)
 from langchain_tooltree.experience.run_identity import (
     OWN,
     USERS,
@@ -54,7 +46,13 @@ from langchain_tooltree.experience.run_identity import (
     tools_in,
 )
 from langchain_tooltree.experience.store import ExperienceStore
-from langchain_tooltree.experience.trajectory import Trajectory, to_chat
+from langchain_tooltree.experience.trajectory import (
+    CAME_FROM,
+    Trajectory,
+    opening_instructions,
+    to_chat,
+    without_report_line,
+)
 from langchain_tooltree.experience.verdict import AnyVerdict, Verdict, resolve_verdict
 from langchain_tooltree.flows import Flow, FunctionStep, arun_flow, flow_of, has_loop, run_flow
 from langchain_tooltree.models import TAG
@@ -438,8 +436,8 @@ def _with_metadata(trajectory: Trajectory, metadata: Mapping[str, Any], earlier:
     trajectory = replace(trajectory, metadata={**trajectory.metadata, **metadata})
     if earlier is None:
         return trajectory
-    runs, tips = (recalled_in(earlier.metadata, kind) for kind in ("runs", "tips"))
-    return with_recalled(trajectory, runs, tips, tip_sources(earlier.metadata))
+    recall = earlier.recall | trajectory.recall
+    return trajectory.with_recall(recall) if recall else trajectory
 
 
 def _source_in(config: RunnableConfig | None) -> dict[str, str]:

@@ -26,9 +26,18 @@ from langchain_tooltree._langgraph import (
     variables_in,
 )
 from langchain_tooltree.errors import ConfigurationError, TrajectoryFormatError, described
-from langchain_tooltree.experience.records import EXTRAS, NOTES, Branch, ChatMessage, extras_of, metadata_of, part_of
 from langchain_tooltree.experience.run_identity import TOOLS, Tools, as_metadata, tools_in
-from langchain_tooltree.experience.trajectory import Trajectory, to_chat
+from langchain_tooltree.experience.trajectory import (
+    EXTRAS,
+    NOTES,
+    Branch,
+    ChatMessage,
+    Trajectory,
+    extras_of,
+    metadata_of,
+    part_of,
+    to_chat,
+)
 from langchain_tooltree.flows import Flow, TwinStep, async_twin, driven
 from langchain_tooltree.models import TAG
 from langchain_tooltree.replies import sound

@@ -14,7 +14,7 @@ from langgraph.runtime import Runtime
 
 from langchain_tooltree._langgraph import configurable_here, graph_around, namespace_here, runtime_in, without_reserved
 from langchain_tooltree.errors import ConfigurationError, ForeignNamespaceError, ToolDefinitionError
-from langchain_tooltree.experience.records import opening_instructions
+from langchain_tooltree.experience.trajectory import opening_instructions
 from langchain_tooltree.text import digest, forget_oldest, whole_characters
 
 _COLLECTING = "tooltree_collecting"

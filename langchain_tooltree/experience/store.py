@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from langchain_tooltree.errors import ConfigurationError, StoreError, ToolTreeError, TrajectoryFormatError, check_count
 from langchain_tooltree.experience.embeddings import embedded, embedder_name, resolve_embeddings
-from langchain_tooltree.experience.records import Source, extras_of, part_of, recalled_in, tip_sources
+from langchain_tooltree.experience.files import from_json, to_json
 from langchain_tooltree.experience.run_identity import (
     USERS,
     Namespace,
@@ -29,7 +29,7 @@ from langchain_tooltree.experience.run_identity import (
     label_of,
     labels_in,
 )
-from langchain_tooltree.experience.trajectory import Trajectory, from_json, to_json
+from langchain_tooltree.experience.trajectory import Recall, Source, Trajectory, extras_of, part_of
 from langchain_tooltree.flows import Flow, arun_flow, async_twin, driven, flow_of, run_flow
 from langchain_tooltree.secrets import masked
 from langchain_tooltree.text import digest, forget_oldest
@@ -66,6 +66,11 @@ class RunEntry:
     runs: Sequence[str] = ()  # and of the runs
     reply: str = ""  # the id of its first reply, by which a conversation that goes on is known
     taken_of: Mapping[str, Sequence[str]] = field(default_factory=dict)  # the runs that each of the tips was taken of
+
+    @property
+    def recall(self) -> Recall:
+        """What was recalled for it."""
+        return Recall(self.runs, {tip: self.taken_of.get(tip, ()) for tip in self.tips})
 
 
 class Catalogue:
@@ -707,13 +712,20 @@ def entry_of(trajectory: Trajectory, written: str | None = None) -> RunEntry:
     outcome = _OUTCOMES[trajectory.success] if waiting is None else PENDING
     if outcome in JUDGED and trajectory.metadata.get(QUARANTINED):
         outcome = QUARANTINED
-    tips, runs = recalled_in(trajectory.metadata, "tips"), recalled_in(trajectory.metadata, "runs")
+    recall = trajectory.recall
     said = (message for message in trajectory.messages if part_of(message) == "reply")
     known = (extras_of(message).get("id") for message in said)
     reply = next((each for each in known if each and isinstance(each, str)), "")
-    taken_of = dict(tip_sources(trajectory.metadata))
-    task = _storable(trajectory.aim)
-    return RunEntry(outcome, digest(text), task, float(waiting or 0), tips, runs, _storable(reply), taken_of)
+    return RunEntry(
+        outcome,
+        version=digest(text),
+        task=_storable(trajectory.aim),
+        since=float(waiting or 0),
+        tips=[*recall.tips],
+        runs=[*recall.runs],
+        reply=_storable(reply),
+        taken_of=dict(recall.tips),
+    )
 
 
 def _entry(item: Item) -> RunEntry:

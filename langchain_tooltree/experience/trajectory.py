@@ -1,50 +1,784 @@
-"""Trajectory: what happened in one run, read from and written as messages of LangChain and OpenAI, and JSON."""
+"""Trajectory: what happened in one run, read from messages of LangChain or OpenAI, and what is no part of it. Pure."""
 
-import gzip
+import ast
 import json
-import logging
-import math
-import os
-import uuid
-import zlib
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
-from itertools import groupby
-from pathlib import Path
-from typing import IO, Any
+from itertools import groupby, takewhile
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from langchain_core.messages import (
     AIMessage,
     BaseMessage,
     BaseMessageChunk,
-    ChatMessage,
     HumanMessage,
     RemoveMessage,
     SystemMessage,
     ToolMessage,
     message_chunk_to_message,
 )
+from langchain_core.messages import ChatMessage as RoleMessage
 
 from langchain_tooltree.errors import TrajectoryFormatError
-from langchain_tooltree.experience.records import (
-    EXTRAS,
-    Branch,
-    Record,
-    arguments_of,
-    call_entry,
-    count_unread,
-    entries_in,
-    extras_of,
-    first_request,
-    function_of,
-    opening_instructions,
-    paired,
-)
 from langchain_tooltree.replies import sound
-from langchain_tooltree.secrets import masked
+from langchain_tooltree.text import cut, digest, forget_oldest, mapping_in, shortened, substance
+
+if TYPE_CHECKING:
+    import os
+
+# Reference material is text that this package puts into a conversation. What is recalled from other runs, or advised in
+# this one, would otherwise be learnt again as if it had been observed, so it is left out of every record. It looks the
+# same everywhere, for models, but its looks decide nothing, since anybody can write a text that looks so:
+# - In a prompt, it is a text that this process has made, known by its digest. Prompts are made anew for each request.
+# - In a result, which checkpoints keep, a note of this package beside the content says which text was added. Tools
+#   write contents, and no notes; what they return, and what a user says, is never reference material.
+
+TAG = "reference_material"
+
+MARK = f"<{TAG} "
+"""With which all reference material begins: a text without it, as nearly all are, has none."""
+
+_BEGIN = re.compile(rf'<{TAG} source="(?P<source>[^"<>]{{0,40}})" id="(?P<id>[0-9a-f]{{12}})">\n')
+_END = f"\n</{TAG}>"
+_WORD = re.compile(r"\S")
+_LIKE_A_MARK = re.compile(rf"<(?=\s*(?:/\s*)?{TAG})", re.IGNORECASE)
+
+_MADE: dict[str, int] = {}
+"""Lengths of the reference material that this process has made, by its ids."""
+
+MOST_MADE = 20_000
+"""So much of it is known at a time, some 3 MB: what a prompt holds was made for it, or for one of the latest turns."""
+
+
+def as_reference(text: str, *, source: str) -> str:
+    """Mark a text as reference material; `source` says in one or two words of letters what it is, and models see it.
+
+    Only what looks like a mark is escaped in the text: it may hold code or data that are to be used as they are.
+    """
+    inside = _LIKE_A_MARK.sub("&lt;", text)
+    name = _id(source, inside)
+    marked = f'<{TAG} source="{source}" id="{name}">\n{inside}{_END}'
+    _MADE[name] = len(marked)
+    forget_oldest(_MADE, MOST_MADE)
+    return marked
+
+
+def remarked(text: str, *, source: str) -> str:
+    """Reference material from a state, known here, too: a checkpoint may have kept it since another process made it.
+
+    Clients may write states: what is not marked as this package does it is marked.
+    """
+    begin = _BEGIN.match(text)
+    if begin is None or not _is_whole(text, begin):
+        return as_reference(text, source=source)
+    _MADE[begin["id"]] = len(text)
+    return text
+
+
+def looks_marked(text: str) -> bool:
+    """Whether a text looks like reference material from its beginning to its end."""
+    return _BEGIN.match(text) is not None and text.find(_END) == len(text) - len(_END)
+
+
+def _is_whole(marked: str, begin: re.Match[str]) -> bool:
+    """Whether a text is reference material from its beginning to its end, as its id says."""
+    inside = marked[begin.end() - begin.start() : -len(_END)]
+    return marked.endswith(_END) and _id(begin["source"], inside) == begin["id"]
+
+
+def _id(source: str, inside: str) -> str:
+    return digest([source, inside], 12)
+
+
+def without_reference(content: Any) -> Any:
+    """The content of a prompt's message, a text or a list of blocks, without reference material made here.
+
+    It is the same object if there is none. Blocks that held nothing else are gone.
+    """
+    if isinstance(content, str):
+        return _text_unmarked(content)
+    if not isinstance(content, Sequence):
+        return content
+    rest = [_block_unmarked(block) for block in content]
+    unmarked = all(left is block for left, block in zip(rest, content, strict=True))
+    return content if unmarked else [left for left in rest if left]
+
+
+def is_reference(content: Any) -> bool:
+    """Whether a content holds reference material and nothing else."""
+    rest = without_reference(content)
+    return rest is not content and not rest
+
+
+def _text_unmarked(text: str) -> str:
+    """The text around the marked parts, with an empty line where one was taken out."""
+    if MARK not in text:
+        return text
+    rest: list[str] = []
+    place = 0
+    for begin in _BEGIN.finditer(text):
+        end = begin.start() + _MADE.get(begin["id"], 0)
+        if begin.start() >= place and _is_whole(text[begin.start() : end], begin):
+            rest.append(text[place : begin.start()].rstrip())
+            further = _WORD.search(text, end)
+            place = further.start() if further else len(text)
+    return "\n\n".join(part for part in (*rest, text[place:]) if part) if rest else text
+
+
+def _text_in(block: Any) -> str:
+    text = block.get("text") if isinstance(block, Mapping) else block
+    return text if isinstance(text, str) else ""
+
+
+def _block_unmarked(block: Any) -> Any:
+    text = _text_in(block)
+    if (rest := _text_unmarked(text)) is text:
+        return block
+    return {**block, "text": rest} if rest and isinstance(block, Mapping) else rest
+
+
+NOTES = "tooltree"
+"""Key of a message's `response_metadata` under which this package notes something; providers never get to see it."""
+
+SEARCH_MARK = "mark"
+"""Where that note of the planner's holds its mark, in a graph of the user's own."""
+
+NOTE = "[Planner's note, not from the user]"
+"""How a message of the planner's begins that stands behind the conversation in one of its questions."""
+
+REPORT_FORM = '{"missing": "nothing'
+"""Stands in the line by which the planner asks an agent for a report, at the end of its instructions."""
+
+
+def without_report_line(instructions: str) -> str:
+    """An agent's instructions without the planner's line."""
+    own, _, last = instructions.rpartition("\n\n")
+    return own if REPORT_FORM in last else instructions
+
+
+ADDED = "added"
+"""Name of the note that says which texts this package has added to a content; also in the artifact of its own tool."""
+
+SUGGESTED = "suggested"
+"""Name of the note beside a reply that says how past runs had gone on there: `tool`, `share` and `runs` of each."""
+
+SUMMARIZE_STATE = "summarize_state"
+"""Name of the tool by which an agent sums up the state."""
+
+
+def added_to(metadata: Any, *, artifact: Any = None, tool: Any = None) -> list[str]:
+    """The texts that this package has added to the result of a tool, by what stands beside the content."""
+    notes = metadata.get(NOTES) if isinstance(metadata, Mapping) else None
+    held = [notes, artifact if tool == SUMMARIZE_STATE else None]  # what other tools return beside it is their own
+    lists = [each.get(ADDED) for each in held if isinstance(each, Mapping)]
+    return [text for texts in lists if isinstance(texts, list) for text in texts if isinstance(text, str) and text]
+
+
+def without_added(content: Any, added: Sequence[str]) -> Any:
+    """The content of a result without texts that were added to it; the same object if they are not there."""
+    for text in reversed(added):
+        if isinstance(content, str) and text in content:
+            before, _, after = content.rpartition(text)
+            content = "\n\n".join(filter(None, (before.rstrip(), after.lstrip())))
+        elif isinstance(content, list) and any(text == _text_in(block).strip() for block in content):
+            content = [block for block in content if _text_in(block).strip() != text]
+    return content
+
+
+def without_notes(content: Any, extras: Mapping[str, Any], *, tool: Any) -> tuple[Any, Mapping[str, Any]]:
+    """A result and what stands beside it, without what was added to it and the notes that hold it, too.
+
+    What was suggested goes as well: it says what other runs did. Where there is nothing of this, both are the same
+    objects.
+    """
+    metadata, artifact = mapping_in(extras, "response_metadata"), extras.get("artifact")
+    added = added_to(metadata, artifact=artifact, tool=tool)
+    summary = artifact if tool == SUMMARIZE_STATE and isinstance(artifact, Mapping) else {}
+    if not added and "suggestions" not in summary:
+        return content, extras
+    kept = dict(extras)
+    if summary:
+        kept["artifact"] = {key: value for key, value in summary.items() if key not in (ADDED, "suggestions")}
+    if notes := mapping_in(metadata, NOTES):
+        own = {key: value for key, value in notes.items() if key != ADDED}
+        kept["response_metadata"] = {**metadata, NOTES: own}
+    return without_added(content, added), kept
+
+
+T = TypeVar("T")
+
+ChatMessage = Mapping[str, Any]
+"""A message in the OpenAI chat format: `role`, `content`, `tool_calls`, `tool_call_id`, and whatever it came with."""
+
+EXTRAS = "langchain"
+"""Key of a chat message under which fields stand that only LangChain knows."""
+
+Part = Literal["request", "summary", "reference", "reply", "observation", "instruction", "other"]
+"""What a message is in a conversation."""
+
+PARTS: Mapping[str, Part] = {
+    "assistant": "reply",
+    "tool": "observation",
+    "user": "request",
+    "system": "instruction",
+    "developer": "instruction",
+}
+"""Parts by role, as long as nothing is marked."""
+
+PROMPTED = frozenset({"request", "instruction"})
+"""Parts of a prompt, in which there may be reference material made here."""
+
+
+def part_of(message: ChatMessage) -> Part:
+    """The part that a message plays: the one place where that is decided, for messages of any form.
+
+    A *summary* stands in place of messages: LangChain's `SummarizationMiddleware` writes it in the user's name, with a
+    mark. *Reference* is a message that holds nothing but reference material; an empty one is an empty request.
+    """
+    role = message.get("role")
+    part = PARTS.get(role, "other") if isinstance(role, str) else "other"
+    if part == "request" and _is_summary(message):
+        return "summary"
+    return "reference" if part in PROMPTED and is_reference(message.get("content")) else part
+
+
+def _is_summary(message: ChatMessage) -> bool:
+    return mapping_in(extras_of(message), "additional_kwargs").get("lc_source") == "summarization"
+
+
+ATTEMPT_OF = "attempt_of"
+"""Key of a record's metadata for what a search has tried and given up: the id of the run that it was part of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a tool call.
+
+    Attributes:
+        content: The observation as it was recorded: a text, or a list of content blocks.
+        status: Whether the record marks it as a failure. Nothing is guessed from the text.
+    """
+
+    content: Any
+    status: Literal["success", "error"] = "success"
+
+    @property
+    def text(self) -> str:
+        """The observation as text; blocks that are no text are left out."""
+        return text_of(self.content)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One tool call.
+
+    Attributes:
+        tool: Name of the tool.
+        arguments: Its arguments; `None` where what the model wrote could not be read.
+        outcome: What came of it; `None` if nothing is recorded, as for a call that was interrupted.
+        call_id: The id that pairs call and observation; `None` where the record has none.
+        turn: Number of the assistant message that made the call, from 1. Calls made in parallel share it.
+        position: Index of that message in the messages of its trajectory or branch.
+        branch: Name of the branch it was made in; empty for the trajectory's own dialogue.
+    """
+
+    tool: str
+    arguments: Mapping[str, Any] | None = None
+    outcome: Outcome | None = None
+    call_id: str | None = None
+    turn: int = 1
+    position: int = 0
+    branch: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """The dialogue of a sub-agent that the trajectory's own dialogue does not contain.
+
+    Attributes:
+        name: The nodes that lead to the sub-agent, joined by `/`.
+        after: How many messages of the trajectory came before it.
+        messages: Its messages.
+    """
+
+    name: str
+    after: int
+    messages: tuple[ChatMessage, ...]
+
+
+RECALLED = "recalled"
+"""Key of a record's metadata under which it stands what was recalled for it; there also where nothing was."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """What was recalled for a run.
+
+    Attributes:
+        runs: The ids of past runs.
+        tips: The ids of tips, each with those of the runs that it was taken from: other tips may stand in the store by
+            the time these runs are forgotten.
+    """
+
+    runs: Sequence[str] = ()
+    tips: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    @classmethod
+    def of_note(cls, note: Mapping[str, Any]) -> Self:
+        """What a note says, as `note` writes it; it may come from anybody."""
+        runs, tips, sources = note.get("runs"), note.get("tips"), mapping_in(note, "sources")
+        return cls(_texts(runs), {tip: _texts(sources.get(tip)) for tip in _texts(tips)})
+
+    def __bool__(self) -> bool:
+        """Whether anything was recalled."""
+        return bool(self.runs or self.tips)
+
+    def __or__(self, later: "Recall") -> "Recall":
+        """What was recalled at one of two times."""
+        return Recall(tuple(dict.fromkeys([*self.runs, *later.runs])), {**self.tips, **later.tips})
+
+    def note(self) -> dict[str, Any]:
+        """It as plain data."""
+        sources = {tip: list(runs) for tip, runs in self.tips.items() if runs}
+        return {"runs": list(self.runs), "tips": list(self.tips), **({"sources": sources} if sources else {})}
+
+    def metadata(self) -> dict[str, Any]:
+        """The metadata of a run for which past runs were looked for."""
+        return {RECALLED: self.note()}
+
+    def gone(self, is_gone: Callable[[str], bool]) -> set[str]:
+        """The ids of what is gone: a tip goes with any run that it was taken from, whatever the others."""
+        return {*filter(is_gone, self.runs), *(tip for tip, runs in self.tips.items() if any(map(is_gone, runs)))}
+
+    def without(self, gone: Collection[str]) -> "Recall":
+        """What is left where runs and tips are gone."""
+        lost = {*gone, *self.gone(gone.__contains__)}
+        tips = {tip: runs for tip, runs in self.tips.items() if tip not in lost}
+        return Recall(tuple(run for run in self.runs if run not in lost), tips)
+
+
+def _texts(ids: Any) -> tuple[str, ...]:
+    return tuple(map(str, ids)) if isinstance(ids, list | tuple) else ()
+
+
+JUDGED_BY = "judged_by"
+"""Key of a record's metadata: who has judged it."""
+
+Source = Literal["verdict", "user", "agent"]
+"""Who says whether a run succeeded: a verdict, a person, or the agent about itself."""
+
+CAME_FROM = "came_from"
+"""Key of a record's metadata under which it stands whom the run came from, such as a user. The host says so: what the
+run itself says would be the word of whoever made it."""
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """One run of an agent on one task: who said what, which tools were called, and what came of it.
+
+    It is immutable. Make one from LangChain messages with `from_messages`, from OpenAI chat messages with `from_chat`,
+    from files with `load_trajectories`, or from a LangGraph thread with `load_thread`. It is the one record that
+    everything else is made from.
+
+    Attributes:
+        id: Identifies the run. Records with the same id are versions of the same run.
+        task: What the user asked for.
+        steps: The tool calls in order; those of a branch stand where the branch began.
+        success: Whether it succeeded; `None` if nobody has said.
+        turns: Number of assistant messages, T in Eq. 1 of SIT-Graph.
+        messages: The dialogue in the OpenAI chat format; empty if only the steps are known.
+        branches: Dialogues of sub-agents that are not part of `messages`.
+        reasons: Why it counts as a success or a failure.
+        instructions: The system prompt of the agent, as its developer wrote it; empty if it is not known.
+        metadata: Everything else the record came with, such as a reward.
+    """
+
+    id: str
+    task: str
+    steps: tuple[Step, ...] = ()
+    success: bool | None = None
+    turns: int = 0
+    messages: tuple[ChatMessage, ...] = ()
+    branches: tuple[Branch, ...] = ()
+    reasons: str = ""
+    instructions: str = ""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "steps", tuple(self.steps))
+        if not self.turns:
+            object.__setattr__(self, "turns", max((step.turn for step in self.steps), default=0))
+
+    @classmethod
+    def from_chat(
+        cls,
+        messages: Sequence[ChatMessage],
+        *,
+        id: str | None = None,  # noqa: A002 - the field's name
+        task: str | None = None,
+        success: bool | None = None,
+        branches: Sequence[Branch] = (),
+        reasons: str = "",
+        instructions: str = "",
+        metadata: Mapping[str, Any] | None = None,
+    ) -> Self:
+        """Read a run from messages in the OpenAI chat format.
+
+        Calls and observations are paired by id, and by order where ids fail. Reference material that this package has
+        put there is left out: it did not happen in this run. Where they are left out, `id` is a hash of the dialogue,
+        `task` its first user message, and `instructions` what it begins with.
+        """
+        kept = [own_message(message) for message in messages]
+        messages = tuple(message for message in kept if message is not None)
+        # Where a branch begins is counted in messages that stay.
+        cleaned = (
+            replace(each, after=each.after - kept[: each.after].count(None), messages=own_messages(each.messages))
+            for each in branches
+        )
+        branches = tuple(sorted(cleaned, key=lambda each: (each.after, each.name)))
+        return cls(
+            id=id or digest(messages),
+            task=first_request(messages) if task is None else task,
+            steps=tuple(
+                step
+                for each in woven(((step.position, step) for step in steps_in(messages)), branches)
+                for step in (steps_in(each.messages, branch=each.name) if isinstance(each, Branch) else [each])
+            ),
+            success=success,
+            turns=sum(part_of(message) == "reply" for message in messages),
+            messages=messages,
+            branches=branches,
+            reasons=reasons,
+            instructions=instructions or opening_instructions(messages),
+            metadata=metadata or {},
+        )
+
+    @classmethod
+    def from_messages(
+        cls,
+        messages: Sequence[BaseMessage],
+        *,
+        task: str | None = None,
+        success: bool | None = None,
+        id: str | None = None,  # noqa: A002 - the field's name
+        instructions: str = "",
+    ) -> Self:
+        """Read a run from LangChain messages, oldest first; what is marked in them as reference material is left out.
+
+        Where they are left out, `id` is a hash of the conversation, `task` its first user message, and `instructions`
+        what it begins with. Raises `TrajectoryFormatError` if something is no message that a conversation can hold.
+        """
+        chat = [to_chat(message) for message in messages]
+        return cls.from_chat(chat, id=id, task=task, success=success, instructions=instructions)
+
+    @property
+    def source(self) -> Source | None:
+        """Who has said whether it succeeded; `None` if that is not known, as for runs from files."""
+        by = self.metadata.get(JUDGED_BY)
+        return by if by in ("verdict", "user", "agent") else None
+
+    @property
+    def came_from(self) -> str:
+        """Whom the run came from; empty if that is not known, and then it counts as somebody of its own.
+
+        So does each conversation of a file: those that are published are by many people. Where one file is one
+        source, `coming_from` says so.
+        """
+        name = self.metadata.get(CAME_FROM)
+        return name if isinstance(name, str) else ""
+
+    def coming_from(self, name: str) -> Self:
+        """A copy of the run that came from somebody, such as a user, an agent or a file."""
+        return replace(self, metadata={**self.metadata, CAME_FROM: name})
+
+    @property
+    def voice(self) -> tuple[str, str]:
+        """What counts once where runs are counted: whom it came from, and the task.
+
+        What an agent says of its own success is worth one voice, however many tasks it has.
+        """
+        return self.came_from or f"run {self.id}", "" if self.source == "agent" else self.task
+
+    def judged(self, success: bool | None, reasons: str = "", *, source: Source | None = None) -> Self:  # noqa: FBT001 - the verdict itself
+        """A copy of the run with a verdict: whether it succeeded, and why; with a `source`, also who says so."""
+        metadata = self.metadata if source is None else {**self.metadata, JUDGED_BY: source}
+        return replace(self, success=success, reasons=reasons, metadata=metadata)
+
+    @property
+    def recall(self) -> Recall:
+        """What was recalled for it."""
+        return Recall.of_note(mapping_in(self.metadata, RECALLED))
+
+    def with_recall(self, recall: Recall) -> Self:
+        """A copy of the run with what was recalled for it."""
+        return replace(self, metadata={**self.metadata, **recall.metadata()})
+
+    def dialogues(self) -> Iterator[tuple[str, tuple[ChatMessage, ...]]]:
+        """The dialogue of the trajectory, named by an empty text, then those of its branches by their names."""
+        yield "", self.chat()
+        for branch in self.branches:
+            yield branch.name, branch.messages
+
+    @property
+    def aim(self) -> str:
+        """What the user wanted in the end: the task, unless that is no more than the first thing they said."""
+        return aim_of(requests_in(self.messages)) if self.task == first_request(self.messages) else self.task
+
+    def chat(self) -> tuple[ChatMessage, ...]:
+        """The dialogue in the OpenAI chat format, made up from task and steps where nothing else is known."""
+        return self.messages or tuple(_made_up(self.task, self.steps))
+
+    def to_messages(self) -> list[BaseMessage]:
+        """The dialogue as LangChain messages, ready for a model or a graph; calls without an id get one.
+
+        They equal those that the trajectory was made from, apart from reference material. A message without a role
+        raises `TrajectoryFormatError`.
+        """
+        return to_messages(self.chat())
+
+    def to_html(self, path: "str | os.PathLike[str]") -> None:
+        """Write the run as a page to read: who said what, calls with their results, what was off, and the verdict.
+
+        It is one file that asks nobody for anything. Long texts are shortened so that it stays below 1 MB.
+        """
+        from langchain_tooltree.pages.run_page import write_html  # noqa: PLC0415 - only who looks at a run needs it
+
+        write_html(self, path)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: a table, since viewers take scripts out, and a notebook is to stay small."""
+        from langchain_tooltree.pages.run_page import to_table  # noqa: PLC0415 - as above
+
+        return to_table(self)
+
+
+def own_message(message: ChatMessage) -> ChatMessage | None:
+    """A message without reference material; `None` if it holds nothing else.
+
+    An observation stays where nothing is left of it, since its call needs one.
+    """
+    content, part = message.get("content"), part_of(message)
+    if part in PROMPTED:
+        rest = without_reference(content)
+        return message if rest is content else {**message, "content": rest}
+    if part == "observation" and (extras := extras_of(message)):
+        observed, kept = without_notes(content, extras, tool=message.get("name"))
+        return message if kept is extras else {**message, "content": observed, EXTRAS: kept}
+    return None if part == "reference" else message
+
+
+def own_messages(messages: Iterable[ChatMessage]) -> tuple[ChatMessage, ...]:
+    """Messages without reference material, in order."""
+    return tuple(own for message in messages if (own := own_message(message)) is not None)
+
+
+def extras_of(message: ChatMessage) -> Mapping[str, Any]:
+    """What a LangChain message had that the chat format has no place for; empty if there is nothing."""
+    return mapping_in(message, EXTRAS)
+
+
+def metadata_of(message: ChatMessage) -> Mapping[str, Any]:
+    """The `response_metadata` of a LangChain message: what stands beside its content."""
+    return mapping_in(extras_of(message), "response_metadata")
+
+
+def requests_in(messages: Iterable[ChatMessage]) -> Iterator[str]:
+    """The texts of the requests among messages that hold no reference material."""
+    by_user = (message for message in messages if message.get("role") == "user")  # few, and soon known
+    return (text_of(message.get("content")) for message in by_user if part_of(message) == "request")
+
+
+def first_request(messages: Iterable[ChatMessage]) -> str:
+    """What the user asked for first, in words; empty if nobody asked for anything."""
+    return next(filter(None, map(str.strip, requests_in(messages))), "")
+
+
+LONGEST_AIM = 400
+"""Characters of what somebody wants who has said it in several turns: about 100 tokens. Of 200 to 1,000, more of real
+support dialogues only adds what they share with others."""
+
+
+def aim_of(requests: Iterable[str]) -> str:
+    """What a user wants in the end, from all that they said: the first want, then the latest ones that have room.
+
+    Greetings, thanks, consent, and who they are do not count, unless that is all there is. A single request stands as
+    it is.
+    """
+    texts = [text for text in map(str.strip, requests) if text]
+    wants = list(dict.fromkeys(filter(None, map(substance, texts)))) or texts[:1]
+    if len(texts) <= 1 or not wants:
+        return shortened(texts[0]) if texts else ""
+    aim = [cut(wants[0], LONGEST_AIM // 2 if len(wants) > 1 else LONGEST_AIM)]
+    left = LONGEST_AIM - len(aim[0])
+    for want in reversed(wants[1:]):
+        if left < len(want) + 1 and len(aim) > 1:
+            break
+        aim.insert(1, cut(want, left - 1))
+        left -= len(aim[1]) + 1
+    return " ".join(aim)
+
+
+def opening_instructions(messages: Iterable[ChatMessage]) -> str:
+    """The system prompt in a dialogue: the text of the system messages that it begins with, without our additions."""
+    opening = takewhile(lambda message: PARTS.get(str(message.get("role"))) == "instruction", messages)
+    texts = (text_of(without_reference(message.get("content"))).strip() for message in opening)
+    return "\n\n".join(filter(None, texts))
+
+
+def text_of(content: Any) -> str:
+    """The text in the content of a message: of a string, or of the text blocks of a list."""
+    if content is None or isinstance(content, str):
+        return content or ""
+    if isinstance(content, Sequence):
+        texts = (block.get("text") if isinstance(block, Mapping) else block for block in content)
+        return "\n".join(text for text in texts if isinstance(text, str))
+    return str(content)
+
+
+def readable(content: Any) -> str:
+    """The content of a message as text; blocks that are not text are named, as `[image]`, not shown."""
+    if not isinstance(content, list | tuple):
+        return text_of(content)
+    return text_of([each if isinstance(each, str) else _named(each) for each in content])
+
+
+def _named(block: Any) -> Any:
+    return block.get("text") or f"[{block.get('type', 'content')}]" if isinstance(block, Mapping) else None
+
+
+def steps_in(messages: Sequence[ChatMessage], *, branch: str = "") -> list[Step]:
+    """The tool calls of a dialogue in order, each with its observation; what names no function is no call.
+
+    See `paired` for which observation belongs to which call.
+    """
+    return paired(messages, branch=branch)[0]
+
+
+def paired(messages: Sequence[ChatMessage], *, branch: str = "") -> tuple[list[Step], dict[int, int]]:
+    """The tool calls of a dialogue, and by the place of each observation that belongs to one the number of its call.
+
+    An observation belongs to a call of its id. Where ids are missing, unknown or the same for several calls, the order
+    decides: the earliest call without an observation in the latest reply that has one, of the tool that the observation
+    names if there is one.
+    """
+    steps: list[Step] = []
+    answers: dict[int, int] = {}
+    open_calls: list[int] = []
+    turn = 0
+    for position, message in enumerate(messages):
+        match part_of(message):
+            case "reply":
+                turn += 1
+                for call in entries_in(message):
+                    name = function_of(call).get("name")
+                    if name and isinstance(name, str):
+                        open_calls.append(len(steps))
+                        steps.append(Step(name, arguments_of(call), None, call.get("id"), turn, position, branch))
+            case "observation":
+                number = _call_of(message, steps, open_calls)
+                if number is not None:
+                    open_calls.remove(number)
+                    answers[position] = number
+                    status: Literal["success", "error"] = "error" if message.get("error") else "success"
+                    steps[number] = replace(steps[number], outcome=Outcome(message.get("content"), status))
+    return steps, answers
+
+
+def _call_of(observation: ChatMessage, steps: Sequence[Step], open_calls: Sequence[int]) -> int | None:
+    """The number of the call that an observation belongs to; `None` if there is none."""
+    call_id = observation.get("tool_call_id")
+    candidates = [number for number in open_calls if call_id and steps[number].call_id == call_id]
+    if not candidates:
+        if call_id and any(step.call_id == call_id for step in steps):
+            return None  # a second result of a call says nothing of another one
+        candidates = list(open_calls)
+    latest = [number for number in candidates if steps[number].turn == steps[candidates[-1]].turn]
+    named = (number for number in latest if steps[number].tool == observation.get("name"))
+    return next(named, next(iter(latest), None))
+
+
+def entries_in(message: ChatMessage) -> Sequence[Mapping[str, Any]]:
+    """The entries of a message's `tool_calls` that can be one."""
+    entries = message.get("tool_calls")
+    return [entry for entry in entries if isinstance(entry, Mapping)] if isinstance(entries, Sequence) else []
+
+
+def function_of(call: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The function that an entry of `tool_calls` calls; empty if it calls something else."""
+    return mapping_in(call, "function")
+
+
+LONGEST_LITERAL = 100_000
+"""Characters of arguments that are read as a Python literal, far above what models write: reading one is no stream."""
+
+
+def arguments_of(call: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The arguments of an entry of `tool_calls`: an object, its JSON, or a Python dict as benchmarks print it.
+
+    `None` if they are none of these.
+    """
+    written = function_of(call).get("arguments")
+    if isinstance(written, str):
+        try:
+            written = json.loads(written or "{}")
+        except (ValueError, RecursionError):
+            written = _python_literal(written)
+    return dict(written) if isinstance(written, Mapping) else None
+
+
+def _python_literal(text: str) -> Any:
+    """What a Python literal says, as JSON would; `None` if it is none, or says what JSON cannot.
+
+    Python's own parser bounds how deep it may be.
+    """
+    if len(text) > LONGEST_LITERAL or not text.lstrip().startswith("{"):
+        return None
+    try:
+        return json.loads(json.dumps(ast.literal_eval(text.strip())))
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
+        return None
+
+
+def woven(placed: Iterable[tuple[int, T]], branches: Sequence[Branch]) -> Iterator[T | Branch]:
+    """What stands at places in a dialogue, with its branches where they began."""
+    rest = list(branches)
+    for place, each in placed:
+        while rest and rest[0].after <= place:
+            yield rest.pop(0)
+        yield each
+    yield from rest
+
+
+def _made_up(task: str, steps: Sequence[Step]) -> Iterator[ChatMessage]:
+    if task:
+        yield {"role": "user", "content": task}
+    numbered = [(step.call_id or f"call_{number}", step) for number, step in enumerate(steps)]
+    for _, made in groupby(numbered, key=lambda pair: (pair[1].branch, pair[1].turn)):
+        together = list(made)
+        calls = [call_entry(call_id, step.tool, step.arguments or {}) for call_id, step in together]
+        yield {"role": "assistant", "content": None, "tool_calls": calls}
+        for call_id, step in together:
+            if step.outcome is not None:
+                answer = {"role": "tool", "tool_call_id": call_id, "name": step.tool, "content": step.outcome.content}
+                yield {**answer, "error": True} if step.outcome.status == "error" else answer
+
+
+def call_key(tool: str, arguments: Mapping[str, Any]) -> str:
+    """Canonical text of a call: equal for calls that mean the same."""
+    return f"{tool}({json.dumps(arguments, sort_keys=True, default=str, ensure_ascii=False)})"
+
+
+def call_entry(call_id: str | None, tool: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """A call as an entry of `tool_calls`."""
+    function = {"name": tool, "arguments": json.dumps(arguments, ensure_ascii=False, default=str)}
+    return {"id": call_id, "type": "function", "function": function}
+
+
+SUCCESS_REWARD = 1.0
+"""The reward from which on a run has succeeded, where the record does not say so itself: benchmarks such as tau-bench
+give 1 for a solved task."""
 
 ROLES = {"human": "user", "ai": "assistant", "system": "system", "tool": "tool"}
 USUAL = frozenset({HumanMessage, AIMessage, SystemMessage, ToolMessage})
@@ -114,7 +848,7 @@ def to_message(chat: Mapping[str, Any]) -> BaseMessage:
             fields["status"] = "error" if chat.get("error") else "success"
             return ToolMessage(content, tool_call_id=chat.get("tool_call_id") or "", **fields)
         case str():
-            return ChatMessage(content=content, role=str(role), **fields)
+            return RoleMessage(content=content, role=str(role), **fields)
         case _:
             msg = f"A message needs a role, such as 'user' or 'assistant'; got {dict(chat)!r:.200}."
             raise TrajectoryFormatError(msg)
@@ -160,256 +894,3 @@ def _assistant(chat: Mapping[str, Any], content: Any, fields: dict[str, Any]) ->
 def _defaults(kind: type[BaseMessage]) -> dict[str, Any]:
     """What the fields of a message are where nobody sets them; to be compared with, not to be handed out."""
     return {name: each.get_default(call_default_factory=True) for name, each in kind.model_fields.items()}
-
-
-class Trajectory(Record):
-    """One run of an agent on one task: who said what, which tools were called, and what came of it.
-
-    It is immutable. Make one from LangChain messages with `from_messages`, from OpenAI chat messages with `from_chat`,
-    from files with `load_trajectories`, or from a LangGraph thread with `load_thread`. It is the one record that
-    everything else is made from.
-
-    Attributes:
-        id: Identifies the run. Records with the same id are versions of the same run.
-        task: What the user asked for.
-        steps: The tool calls in order; those of a branch stand where the branch began.
-        success: Whether it succeeded; `None` if nobody has said.
-        turns: Number of assistant messages, T in Eq. 1 of SIT-Graph.
-        messages: The dialogue in the OpenAI chat format; empty if only the steps are known.
-        branches: Dialogues of sub-agents that are not part of `messages`.
-        reasons: Why it counts as a success or a failure.
-        instructions: The system prompt of the agent, as its developer wrote it; empty if it is not known.
-        metadata: Everything else the record came with, such as a reward.
-    """
-
-    @classmethod
-    def from_messages(
-        cls,
-        messages: Sequence[BaseMessage],
-        *,
-        task: str | None = None,
-        success: bool | None = None,
-        id: str | None = None,  # noqa: A002 - the field's name
-        instructions: str = "",
-    ) -> "Trajectory":
-        """Read a run from LangChain messages, oldest first; what is marked in them as reference material is left out.
-
-        Where they are left out, `id` is a hash of the conversation, `task` its first user message, and `instructions`
-        what it begins with. Raises `TrajectoryFormatError` if something is no message that a conversation can hold.
-        """
-        chat = [to_chat(message) for message in messages]
-        return cls.from_chat(chat, id=id, task=task, success=success, instructions=instructions)
-
-    def to_messages(self) -> list[BaseMessage]:
-        """The dialogue as LangChain messages, ready for a model or a graph; calls without an id get one.
-
-        They equal those that the trajectory was made from, apart from reference material. A message without a role
-        raises `TrajectoryFormatError`.
-        """
-        return to_messages(self.chat())
-
-    def to_html(self, path: str | os.PathLike[str]) -> None:
-        """Write the run as a page to read: who said what, calls with their results, what was off, and the verdict.
-
-        It is one file that asks nobody for anything. Long texts are shortened so that it stays below 1 MB.
-        """
-        from langchain_tooltree.pages.run_page import to_html  # noqa: PLC0415 - only who looks at a run needs it
-
-        Path(path).write_text(to_html(self), encoding="utf-8")
-
-    def _repr_html_(self) -> str:
-        """What a notebook shows: a table, since viewers take scripts out, and a notebook is to stay small."""
-        from langchain_tooltree.pages.run_page import to_table  # noqa: PLC0415 - as above
-
-        return to_table(self)
-
-
-SUCCESS_REWARD = 1.0
-"""The reward from which on a run has succeeded, where the record does not say so itself: benchmarks such as tau-bench
-give 1 for a solved task."""
-
-_OWN = {"id", "task", "success", "messages", "branches", "reasons", "instructions"}
-
-
-def to_json(trajectory: Record) -> dict[str, Any]:
-    """A trajectory as an object for JSON: metadata, `id`, `messages`, and what does not follow from these.
-
-    What JSON has no form for, such as the artifact of a tool, is written as its text.
-    """
-    written = {key: value for key, value in trajectory.metadata.items() if key not in _OWN}
-    rewarded = _rewarded(trajectory.metadata)
-    messages = trajectory.messages if trajectory.branches or not trajectory.steps else trajectory.chat()
-    written |= {"id": trajectory.id, "messages": list(messages)}
-    if trajectory.task != first_request(messages):
-        written["task"] = trajectory.task
-    if trajectory.success != rewarded:
-        written["success"] = trajectory.success
-    if trajectory.reasons:
-        written["reasons"] = trajectory.reasons
-    if trajectory.instructions != opening_instructions(messages):
-        written["instructions"] = trajectory.instructions
-    if trajectory.branches:
-        written["branches"] = [asdict(branch) for branch in trajectory.branches]
-    return written
-
-
-def from_json(written: Mapping[str, Any], *, where: str = "The record") -> Trajectory:
-    """A trajectory from an object with `messages` in the OpenAI chat format, as `to_json` returns it.
-
-    `where` it stands is for error messages.
-    """
-    metadata = {key: value for key, value in written.items() if key not in _OWN}
-    return Trajectory.from_chat(
-        _messages(written.get("messages"), where),
-        id=None if written.get("id") is None else str(written["id"]),
-        task=written.get("task"),
-        success=_success(written["success"], where) if "success" in written else _rewarded(metadata),
-        branches=[_branch(each, where) for each in written.get("branches") or ()],
-        reasons=written.get("reasons") or "",
-        instructions=str(written.get("instructions") or ""),
-        metadata=metadata,
-    )
-
-
-def _rewarded(metadata: Mapping[str, Any]) -> bool | None:
-    reward = metadata.get("reward")
-    return None if not isinstance(reward, int | float) or math.isnan(reward) else reward >= SUCCESS_REWARD
-
-
-def _success(written: Any, where: str) -> bool | None:
-    if written not in (None, True, False):
-        msg = f"{where}: 'success' is {written!r:.80}. It has to be true, false or null; a number goes under 'reward'."
-        raise TrajectoryFormatError(msg)
-    return None if written is None else bool(written)
-
-
-def _branch(written: Any, where: str) -> Branch:
-    try:
-        name, after, messages = str(written["name"]), int(written["after"]), written["messages"]
-    except (KeyError, TypeError, ValueError) as error:
-        msg = f"{where}: a branch has to be an object with 'name', 'after' and 'messages', got {written!r:.120}."
-        raise TrajectoryFormatError(msg) from error
-    return Branch(name, after, tuple(_messages(messages, where)))
-
-
-def _messages(written: Any, where: str) -> list[Mapping[str, Any]]:
-    if not isinstance(written, list):
-        problem = "is missing" if written is None else f"is a {type(written).__name__}"
-        msg = f"{where}: 'messages' {problem}. It has to be a list of messages in the OpenAI chat format."
-        raise TrajectoryFormatError(msg)
-    for place, message in enumerate(written):
-        if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
-            msg = f"{where}: message {place} has no role: {message!r:.120}. Expected {{'role': ..., 'content': ...}}."
-            raise TrajectoryFormatError(msg)
-    return written
-
-
-logger = logging.getLogger(__name__)
-
-_UNREADABLE = (UnicodeDecodeError, EOFError, gzip.BadGzipFile, zlib.error)
-
-
-def load_trajectories(path: str | os.PathLike[str], *, unread: Counter[str] | None = None) -> Iterator[Trajectory]:
-    """Read trajectories from a file of JSON lines, one by one, so that the file may be larger than memory.
-
-    Args:
-        path: The file; one whose name ends in `.gz` is decompressed. A line is an object with `messages` in the OpenAI
-            chat format and optionally `id`, `task`, `success`, `reasons`, `branches`, `reward` and anything else.
-        unread: Gets what could not be read added to it, by kind, such as observations without a call. Without it, the
-            log has that, as a warning once the file was read.
-
-    Yields:
-        The trajectories. Without `success`, a `reward` of 1 or more is a success and a smaller one a failure. Other
-        keys are kept in `metadata`. Arguments may be objects, JSON or Python dicts; where ids of calls are missing,
-        repeated or unknown, observations belong to calls by their order.
-
-    Raises:
-        TrajectoryFormatError: If a record cannot be read; the message names file, line and remedy.
-        OSError: If the file cannot be read.
-    """
-    path = Path(path)
-    counts: Counter[str] = Counter()
-    ids: set[str] = set()
-    try:
-        for where, record in _records(path):
-            run = from_json(record, where=where)
-            counts += count_unread(run)
-            counts[_SAME_ID] += run.id in ids
-            ids.add(run.id)
-            yield run
-    finally:
-        counts = +counts
-        if unread is not None:
-            unread += counts
-        elif counts:
-            listed = ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))
-            logger.warning("Not all of %s could be used: %s.", path, listed)
-
-
-_SAME_ID = "runs with the id of an earlier one, as whose versions they count"
-
-
-def _records(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Where each record of a file stands, and what is written there."""
-    with _opened(path, "rt") as lines:
-        number = 0
-        try:
-            for number, line in enumerate(lines, 1):
-                if line.strip():
-                    where = f"{path}, line {number}"
-                    yield where, _parsed(line, where)
-        except _UNREADABLE as error:
-            msg = f"{path} cannot be read after line {number}: {error}. Is it a complete JSON lines file in UTF-8?"
-            raise TrajectoryFormatError(msg) from error
-
-
-def dump_trajectories(
-    trajectories: Iterable[Record], path: str | os.PathLike[str], *, keep_secrets: bool = False
-) -> int:
-    """Write trajectories to a file of JSON lines that `load_trajectories` reads back unchanged; returns how many.
-
-    What looks like a key, a token or a password is replaced by `[secret]`, unless `keep_secrets` is set.
-
-    A name that ends in `.gz` compresses it. The file appears when it is complete: an error on the way leaves an older
-    file as it was.
-    """
-    path = Path(path)
-    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}{path.suffix}")
-    count = 0
-    try:
-        with _opened(partial, "xt") as lines:
-            for count, trajectory in enumerate(trajectories, 1):  # noqa: B007 - returned
-                written = to_json(trajectory if keep_secrets else masked(trajectory))
-                lines.write(json.dumps(written, default=str) + "\n")  # ASCII: some tools return surrogates
-        partial.replace(path)
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise
-    return count
-
-
-def _parsed(line: str, where: str) -> Mapping[str, Any]:
-    try:
-        written = json.loads(line)
-    except ValueError as error:
-        msg = f"{where} is not JSON: {error}. Every line has to be one JSON object."
-        raise TrajectoryFormatError(msg) from error
-    return _object(written, where)
-
-
-def _object(written: Any, where: str) -> Mapping[str, Any]:
-    if not isinstance(written, Mapping):
-        msg = f"{where} holds a {type(written).__name__}. Every record has to be one JSON object with 'messages'."
-        raise TrajectoryFormatError(msg)
-    return written
-
-
-@contextmanager
-def _opened(path: Path, mode: str) -> Iterator[IO[str]]:
-    encoding = "utf-8-sig" if mode == "rt" else "utf-8"  # files from Windows may begin with a mark
-    if path.suffix == ".gz":
-        with gzip.open(path, mode, encoding=encoding) as file:
-            yield file  # type: ignore[misc]
-    else:
-        with path.open(mode, encoding=encoding) as file:
-            yield file

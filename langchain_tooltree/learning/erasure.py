@@ -15,16 +15,17 @@ from langgraph.store.base import BaseStore, Item, SearchItem
 from langchain_tooltree._langgraph import vacuum_of
 from langchain_tooltree.cfgm import focus, tips
 from langchain_tooltree.errors import ConfigurationError, TrajectoryFormatError, described
+from langchain_tooltree.experience.files import from_json
 from langchain_tooltree.experience.guide import kept_searches
-from langchain_tooltree.experience.records import ATTEMPT_OF, forgotten_ids, forgotten_in, recalled_in, without_recalled
 from langchain_tooltree.experience.run_identity import OWN, is_in, thread_of
 from langchain_tooltree.experience.store import HEAD, TASKS, TRAJECTORIES, StoreCall, listing, readable
-from langchain_tooltree.experience.trajectory import Trajectory, from_json
+from langchain_tooltree.experience.trajectory import ATTEMPT_OF, RECALLED, Recall, Trajectory
 from langchain_tooltree.flows import Flow, FunctionStep
 from langchain_tooltree.learning.fold import KEEPING, TIPS, Fold
 from langchain_tooltree.sitgraph.files import Which, forget_in_graph
 from langchain_tooltree.sitgraph.graph import Graph
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
+from langchain_tooltree.text import mapping_in
 
 logger = logging.getLogger(__name__)
 
@@ -134,7 +135,7 @@ def erasing(fold: Fold, chosen: Chosen, graphs: Sequence[AnyGraph]) -> Flow[Eras
             problems.append(f"The record {run!r}, {what}: forget it, too, or mend it. {error}")
 
         for record in (yield from readable(fold.store, sorted(found.shown_to), unread)):
-            yield from fold.store.adding(without_recalled(record, found.all | found.tips))
+            yield from fold.store.adding(record.with_recall(record.recall.without(found.all | found.tips)))
         yield from fold.store.deleting(sorted(found.all))
         yield from _clear(fold, chosen)
         fold.store.forget_memory()
@@ -187,13 +188,10 @@ def _found(fold: Fold, chosen: Chosen) -> Flow[_Affected]:
     since = time.time() - UNDER_WAY
     lone = [item for item in (*records, *entries) if item.key not in both]
     halves = {item.key for item in lone if _moment(item).timestamp() < since or item.key in runs}
-    taken = [(tip.id, tip.trajectories) for tip in (yield from tips.all_tips(fold.store))]
-    made = forgotten_ids((), taken, runs.__contains__)
-    shown = {
-        run
-        for run, said in about.items()
-        if run not in runs and (forgotten_in(said, runs.__contains__) or made & set(recalled_in(said, "tips")))
-    }
+    taken = Recall((), {tip.id: tip.trajectories for tip in (yield from tips.all_tips(fold.store))})
+    made = taken.gone(runs.__contains__)
+    recalls = {run: Recall.of_note(mapping_in(said, RECALLED)) for run, said in about.items() if run not in runs}
+    shown = {run for run, recall in recalls.items() if recall.gone(runs.__contains__) or made & recall.tips.keys()}
     return _Affected(runs & both, attempts, halves, made, shown)
 
 

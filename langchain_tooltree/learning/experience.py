@@ -25,10 +25,9 @@ from langchain_tooltree.errors import ConfigurationError, ForeignNamespaceError,
 from langchain_tooltree.experience.embeddings import resolve_embeddings
 from langchain_tooltree.experience.guide import Remembered, begun_with
 from langchain_tooltree.experience.recorder import RunRecorder, TrajectoryRecorder
-from langchain_tooltree.experience.records import RECALLED, Source, recalled_in, with_recalled
 from langchain_tooltree.experience.run_identity import Namespace, as_metadata, is_collecting, run_id, tools_in
 from langchain_tooltree.experience.store import PENDING, ExperienceStore, entry_of
-from langchain_tooltree.experience.trajectory import Trajectory
+from langchain_tooltree.experience.trajectory import Recall, Source, Trajectory
 from langchain_tooltree.experience.verdict import UNUSABLE, AnyVerdict, Verdict, resolve_verdict
 from langchain_tooltree.flows import Flow, FunctionStep, async_twin, current_runtime, driven, flow_of, run_flow
 from langchain_tooltree.learning.erasure import AnyGraph, Chosen, Erased, erasing
@@ -340,7 +339,7 @@ class Experience:
         """Keep a conversation whose turn is over; see `Learner.ended`."""
         about: dict[str, Any] = as_metadata(tools_in(list(tools)))
         if remembered is not None:
-            about[RECALLED] = remembered.get("recalled") or {"runs": [], "tips": []}
+            about |= Recall.of_note(remembered.get("recalled") or {}).metadata()
         declared = CallEffects.declared_as(effects)
         said = Conversation.of(messages)
         told = yield from (declared.among(tools) if tools else declared).judged(said.calls)
@@ -410,8 +409,8 @@ class Experience:
         # Where only a recorder hears of a run, it is not known before its end that it has begun.
         has_begun = fold.end(trajectory.id)
         resting = [] if has_begun else self._resting(fold, trajectory.id)
-        if earlier := fold.entries.get(trajectory.id):
-            trajectory = with_recalled(trajectory, earlier.runs, earlier.tips, earlier.taken_of.items())
+        if (earlier := fold.entries.get(trajectory.id)) and (recall := earlier.recall | trajectory.recall):
+            trajectory = trajectory.with_recall(recall)
         trajectory = fold.without_forgotten(trajectory)
         yield from fold.keep(trajectory)
         due = fold.pending(time.time() - self._settle_seconds)
@@ -438,7 +437,7 @@ class Experience:
 
         Each costs one or two model calls, so an agent that does well soon costs none.
         """
-        known = [run for run in judged if run.success and recalled_in(run.metadata, "tips")]
+        known = [run for run in judged if run.success and run.recall.tips]
         new = [run for run in judged if run.success is not None and run not in known]
         if self._model is not None and new and fold.claim([TIPS]):
             try:

@@ -22,7 +22,6 @@ from langchain_tooltree.cfgm.memory import CFGMMemory
 from langchain_tooltree.cfgm.tips import all_tips
 from langchain_tooltree.errors import TrajectoryFormatError, described
 from langchain_tooltree.experience.embeddings import embedder_name
-from langchain_tooltree.experience.records import without_gone
 from langchain_tooltree.experience.run_identity import Namespace
 from langchain_tooltree.experience.store import (
     JUDGED,
@@ -298,7 +297,10 @@ class Fold:
 
     def without_forgotten(self, trajectory: Trajectory) -> Trajectory:
         """A run that has ended, without what it has of runs that were forgotten since."""
-        return trajectory if self._seen[0] is None else without_gone(trajectory, self.entries)
+        if self._seen[0] is None:
+            return trajectory
+        gone = trajectory.recall.gone(lambda run: run not in self.entries)
+        return trajectory.with_recall(trajectory.recall.without(gone)) if gone else trajectory
 
     def pending(self, until: float = math.inf) -> list[str]:
         """The runs that have waited for their verdict since then, longest first."""

@@ -19,9 +19,8 @@ from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.experience.guide import LEAST_SHARE, Advice, NextTools, Remembered, begun_with, counted_line
 from langchain_tooltree.experience.recorder import RunRecorder
-from langchain_tooltree.experience.records import RECALLED, ChatMessage, aim_of, as_reference, recall_metadata
 from langchain_tooltree.experience.run_identity import is_collecting, run_id, tools_in
-from langchain_tooltree.experience.trajectory import Trajectory
+from langchain_tooltree.experience.trajectory import ChatMessage, Recall, Trajectory, aim_of, as_reference
 from langchain_tooltree.experience.verdict import AnyVerdict
 from langchain_tooltree.flows import Flow, current_runtime, current_writer, flow_of, if_it_can
 from langchain_tooltree.models import Meter
@@ -102,8 +101,8 @@ class PastRuns:
         lines = [counted_line((tool, following.runs[tool], following.of[tool]) for tool in tools)]
         lines += [f"A similar run that went well: {cut(chain_of(run), LONGEST_CHAIN)}." for run in similar]
         text, tips = within(MOST_ADVICE, [*filter(None, lines)], self._tips)
-        noted = recall_metadata([run.id for run in similar], ((tip.id, tip.trajectories) for tip in tips))
-        return Advice(text, tools, noted[RECALLED] if similar or tips else {})
+        recall = Recall([run.id for run in similar], {tip.id: tip.trajectories for tip in tips})
+        return Advice(text, tools, recall.note() if recall else {})
 
     def is_unusual(self, path: Sequence[BaseMessage], tool: str, *, names: Collection[str]) -> Flow[bool]:
         """Whether runs that went well hardly ever went on with a tool from here, and mostly did something else."""
@@ -218,7 +217,7 @@ class Parts:
         kept, learnt = self._recorders
         if self._memory is not None:
             store = self._memory.experience.resumed(remembered["namespace"])
-            about = {RECALLED: remembered.get("recalled") or {"runs": [], "tips": []}}
+            about = Recall.of_note(remembered.get("recalled") or {}).metadata()
             task = remembered["first"] or None
             yield from kept.keeping(messages, runtime, store, task=task, instructions=instructions, about=about)
         if self._graph is not None and self._learns:

@@ -1,25 +1,26 @@
 """A run as a page to read: what the page is given of it. `pages/` shows it."""
 
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from langchain_tooltree.experience.records import (
+from langchain_tooltree.experience.trajectory import (
     ATTEMPT_OF,
+    NOTES,
     SUGGESTED,
     Branch,
     ChatMessage,
-    Record,
+    Trajectory,
     added_to,
     arguments_of,
     entries_in,
     extras_of,
     function_of,
     metadata_of,
-    notes_of,
     part_of,
     readable,
-    recalled_in,
     without_added,
     woven,
 )
@@ -42,12 +43,13 @@ SCORES = ("r_pre", "r_post", "goal")
 """What a search has noted beside a reply that it planned."""
 
 
-def to_html(run: Record) -> str:
-    """A run as one page without references to elsewhere."""
-    return page("run", f"Run: {one_line(run.task, MAX_LABEL)}", run_data(run))
+def write_html(run: Trajectory, path: str | os.PathLike[str]) -> None:
+    """Write a run as one page without references to elsewhere."""
+    text = page("run", f"Run: {one_line(run.task, MAX_LABEL)}", run_data(run))
+    Path(path).write_text(text, encoding="utf-8")
 
 
-def run_data(run: Record) -> dict[str, Any]:
+def run_data(run: Trajectory) -> dict[str, Any]:
     """What a page shows of a run."""
     facts = {
         "by": run.source or "",
@@ -55,8 +57,8 @@ def run_data(run: Record) -> dict[str, Any]:
         "reasons": run.reasons,
         "waits": [name for name in ("pending", "quarantined") if name in run.metadata],
         "attempt": _label(run.metadata.get(ATTEMPT_OF)),
-        "recalled": [_label(each) for each in recalled_in(run.metadata, "runs")],
-        "tips": [_label(each) for each in recalled_in(run.metadata, "tips")],
+        "recalled": [_label(each) for each in run.recall.runs],
+        "tips": [_label(each) for each in run.recall.tips],
         "instructions": run.instructions,
     }
     shown = {"id": _label(run.id), "task": run.task, "success": run.success, "turns": run.turns}
@@ -80,7 +82,7 @@ def _dialogue(messages: Sequence[ChatMessage], branches: Sequence[Branch]) -> It
 
 
 def _shown(message: ChatMessage) -> dict[str, Any]:
-    around, notes = metadata_of(message), notes_of(message)
+    around, notes = metadata_of(message), mapping_in(metadata_of(message), NOTES)
     added = added_to(around)
     anomaly = mapping_in(notes, "anomaly")
     more = {
@@ -135,7 +137,7 @@ OUTCOMES = {True: "success", False: "failure", None: "not judged"}
 """What a verdict comes to, in words."""
 
 
-def to_table(run: Record) -> str:
+def to_table(run: Trajectory) -> str:
     """A run in a few lines."""
     tools = " → ".join(step.tool for step in run.steps) or "none"
     verdict = OUTCOMES[run.success] + (f": {run.reasons}" if run.reasons else "")

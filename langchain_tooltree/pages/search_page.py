@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from langchain_tooltree.experience.records import readable
+from langchain_tooltree.experience.trajectory import readable
 from langchain_tooltree.pages.page import page
 from langchain_tooltree.svg import BODY, HEADING, LINE, NAME, SMALL, Picture, path, visible_lines, wrapped
 from langchain_tooltree.text import LONGEST_TEXT, counted, mermaid_text, one_line, shortened

@@ -15,8 +15,8 @@ from langchain_tooltree.conversation import is_observation, visible_path
 from langchain_tooltree.effects.calls import CallEffects, Effects
 from langchain_tooltree.experience.guide import REMEMBERED, hints
 from langchain_tooltree.experience.recorder import RunRecorder
-from langchain_tooltree.experience.records import NOTES, SUGGESTED, SUMMARIZE_STATE
 from langchain_tooltree.experience.run_identity import name_of, run_key
+from langchain_tooltree.experience.trajectory import NOTES, SUGGESTED, SUMMARIZE_STATE
 from langchain_tooltree.experience.verdict import AnyVerdict
 from langchain_tooltree.flows import Flow, async_twin, driven
 from langchain_tooltree.models import extended

@@ -13,10 +13,9 @@ from langchain_tooltree.conversation import Conversation, visible_path
 from langchain_tooltree.errors import ConfigurationError, check_count, described
 from langchain_tooltree.experience.guide import LEAST_SHARE, Learner, hints
 from langchain_tooltree.experience.recorder import RunRecorder
-from langchain_tooltree.experience.records import suggestion_notes
 from langchain_tooltree.experience.run_identity import USERS, GivenTools, labels_in, names_of
 from langchain_tooltree.experience.verdict import AnyVerdict
-from langchain_tooltree.flows import Flow, Writer, async_twin, current_writer, driven, emitted, flow_of
+from langchain_tooltree.flows import Flow, Writer, async_twin, current_writer, driven, emit, flow_of
 from langchain_tooltree.models import extended
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
 from langchain_tooltree.sitgraph.suggest import Suggestion, plain
@@ -42,7 +41,7 @@ def with_suggestions(
 
 def figures_of(suggestions: Sequence[Suggestion]) -> list[dict[str, Any]]:
     """Suggestions as they are noted in a record: without the words of other runs, which are erased with these."""
-    return suggestion_notes((each.tool, each.score, each.support) for each in suggestions)
+    return [{"tool": each.tool, "share": round(each.score, 2), "runs": each.support} for each in suggestions]
 
 
 DEFAULT_K = 2  # tools that are suggested, as in the paper
@@ -98,7 +97,7 @@ class Suggester:
             return []
         if suggestions:
             given = [suggestion.to_dict() for suggestion in suggestions]
-            yield from emitted({"type": "suggest", "last_tool": last_tool, "suggestions": given}, writer)
+            yield from emit([{"type": "suggest", "last_tool": last_tool, "suggestions": given}], writer)
         return suggestions
 
 

@@ -18,9 +18,8 @@ from langchain_core.tools import BaseTool
 from langchain_tooltree.errors import ConfigurationError, GraphFileError, check_count
 from langchain_tooltree.experience.embeddings import embedded, embedder_name, resolve_embeddings
 from langchain_tooltree.experience.guide import NextTools
-from langchain_tooltree.experience.records import ChatMessage, Record
 from langchain_tooltree.experience.run_identity import GivenTools, names_of
-from langchain_tooltree.experience.trajectory import to_chat
+from langchain_tooltree.experience.trajectory import ChatMessage, Trajectory, to_chat
 from langchain_tooltree.flows import Flow, FunctionStep, async_twin, driven, in_thread, run_flow
 from langchain_tooltree.pages.page import in_notebook
 from langchain_tooltree.sitgraph.files import CHECKSUM, Which, forget_in_graph, load_graph, save_graph
@@ -70,7 +69,7 @@ class Encoder:
 class _Draft:
     """A successful run that is being mined: what is new in it, beside what its earlier version has given."""
 
-    def __init__(self, run: Record, earlier: Contribution | None) -> None:
+    def __init__(self, run: Trajectory, earlier: Contribution | None) -> None:
         every, ends = transitions_and_ends(run)
         self.run = run
         self.transitions = [each for each in every if not each.failed]  # what failed has not gone well
@@ -112,13 +111,15 @@ class _Draft:
         )
 
 
-def mine(runs: Sequence[Record], encoder: Encoder, *, earlier: Contribution | None = None) -> Flow[list[Contribution]]:
+def mine(
+    runs: Sequence[Trajectory], encoder: Encoder, *, earlier: Contribution | None = None
+) -> Flow[list[Contribution]]:
     """What the successful ones of some runs give to the graph; their texts are embedded together.
 
     What an earlier version of a run has given is taken from there, so that a run that goes on costs what is new.
     """
 
-    def drafts(runs: Sequence[Record]) -> list[_Draft]:
+    def drafts(runs: Sequence[Trajectory]) -> list[_Draft]:
         read = [_Draft(run, earlier) for run in runs if run.success]
         return [draft for draft in read if draft.transitions]
 
@@ -136,7 +137,7 @@ def state_of(moment: Moment, encoder: Encoder) -> Flow[Floats]:
     return np.concatenate([encoded, hashed(features_of(moment))[None]])
 
 
-def _version(run: Record, transitions: Sequence[Transition]) -> int:
+def _version(run: Trajectory, transitions: Sequence[Transition]) -> int:
     """Orders versions of a run by how much they hold; a hash of all that the graph takes from them settles the rest."""
     dialogues = [messages for _, messages in run.dialogues()]
     summaries = [each.summaries for each in transitions]
@@ -221,7 +222,7 @@ class SITGraph:
         return cls(alpha=alpha, embeddings=embeddings, contextual=False, ablation=ablation)
 
     @classmethod
-    def from_trajectories(cls, trajectories: Iterable[Record], **settings: Any) -> Self:
+    def from_trajectories(cls, trajectories: Iterable[Trajectory], **settings: Any) -> Self:
         """Mine runs into a graph with these settings. Those that did not succeed are passed over."""
         graph = cls(**settings)
         rest = iter(trajectories)
@@ -230,7 +231,7 @@ class SITGraph:
         return graph
 
     @driven
-    def add(self, trajectory: Record) -> Flow[bool]:
+    def add(self, trajectory: Trajectory) -> Flow[bool]:
         """Learn from a run; returns whether the graph has changed.
 
         One that did not succeed, or that nobody has judged, changes nothing, nor does the same one again; a version of
@@ -241,7 +242,7 @@ class SITGraph:
     aadd = async_twin(add)
 
     @driven
-    def learn(self, trajectory: Record) -> Flow[bool]:
+    def learn(self, trajectory: Trajectory) -> Flow[bool]:
         """Take a run as the latest version of itself: learn from it if it succeeded, and forget it otherwise.
 
         For judged runs that go on, such as those of a thread. Returns whether the run is in the graph now. Made for
@@ -259,7 +260,7 @@ class SITGraph:
 
     alearn = async_twin(learn)
 
-    def contribution(self, trajectory: Record) -> Flow[Contribution | None]:
+    def contribution(self, trajectory: Trajectory) -> Flow[Contribution | None]:
         """What a run gives to a graph with these settings, for `fold`; `None` if it did not succeed or called nothing.
 
         It is plain data, see `Contribution.to_dict`, to be kept where runs are not to be read and embedded again.
@@ -553,7 +554,7 @@ class SITGraph:
     def __len__(self) -> int:
         return len(self._graph)
 
-    def _add(self, trajectories: Sequence[Record]) -> Flow[bool]:
+    def _add(self, trajectories: Sequence[Trajectory]) -> Flow[bool]:
         contributions = yield from mine(trajectories, self._encoder)
         with self._lock:
             changes = [self._graph.add(contribution) for contribution in contributions]

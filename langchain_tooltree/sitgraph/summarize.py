@@ -11,9 +11,9 @@ from pydantic import BaseModel, Field
 from langchain_tooltree.conversation import Conversation, visible_path
 from langchain_tooltree.effects.calls import ReadTool
 from langchain_tooltree.errors import SummaryError
-from langchain_tooltree.experience.excerpts import DEFAULT_MAX_CHARACTERS, excerpt
 from langchain_tooltree.experience.guide import hints
-from langchain_tooltree.experience.records import ADDED, SUMMARIZE_STATE, ChatMessage, Record
+from langchain_tooltree.experience.trajectory import ADDED, SUMMARIZE_STATE, ChatMessage, Trajectory
+from langchain_tooltree.experience.verdict import DEFAULT_MAX_CHARACTERS, excerpt
 from langchain_tooltree.flows import Flow, async_twin, driven
 from langchain_tooltree.models import (
     Meter,
@@ -47,7 +47,9 @@ def write_summary(
     if not messages and not question.strip():
         msg = "there is no dialogue to sum up"
         raise SummaryError(msg)
-    document: dict[str, Any] = {"record": excerpt(Record.from_chat(messages), max_characters=DEFAULT_MAX_CHARACTERS)}
+    document: dict[str, Any] = {
+        "record": excerpt(Trajectory.from_chat(messages), max_characters=DEFAULT_MAX_CHARACTERS)
+    }
     if question.strip():
         document["question"] = shortened(question.strip())
     prompt = document_prompt(DEFAULT_SUMMARY_PROMPT, document)

@@ -13,12 +13,12 @@ from itertools import accumulate, islice, takewhile
 from typing import Any
 
 from langchain_tooltree.anomaly.rules import has_failed
-from langchain_tooltree.experience.records import (
+from langchain_tooltree.experience.trajectory import (
     MARK,
     SUMMARIZE_STATE,
     ChatMessage,
-    Record,
     Step,
+    Trajectory,
     entries_in,
     function_of,
     own_messages,
@@ -66,7 +66,7 @@ class Transition:
     failed: bool = False  # whether the call of `target` failed, so that it was tried here, and nothing more
 
 
-def transitions_of(record: Record) -> Iterator[Transition]:
+def transitions_of(record: Trajectory) -> Iterator[Transition]:
     """The transitions of a run in order, those of its sub-agents included; each dialogue begins at `START`.
 
     Calls made in parallel follow one another as they are listed.
@@ -74,7 +74,7 @@ def transitions_of(record: Record) -> Iterator[Transition]:
     return _transitions(_DialogueOfRun(messages) for _, messages in record.dialogues())
 
 
-def transitions_and_ends(record: Record) -> tuple[list[Transition], list[Moment]]:
+def transitions_and_ends(record: Trajectory) -> tuple[list[Transition], list[Moment]]:
     """The transitions of a run, and where it stood each time that the agent answered its user without a call."""
     dialogues = [_DialogueOfRun(messages) for _, messages in record.dialogues()]
     return list(_transitions(dialogues)), [end for dialogue in dialogues for end in dialogue.ends()]

@@ -18,7 +18,7 @@ from pydantic import Field, PrivateAttr
 
 from langchain_tooltree.conversation import Conversation, is_observation
 from langchain_tooltree.errors import check_arguments
-from langchain_tooltree.experience.records import NOTE, part_of, readable
+from langchain_tooltree.experience.trajectory import NOTE, part_of, readable
 from langchain_tooltree.text import digest
 from langchain_tooltree.tooltree import prompts
 from langchain_tooltree.tooltree.report import REPORT_AND_CALL_PROMPT, REPORT_AND_UNDO_PROMPT, REPORT_PROMPT

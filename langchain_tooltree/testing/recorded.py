@@ -16,7 +16,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import LLMResult
 from pydantic import Field, PrivateAttr
 
-from langchain_tooltree.experience.records import NOTE
+from langchain_tooltree.experience.trajectory import NOTE
 from langchain_tooltree.testing.offline import ChatDouble, Response, read_question
 from langchain_tooltree.text import digest
 from langchain_tooltree.tooltree.gate import as_said

@@ -14,8 +14,8 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolCa
 from pydantic import TypeAdapter, ValidationError
 
 from langchain_tooltree.anomaly.rules import has_failed
-from langchain_tooltree.experience.records import NOTES as KEY
-from langchain_tooltree.experience.records import Outcome, Step, added_to, call_key, without_added
+from langchain_tooltree.experience.trajectory import NOTES as KEY
+from langchain_tooltree.experience.trajectory import Outcome, Step, added_to, call_key, without_added
 from langchain_tooltree.replies import calls_in
 
 __all__ = ["KEY", "Branches", "Candidate", "Mark", "is_decided", "is_fruitless", "results_of"]

@@ -27,8 +27,8 @@ from langchain_tooltree._langgraph import tool_node_input
 from langchain_tooltree.conversation import Conversation, is_observation, transcript
 from langchain_tooltree.errors import ConfigurationError, EmptyQueryError, described
 from langchain_tooltree.events import Event, FallbackEvent, StartEvent
-from langchain_tooltree.experience.records import call_key, readable
-from langchain_tooltree.flows import Flow, FunctionStep, TwinStep, awaited, begun, done_within
+from langchain_tooltree.experience.trajectory import call_key, readable
+from langchain_tooltree.flows import Flow, FunctionStep, TwinStep, awaited, finish_within, launch
 from langchain_tooltree.models import ATTEMPTS, Meter, inner_marks
 from langchain_tooltree.sandbox import Sandbox, forked
 from langchain_tooltree.text import shortened
@@ -164,7 +164,7 @@ class DeepSearch:
                 if time.monotonic() >= self._deadline:
                     search.stop("max_seconds")
                 for operation in search.ask():
-                    self._running.append((yield begun(self._perform(operation), "tooltree")))
+                    self._running.append((yield launch(self._perform(operation), "tooltree")))
                 yield from emit(search.take_events())
                 if not self._running or (outcome := (yield from self._next())) is None:
                     break
@@ -185,7 +185,7 @@ class DeepSearch:
         """What comes of what has run for longest; where it does not come in time, `None`, and the search stops."""
         task = self._running[0]
         left = None if math.isinf(self._deadline) else max(0.0, self._deadline + GRACE - time.monotonic())
-        if not (yield done_within(task, left)):
+        if not (yield finish_within(task, left)):
             self._search.stop("max_seconds")
             return None
         self._running.popleft()
@@ -199,7 +199,7 @@ class DeepSearch:
         meter = Meter(min(ATTEMPTS, search.max_model_calls - ANSWER_CALLS))
         goal, reads = self._conversation.goal, self._effects.reads
         plan = plan_tools(self._host.model, self._library, reads, goal, meter)
-        self._running.append((yield begun(plan, "tooltree")))
+        self._running.append((yield launch(plan, "tooltree")))
         self._tools = (yield from self._next()) or self._tools
         self._meter.add(meter)
         spent.model_calls, spent.tokens = meter.model_calls, meter.input_tokens + meter.output_tokens

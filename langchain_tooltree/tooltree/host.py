@@ -22,7 +22,7 @@ from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.events import Event
 from langchain_tooltree.experience.guide import Advice, Guide, without_hints
 from langchain_tooltree.experience.run_identity import name_of
-from langchain_tooltree.flows import EventSink, Flow, current_writer, emit_all, has_handlers, to_stream
+from langchain_tooltree.flows import EventSink, Flow, current_writer, emit
 from langchain_tooltree.models import ATTEMPTS, Meter, usage_sum
 from langchain_tooltree.replies import sound
 from langchain_tooltree.sandbox import Sandbox, names_bound_by
@@ -294,9 +294,7 @@ class PlannerHost(ABC):
 
     def emit(self, events: Sequence[Event]) -> Flow[None]:
         """Tell the stream, callback handlers and listeners."""
-        writer = current_writer()
-        sinks = [*self.sinks, *([to_stream(writer)] if writer else [])]
-        yield from emit_all(events, sinks, handled=writer is not None and has_handlers())
+        yield from emit(events, current_writer(), self.sinks)
 
     # --- a separate judge ---
 

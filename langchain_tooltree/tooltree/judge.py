@@ -15,7 +15,7 @@ from langchain_core.language_models import BaseChatModel
 from pydantic import BaseModel, ValidationError
 
 from langchain_tooltree.errors import ConfigurationError
-from langchain_tooltree.experience.records import part_of
+from langchain_tooltree.experience.trajectory import part_of
 from langchain_tooltree.flows import Flow, FunctionStep
 from langchain_tooltree.models import (
     ATTEMPTS,

@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import BaseModel, Field
 
 from langchain_tooltree.errors import ConfigurationError, with_known_fields
-from langchain_tooltree.experience.records import NOTE
+from langchain_tooltree.experience.trajectory import NOTE
 
 AGAIN_PROMPT = (
     f"{NOTE} Your answer left this open: {{missing}}\n"

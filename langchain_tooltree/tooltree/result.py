@@ -16,9 +16,8 @@ from langchain_tooltree._langgraph import thread_here
 from langchain_tooltree.conversation import Conversation, is_observation
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.experience.guide import Guide, Learner, kept_searches
-from langchain_tooltree.experience.records import ATTEMPT_OF, call_key
 from langchain_tooltree.experience.run_identity import run_id
-from langchain_tooltree.experience.trajectory import Trajectory
+from langchain_tooltree.experience.trajectory import ATTEMPT_OF, Trajectory, call_key
 from langchain_tooltree.flows import Flow, FunctionStep, current_runtime, if_it_can
 from langchain_tooltree.models import usage_sum
 from langchain_tooltree.pages import search_page
@@ -178,12 +177,12 @@ class SearchResult:
             return about
         kept = {call.key for call in self.calls}
         ran = (node.call for node in self.tree.nodes if node.call and node.observation)
-        tried = {call.key: call for call in ran if call.effect == "read" and call.key not in kept}
+        tried = {call.key: call.label for call in ran if call.effect == "read" and call.key not in kept}
         return {
             **about,
-            "plan": [planned_call(step.call) for step in self.steps[self.steps.index(waiting[-1]) + 1 :]],
+            "plan": [step.call.label for step in self.steps[self.steps.index(waiting[-1]) + 1 :]],
             "alternatives": self.alternatives,
-            "tried": [*map(planned_call, tried.values())],
+            "tried": [*tried.values()],
         }
 
     def with_answer(self, answer: AIMessage) -> "SearchResult":
@@ -202,15 +201,9 @@ class SearchResult:
         return replace(result, answer=answer, messages=[*self.messages, answer])
 
     @property
-    def alternatives(self) -> list[dict[str, Any]]:
-        """The best paths beside the chosen one, best first, none part of another: their `calls`, and a `value`."""
-        return [
-            {
-                "calls": [planned_call(step.call) for step in self.tree.path(end) if step.call],
-                "value": round(_value(self.tree, end), 6),
-            }
-            for end in self._alternative_ends()
-        ]
+    def alternatives(self) -> list[list[str]]:
+        """The best paths beside the chosen one, best first, none part of another; each call as a line of text."""
+        return [[step.label for step in self.tree.path(end)] for end in self._alternative_ends()]
 
     def _alternative_ends(self) -> list[Node]:
         """The ends of the alternatives: calls that were accepted, or let pass by the judge and not tried yet."""
@@ -276,11 +269,6 @@ def plan_messages(result: SearchResult) -> list[BaseMessage]:
         last.response_metadata = {**last.response_metadata, KEY: result.metadata}
         last.usage_metadata = result.cost.usage
     return messages
-
-
-def planned_call(call: Call) -> dict[str, Any]:
-    """A call as plain data, for people; its effect is what running it does to the world."""
-    return {"tool": call.tool, "arguments": dict(call.arguments), "effect": call.effect}
 
 
 def _value(tree: Tree, node: Node) -> float:

@@ -7,6 +7,7 @@ is returned, and the messages of abandoned branches are removed. How a model is 
 `PlannerHost`.
 """
 
+import re
 import time
 import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -29,12 +30,12 @@ from langgraph.prebuilt import ToolNode
 from langchain_tooltree._langgraph import steps_here, tool_node_input, with_runtime
 from langchain_tooltree.events import Event
 from langchain_tooltree.experience.guide import Advice
-from langchain_tooltree.experience.records import call_key, joint_recall
+from langchain_tooltree.experience.trajectory import Recall, call_key
 from langchain_tooltree.flows import Flow, TwinStep
 from langchain_tooltree.models import usage_sum
 from langchain_tooltree.replies import call_blocks, calls_in, made_anew, with_only_call
 from langchain_tooltree.sandbox import Sandbox, forked
-from langchain_tooltree.text import cut, made_up, renamed_in, words_of
+from langchain_tooltree.text import cut, whole_words, words_of
 from langchain_tooltree.tooltree.branches import (
     KEY,
     Branches,
@@ -218,7 +219,9 @@ class Visit:
     def _advice(self, path: Sequence[BaseMessage], missing: str) -> Flow[Advice]:
         """What past runs say of calls that could help; the mark keeps what of them is told."""
         advice = yield from self._host.advice(path, missing)
-        self._mark = replace(self._mark, recalled=joint_recall(self._mark.recalled, advice.recalled))
+        if advice.recalled:
+            recall = Recall.of_note(self._mark.recalled) | Recall.of_note(advice.recalled)
+            self._mark = replace(self._mark, recalled=recall.note())
         return advice
 
     def _accept(self, answer: AIMessage, missing: str) -> Flow[Outcome]:
@@ -551,11 +554,11 @@ def carry_on(branches: Branches) -> Outcome | None:
     renamed: dict[str, str] = {}
     for result in branches.latest:
         before = tried.get(result.tool_call_id)
-        differing = None if before is None or result.status == "error" else made_up(before, result.text)
-        if differing is None or differing.gone:
+        changes = None if before is None or result.status == "error" else renames(before, result.text)
+        if changes is None:
             return None
-        renamed |= differing.renamed
-    rest, answer = renamed_in([rest, plan.get("answer")], renamed)
+        renamed |= changes
+    rest, answer = rename([rest, plan.get("answer")], renamed)
     if not rest and answer is None:
         return None
     return _next_step(replace(branches.mark, plan={"steps": rest, "answer": answer}))
@@ -569,3 +572,59 @@ def _next_step(mark: Mark) -> Outcome:
         return Outcome(cast("AIMessage", message), mark=mark)
     (message,) = messages_from_dict([plan["answer"]])
     return Outcome(cast("AIMessage", message), remove=mark.hidden, mark=Mark())
+
+
+_MADE_UP = re.compile(
+    r"""
+    \b(?P<time>\d{4}-\d\d-\d\d[T\ ]\d\d:\d\d:(?!00(?!\.0*[1-9]))\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)?)(?!\w)
+    | (?<![^\W_])(?P<uuid>[\da-fA-F]{8}(?:-[\da-fA-F]{4}){3}-[\da-fA-F]{12})(?!\w)
+    | (?:(?<![^\W_])(?i:id|number|reference|code)|(?<=[a-z])(?:Id|Number|Reference|Code)|(?<!\w)\#)
+      (?:\sis)?\W{0,6} (?P<id>(?=[\w-]{0,39}\d)[\w-]{5,64})
+    """,
+    re.VERBOSE,
+)
+"""What a tool makes up each time it runs: ISO times, UUIDs, and what it calls an id, a number, a reference or a code.
+
+To take an amount or an appointment for made up would tell the user something wrong; to take an identifier for an amount
+costs model calls. So a time on a full minute is an appointment, and an identifier has a digit and five characters."""
+
+
+def renames(tried: str, real: str) -> dict[str, str] | None:
+    """What a real result has in place of what the tried one made up; `None` if they differ in anything else.
+
+    One identifier stands for one other, wherever it stands.
+    """
+    if tried == real:
+        return {}
+    (fixed, before), (other_fixed, after) = _parts(tried), _parts(real)
+    if fixed != other_fixed:
+        return None
+    renamed: dict[str, str] = {}
+    for (kind, one), (other_kind, other) in zip(before, after, strict=True):
+        if kind != other_kind or (renamed.setdefault(one, other) != other and kind != "time"):
+            return None
+    identifiers = {one for kind, one in before if kind != "time"}
+    return renamed if len({renamed[one] for one in identifiers}) == len(identifiers) else None
+
+
+def _parts(text: str) -> tuple[list[str], list[tuple[str, str]]]:
+    """What is fixed in a text, and between it what is made up, each with its kind."""
+    fixed, made_up, end = list[str](), list[tuple[str, str]](), 0
+    for match in _MADE_UP.finditer(text):
+        kind = str(match.lastgroup)
+        fixed.append(text[end : match.start(kind)])
+        made_up.append((kind, match[kind]))
+        end = match.end(kind)
+    return [*fixed, text[end:]], made_up
+
+
+def rename(data: Any, renamed: Mapping[str, str]) -> Any:
+    """JSON-like data with names replaced wherever they stand as words of their own; a number stays one if it can."""
+    if isinstance(data, str) and renamed:
+        return whole_words(renamed).sub(lambda match: renamed[match[0]], data)
+    if isinstance(data, int) and str(data) in renamed:
+        new = renamed[str(data)]
+        return int(new) if new.isdecimal() else new
+    if isinstance(data, dict):
+        return {rename(key, renamed): rename(value, renamed) for key, value in data.items()}
+    return [rename(each, renamed) for each in data] if isinstance(data, list) else data

@@ -23,8 +23,7 @@ from rich.table import Table
 
 from langchain_tooltree import SITGraph, Trajectory, load_trajectories
 from langchain_tooltree.conversation import Conversation
-from langchain_tooltree.experience.records import Step, call_key, function_of
-from langchain_tooltree.experience.trajectory import to_messages
+from langchain_tooltree.experience.trajectory import Step, call_key, function_of, to_messages
 from langchain_tooltree.flows import run_flow
 from langchain_tooltree.learning.guide import PastRuns
 from tests.benchmarks.next_tool_protocol import FOLDS, fold_of, task_of

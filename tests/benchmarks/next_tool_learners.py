@@ -21,7 +21,7 @@ except ImportError as error:
     raise ImportError(msg) from error
 
 from langchain_tooltree import Trajectory
-from langchain_tooltree.experience.records import ChatMessage, text_of
+from langchain_tooltree.experience.trajectory import ChatMessage, text_of
 from tests.benchmarks.next_tool_baselines import Bigram, Rank, chained, ranked
 from tests.benchmarks.next_tool_protocol import Question, questions_in
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from langchain_tooltree import Trajectory, load_trajectories
 from langchain_tooltree.errors import TrajectoryFormatError
-from langchain_tooltree.experience.records import ChatMessage, function_of
+from langchain_tooltree.experience.trajectory import ChatMessage, function_of
 
 FOLDS = 5
 

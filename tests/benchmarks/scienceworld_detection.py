@@ -20,8 +20,7 @@ from typing import Any
 from langchain_core.messages import BaseMessage
 
 from langchain_tooltree import AnomalyDetector
-from langchain_tooltree.anomaly.phrases import DEFAULT_PHRASES, SCIENCEWORLD_PHRASES
-from langchain_tooltree.anomaly.rules import Anomaly
+from langchain_tooltree.anomaly.rules import DEFAULT_PHRASES, SCIENCEWORLD_PHRASES, Anomaly
 from tests.benchmarks.scienceworld_injections import (
     KINDS,
     NORMAL,

@@ -15,7 +15,7 @@ from openai_server import OpenAIServer
 from langchain_tooltree import CFGMMemory, CFGMMiddleware, TrajectoryRecorder
 from langchain_tooltree.cfgm.recall import recall_text
 from langchain_tooltree.errors import ReplyError
-from langchain_tooltree.experience.records import TAG
+from langchain_tooltree.experience.trajectory import TAG
 from langchain_tooltree.sitgraph.transitions import texts_of, transitions_of
 
 TASK = "Leave the house."

@@ -12,8 +12,7 @@ from langgraph.graph import MessagesState, StateGraph
 from langgraph.runtime import Runtime
 
 from langchain_tooltree import PlanReviewMiddleware, PlanReviewNode, create_tooltree_agent, search
-from langchain_tooltree.effects import sql_reads
-from langchain_tooltree.effects.sql import LONGEST_SQL
+from langchain_tooltree.effects import LONGEST_SQL, sql_reads
 from langchain_tooltree.testing import ScriptedChatModel
 
 ROWS = 799

@@ -14,7 +14,7 @@ from langgraph.store.memory import InMemoryStore
 
 from langchain_tooltree import Experience, SearchConfig, SITGraph, Trajectory, demo
 from langchain_tooltree.cli import main
-from langchain_tooltree.experience.records import Branch
+from langchain_tooltree.experience.trajectory import Branch
 from langchain_tooltree.pages.page import in_notebook
 from langchain_tooltree.pages.search_page import to_html
 from tests.internals.pages import made, search_of

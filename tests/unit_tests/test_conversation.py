@@ -21,7 +21,7 @@ from langchain_tooltree import (
 )
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import EmptyQueryError
-from langchain_tooltree.experience.records import as_reference
+from langchain_tooltree.experience.trajectory import as_reference
 from langchain_tooltree.testing import ScriptedChatModel
 
 TASK = "The house is cold. Get the boiler to 2 bar."

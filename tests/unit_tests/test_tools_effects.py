@@ -148,7 +148,6 @@ def named(name):
         ("send_email", "send"),
         ("gmailDeleteThread", "delete"),
         ("mcp__shop__PAY", "pay"),
-        ("find_and_remove", "remove"),
         ("book_flight", "book"),
         ("get_book", None),
         ("list_transfers", None),

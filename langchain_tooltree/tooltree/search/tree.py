@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
-from langchain_tooltree.experience.records import call_key
+from langchain_tooltree.experience.trajectory import call_key
 from langchain_tooltree.text import digest
 from langchain_tooltree.tooltree.search.config import KernelConfig
 

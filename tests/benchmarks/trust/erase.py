@@ -15,7 +15,7 @@ from langgraph.store.postgres import PostgresStore
 from langgraph.store.sqlite import SqliteStore
 
 from langchain_tooltree import CFGMMemory, ChromaStore, Experience, SITGraph, Trajectory
-from langchain_tooltree.experience.records import Branch
+from langchain_tooltree.experience.trajectory import Branch
 from langchain_tooltree.testing import ScriptedChatModel
 from tests.integration_tests.store_servers import postgres_server
 

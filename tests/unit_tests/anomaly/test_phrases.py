@@ -8,16 +8,16 @@ import pytest
 from runs_to_read import calls, seen
 
 from langchain_tooltree import AnomalyDetector, ConfigurationError
-from langchain_tooltree.anomaly.phrases import (
+from langchain_tooltree.anomaly.rules import (
     ALFWORLD_PHRASES,
     DEFAULT_PHRASES,
     HEAD,
     SCIENCEWORLD_PHRASES,
     WEBSHOP_PHRASES,
     Phrase,
+    Signals,
     phrase_book,
     phrases_from,
-    signals_in,
 )
 
 REFUSALS = """\
@@ -51,47 +51,44 @@ Not enough mana.
 This robot has too many items already.
 Request timed out after 30 seconds
 Which do you mean, the red key or the blue key?
-Sorry, we couldn't find that product."""
-
-# One line for each way of refusing; the sets that the figures come from are others.
-WAYS = """\
-VERDICTS | Unrecognized status 'shippped'. Allowed values: pending, shipped, delivered
-VERDICTS | Object ID Pen|1|2|3 appears to be invalid.
-VERDICTS | Forest becomes impassable to the north.
-VERDICTS | Javascript execution was prevented by the page's content security policy.
-INABILITY | Meeting room B cannot be booked before noon.
-INABILITY | The wizard refuses to talk to you.
-INABILITY | Only the player can carry out that sort of command.
-INABILITY | Villager does not want to trade with you.
-INABILITY | You pull in vain.
-NEGATIONS | Participant email not provided.
-NEGATIONS | Email not sent: recipient list is empty.
-NEGATIONS | That's hardly portable.
-NEGATIONS | You aren't wearing that.
-NEGATIONS | Element is not an <input>, <textarea> or [contenteditable] element
-ABSENCE | No diamond_ore nearby to collect.
-ABSENCE | No option 'Blu' in the drop-down.
-ABSENCE | There seems to be no such thing here.
-ABSENCE | Nothing in hand to place.
-NECESSITY | Supervisor approval required for discounts over 30%.
-NECESSITY | The new item id should be different from the old item id
-NECESSITY | Requested 5 but only 2 are in stock.
-NECESSITY | End date precedes start date.
-EXCESS | Attachment too large (26 MB, limit 25 MB).
-EXCESS | The promo code has reached its usage limit.
-EXCESS | Order is past its cancellation window.
-OBSTACLES | The brass bell resists your attempt to break it.
-OBSTACLES | A strange little man blocks your way.
-OBSTACLES | Robot is currently holding Apple
-OBSTACLES | Your hand has something in it already!
-OBSTACLES | Order #W123 was placed by a different user.
-REPLIES | The plate is under the pan, remove the pan first.
-REPLIES | How can I do that to a zorkmid?
-REPLIES | You should say whether you want to go up or down.
-REPLIES | Please fill out this form.
-ERRORS | net::ERR_NAME_NOT_RESOLVED at http://exmple.com
-ERRORS | channel_not_found
-ERRORS | usage: tool [-h] name"""
+Sorry, we couldn't find that product.
+Unrecognized status 'shippped'. Allowed values: pending, shipped, delivered
+Object ID Pen|1|2|3 appears to be invalid.
+Forest becomes impassable to the north.
+Javascript execution was prevented by the page's content security policy.
+Meeting room B cannot be booked before noon.
+The wizard refuses to talk to you.
+Only the player can carry out that sort of command.
+Villager does not want to trade with you.
+You pull in vain.
+Participant email not provided.
+Email not sent: recipient list is empty.
+That's hardly portable.
+You aren't wearing that.
+Element is not an <input>, <textarea> or [contenteditable] element
+No diamond_ore nearby to collect.
+No option 'Blu' in the drop-down.
+There seems to be no such thing here.
+Nothing in hand to place.
+Supervisor approval required for discounts over 30%.
+The new item id should be different from the old item id
+Requested 5 but only 2 are in stock.
+End date precedes start date.
+Attachment too large (26 MB, limit 25 MB).
+The promo code has reached its usage limit.
+Order is past its cancellation window.
+The brass bell resists your attempt to break it.
+A strange little man blocks your way.
+Robot is currently holding Apple
+Your hand has something in it already!
+Order #W123 was placed by a different user.
+The plate is under the pan, remove the pan first.
+How can I do that to a zorkmid?
+You should say whether you want to go up or down.
+Please fill out this form.
+net::ERR_NAME_NOT_RESOLVED at http://exmple.com
+channel_not_found
+usage: tool [-h] name"""
 
 NORMAL = """\
 The door is already open.
@@ -151,22 +148,14 @@ def test_refusals_of_many_environments_are_found(text):
     assert text[:14].replace("\u2019", "'") in anomaly.evidence
 
 
-@pytest.mark.parametrize("line", WAYS.splitlines())
-def test_each_family_knows_its_way_of_refusing(line):
-    family, text = line.split(" | ", maxsplit=1)
-    phrases = phrase_book().families[family.lower()]
-    assert found(text, phrases=phrases) is not None
-    assert found(text) is not None
-
-
 @pytest.mark.parametrize(
     "unit", [*" a\"'(_[.:", "no ", "not ", "you ", "try ", "is ", "no a", "which ", "got ", "if ", "nothing to "]
 )
 def test_no_phrase_searches_long_for_what_is_not_there(unit):
-    sentence = signals_in((unit * 400)[:1_200])
+    sentence = Signals.of((unit * 400)[:1_200])
     begin = perf_counter()
     for phrase in DEFAULT_PHRASES:
-        phrase.found_in(sentence)
+        phrase.sentence_in(sentence)
     assert perf_counter() - begin < 1
 
 
@@ -194,11 +183,7 @@ def test_what_the_agent_wrote_itself_is_no_anomaly_when_it_comes_back():
 
 
 def test_a_text_counts_anywhere_at_the_ends_whatever_its_case():
-    assert (
-        found("You pull. The LEVER is\njammed for good.", phrases=["lever is jammed"]).evidence.endswith('."".')
-        is False
-    )
-    assert "The LEVER is" in found("The LEVER is\njammed for good.", phrases=["lever is jammed"]).evidence
+    assert "LEVER is jammed" in found("The LEVER is\njammed for good.", phrases=["lever is jammed"]).evidence
     assert found("You pull. The LEVER is jammed.", phrases=["lever is jammed"]).kind == "phrase"
     assert found("x" * 5_000 + " the lever is jammed", phrases=["lever is jammed"]) is not None
     assert found("x" * HEAD + " the lever is jammed " + "x" * 5_000, phrases=["lever is jammed"]) is None
@@ -251,7 +236,7 @@ def test_packs_know_their_environments_alone(pack, text):
 
 
 def test_prompts_labels_and_quotes_do_not_hide_a_sentence():
-    assert signals_in('> Observation: "You walk."').sentences == ('You walk."',)
+    assert Signals.of('> Observation: "You walk."').sentences == ('You walk."',)
     assert found("Observation: You can't do that.") is not None
 
 
@@ -281,9 +266,9 @@ def test_no_fragment_is_left_in_an_expression():
     ],
 )
 def test_what_was_so_before_or_has_to_be_tried_another_way_is_a_refusal(said):
-    assert any(phrase.found_in(signals_in(said)) for phrase in phrase_book().packs["default"])
+    assert any(phrase.sentence_in(Signals.of(said)) for phrase in phrase_book().packs["default"])
 
 
 @pytest.mark.parametrize("said", ["Your order is already in transit.", "No results found.", "No issues found."])
 def test_news_and_empty_results_are_none(said):
-    assert not any(phrase.found_in(signals_in(said)) for phrase in phrase_book().packs["default"])
+    assert not any(phrase.sentence_in(Signals.of(said)) for phrase in phrase_book().packs["default"])

@@ -52,8 +52,8 @@ from langchain_tooltree import (
     Reflector,
     create_tooltree_agent,
 )
-from langchain_tooltree.experience.records import as_reference
 from langchain_tooltree.experience.run_identity import collecting
+from langchain_tooltree.experience.trajectory import as_reference
 from langchain_tooltree.testing import OfflineChatModel, ScriptedChatModel
 
 # --- recall ---

@@ -12,7 +12,7 @@ from teacher import attempt
 from langchain_tooltree import CFGMMemory, ConfigurationError, SITGraph, Trajectory
 from langchain_tooltree.cfgm.recall import RecalledRun, Recollection, chain_of, most_like, recall_text
 from langchain_tooltree.cfgm.tips import Tip
-from langchain_tooltree.experience.records import TAG, Outcome, Step, without_reference
+from langchain_tooltree.experience.trajectory import TAG, Outcome, Step, without_reference
 
 
 def tip(text, reasoning="", task="Boil water."):

@@ -25,8 +25,8 @@ from langchain_tooltree import CFGMMemory, ConfigurationError, ExperienceStore, 
 from langchain_tooltree.anomaly.rules import Anomaly
 from langchain_tooltree.cfgm.recall import RecalledRun, Recollection
 from langchain_tooltree.cfgm.reflection import REFLECTION_PROMPT, Reflection, with_correction
-from langchain_tooltree.experience.records import as_reference
 from langchain_tooltree.experience.run_identity import tools_in
+from langchain_tooltree.experience.trajectory import as_reference
 from langchain_tooltree.flows import driven, flow_of
 from langchain_tooltree.models import ATTEMPTS, Meter
 from langchain_tooltree.testing import ScriptedChatModel

@@ -25,7 +25,7 @@ from langchain_tooltree.cfgm.reflection import (
     with_anomaly,
     with_correction,
 )
-from langchain_tooltree.experience.records import as_reference, without_reference
+from langchain_tooltree.experience.trajectory import as_reference, without_reference
 
 REFLECTION = Reflection(
     **KEY_INFORMATION, questions=(("Which?", "A red one."), ("", "Or a blue one.")), next_step=NEXT_STEP

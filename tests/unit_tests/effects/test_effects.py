@@ -1,5 +1,8 @@
+from typing import Annotated
+
 import pytest
 from langchain_core.tools import StructuredTool, tool
+from langgraph.prebuilt import InjectedState, ToolRuntime
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
 from langchain_tooltree import ConfigurationError, ToolLibrary, create_summarize_state_tool, mcp_effects
@@ -44,13 +47,8 @@ def test_a_function_that_answers_anything_else_means_a_write(answer):
     assert CallEffects.declared_as({"http": lambda _: answer}).of("http", {}) == "write"
 
 
-def leaving(_):
-    raise SystemExit
-
-
 def test_a_function_that_fails_means_a_write():
-    effects = CallEffects.declared_as({"http": failing, "by_key": by_method, "left": leaving})
-    assert effects.of("left", {}) == "write"
+    effects = CallEffects.declared_as({"http": failing, "by_key": by_method})
     assert effects.of("http", {"method": "GET"}) == effects.of("by_key", {}) == effects.of("by_key", None) == "write"
 
 
@@ -104,11 +102,10 @@ def test_a_function_stands_for_the_tool_made_of_it():
     assert classify_tools(ToolLibrary([glance]), {glance: "read"}) == {"glance": "read"}
 
 
-def test_two_tools_of_one_name_are_writes(caplog):
+def test_two_tools_of_one_name_are_writes():
     declared = CallEffects.declared_as({"look": "read"})
     assert declared.among([look, other]).of("look", {}) == "write"
-    assert declared.told_apart([look, other]).of("look", {}) == "write"
-    assert caplog.text.count("Several tools are named look") == 1
+    assert declared.among([look, look]).of("look", {}) == "read"
 
 
 def on_server(name, **hints):
@@ -170,13 +167,24 @@ class ByChoice(BaseModel):
 
 
 @pytest.mark.parametrize("schema", [ByAlias, ByChoice])
-def test_an_argument_that_is_given_by_two_names_is_a_write(schema):
+def test_an_argument_that_is_given_by_another_name_is_a_write(schema):
     tool = StructuredTool.from_function(lambda query: query, name="sql", description="Query.", args_schema=schema)
     hidden = {"query": "SELECT 1", "q": "DELETE FROM t"}
     assert tool.invoke(hidden) == "DELETE FROM t"
     effects = CallEffects.declared_as({"sql": sql_reads(dialect="sqlite")}).among([tool])
-    assert effects.of("sql", hidden) == "write"
+    assert effects.of("sql", hidden) == effects.of("sql", {"q": "SELECT 1"}) == "write"
     assert effects.of("sql", {"query": "SELECT 1"}) == "read"
+
+
+def test_arguments_that_the_host_injects_are_none_of_the_functions_matter():
+    def query(query: str, state: Annotated[dict, InjectedState], runtime: ToolRuntime) -> str:
+        """Query."""
+        return query
+
+    tool = StructuredTool.from_function(query)
+    effects = CallEffects.declared_as({"query": sql_reads(dialect="sqlite")}).among([tool])
+    assert effects.of("query", {"query": "SELECT 1"}) == "read"
+    assert effects.of("query", {"query": "SELECT 1", "state": {}}) == "write"
 
 
 def test_an_argument_that_a_servers_tool_does_not_name_makes_a_write():
@@ -229,17 +237,6 @@ def test_models_in_a_list_have_their_defaults_too():
     assert effects.of("open", {"path": "x", "mode": "read", "steps": [{"mode": "read"}]}) == "read"
     assert effects.of("open", {"path": "x", "mode": "read", "steps": [{"mode": "read"}, {}]}) == "write"
     assert effects.of("open", {"path": "x", "mode": "read", "steps": ["rubbish"]}) == "write"
-
-
-def test_a_default_given_under_another_name_is_not_filled_in():
-    tool = StructuredTool.from_function(lambda query: query, name="sql", description="Query.", args_schema=ByDefault)
-    effects = CallEffects.declared_as({"sql": lambda given: "write" if "query" in given else "read"}).among([tool])
-    assert effects.of("sql", {"q": "SELECT 1"}) == "read"
-    assert effects.of("sql", {}) == "write"
-
-
-class ByDefault(BaseModel):
-    query: str = Field(default="DELETE FROM t", alias="q")
 
 
 def test_a_method_left_out_is_the_schemas():

@@ -56,7 +56,6 @@ def test_hosts_of_ones_own_may_be_named():
         assert reads({"method": "GET", "url": url}) == "read"
     for url in ("http://other/", "http://127.0.0.2/", "http://orders@10.0.0.1/", "file://orders/"):
         assert reads({"method": "GET", "url": url}) == "write"
-    assert reads({"method": "GET", "host": "orders", "path": "/1"}) == "read"
 
 
 def test_one_host_is_given_as_a_list():

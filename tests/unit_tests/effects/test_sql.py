@@ -13,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from langchain_tooltree import ConfigurationError
-from langchain_tooltree.effects import sql_reads
-from langchain_tooltree.effects.sql import LONGEST_SQL, only_reads
+from langchain_tooltree.effects import LONGEST_SQL, only_reads, sql_reads
 from langchain_tooltree.errors import MissingExtraError
 from tests.unit_tests.effects.attacks import ATTACKS
 from tests.unit_tests.effects.ordinary import ORDINARY, SHOP

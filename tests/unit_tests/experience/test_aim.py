@@ -4,7 +4,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_tooltree import Trajectory
 from langchain_tooltree.conversation import Conversation
-from langchain_tooltree.experience.records import LONGEST_AIM, aim_of
+from langchain_tooltree.experience.trajectory import LONGEST_AIM, aim_of
 
 
 def dialogue(*turns):

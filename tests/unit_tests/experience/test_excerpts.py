@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from langchain_tooltree.effects.names import EFFECTS, is_read
-from langchain_tooltree.experience.excerpts import excerpt, review
-from langchain_tooltree.experience.records import Branch, Record
+from langchain_tooltree.experience.trajectory import Branch, Trajectory
+from langchain_tooltree.experience.verdict import excerpt, review
 from langchain_tooltree.text import LONGEST_TEXT, shortened
 
 
@@ -25,7 +25,7 @@ def test_a_short_run_is_told_whole():
     ]
     branches = [Branch("sub", 3, ({"role": "assistant", "content": "I help."},))]
 
-    assert excerpt(Record.from_chat(messages, branches=branches), max_characters=9_000) == [
+    assert excerpt(Trajectory.from_chat(messages, branches=branches), max_characters=9_000) == [
         {"role": "user", "text": "Find it.\n[image_url]"},
         {"role": "assistant", "text": "Well."},
         {"role": "assistant", "call": {"tool": "look", "arguments": {"place": "shed"}}},
@@ -41,7 +41,7 @@ def test_long_texts_and_arguments_lose_their_middle():
         {"role": "user", "content": "a" * 5_000 + "z"},
         {"role": "assistant", "tool_calls": [entry(json.dumps({"text": "b" * 5_000}))]},
     ]
-    said, called = excerpt(Record.from_chat(messages), max_characters=9_000)
+    said, called = excerpt(Trajectory.from_chat(messages), max_characters=9_000)
 
     assert said["text"].startswith("aaa")
     assert said["text"].endswith("az")
@@ -56,7 +56,7 @@ def test_a_text_of_the_greatest_length_is_whole():
 @settings(deadline=None, max_examples=30)  # each draws up to 120,000 characters, which takes most of the time
 @given(st.lists(st.text(max_size=3_000), min_size=1, max_size=40), st.integers(8_000, 20_000))
 def test_a_long_run_keeps_its_beginning_and_its_end_within_the_limit(texts, limit):
-    record = Record.from_chat([{"role": "user", "content": f"{n}{text}"} for n, text in enumerate(texts)])
+    record = Trajectory.from_chat([{"role": "user", "content": f"{n}{text}"} for n, text in enumerate(texts)])
     whole = excerpt(record, max_characters=10**9)
     short = excerpt(record, max_characters=limit)
     gaps = [place for place, each in enumerate(short) if "left_out" in each]
@@ -74,7 +74,7 @@ def test_a_long_run_keeps_its_beginning_and_its_end_within_the_limit(texts, limi
 
 
 def test_most_of_what_is_shown_of_a_long_run_is_its_end():
-    record = Record.from_chat([{"role": "user", "content": f"{number} " + "x" * 1_000} for number in range(100)])
+    record = Trajectory.from_chat([{"role": "user", "content": f"{number} " + "x" * 1_000} for number in range(100)])
     short = excerpt(record, max_characters=12_000)
     gap = next(place for place, each in enumerate(short) if "left_out" in each)
 
@@ -124,7 +124,7 @@ def test_a_review_numbers_the_writes_and_shows_each_call_with_its_result():
         {"role": "assistant", "tool_calls": [entry("{bad")]},
     ]
     branch = Branch("sub", 2, tuple(made("refund", "no", number="9", id=7)))
-    record = Record.from_chat(messages, branches=[branch])
+    record = Trajectory.from_chat(messages, branches=[branch])
 
     assert review(record, max_characters=9_000) == [
         {"user": "Cancel order 7."},
@@ -138,7 +138,7 @@ def test_a_review_numbers_the_writes_and_shows_each_call_with_its_result():
 
 
 def test_declared_effects_decide_what_a_write_is():
-    record = Record.from_chat(made("look", "x"), metadata={EFFECTS: {"look": "write"}})
+    record = Trajectory.from_chat(made("look", "x"), metadata={EFFECTS: {"look": "write"}})
     assert review(record, max_characters=9_000)[0]["write"] == 1
 
 
@@ -147,7 +147,7 @@ def test_writes_and_requests_stand_in_full_where_reads_are_shortened():
     for number in range(10):
         messages += made("search_hotels", "y" * 6_000, number=f"h{number}")
     messages += made("book", "booked " + "z" * 3_000, number="b", text="x" * 3_000)
-    shown = review(Record.from_chat(messages), max_characters=24_000)
+    shown = review(Trajectory.from_chat(messages), max_characters=24_000)
 
     assert len(json.dumps(shown)) <= 24_000 + 200
     assert shown[0]["user"] == messages[0]["content"]
@@ -177,7 +177,7 @@ def test_a_review_of_any_run_keeps_within_the_limit(said):
             messages.append({"role": "assistant" if kind == "say" else "user", "content": text})
         else:
             messages += made(kind, text, number=str(number), text=text)
-    shown = review(Record.from_chat(messages), max_characters=12_000)
+    shown = review(Trajectory.from_chat(messages), max_characters=12_000)
 
     assert len(json.dumps(shown, ensure_ascii=False)) <= 12_000 + 200 + 2 * len(shown)
     if not any("left_out" in each for each in shown):

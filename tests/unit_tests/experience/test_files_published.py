@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from langchain_tooltree import Trajectory, load_trajectories
-from langchain_tooltree.experience.records import Record, count_unread, steps_in
+from langchain_tooltree.experience.files import count_unread
+from langchain_tooltree.experience.trajectory import steps_in
 
 
 def call(name, arguments, call_id=None):
@@ -146,7 +147,7 @@ def test_where_every_call_is_answered_in_order_it_does_not_matter_what_became_of
     assert [(step.tool, step.outcome.content) for step in steps] == [
         (f"tool {step.outcome.content}", step.outcome.content) for step in steps
     ]
-    assert not count_unread(Record.from_chat(said))
+    assert not count_unread(Trajectory.from_chat(said))
 
 
 anything = st.lists(
@@ -174,7 +175,7 @@ anything = st.lists(
 @settings(deadline=None)
 @given(anything)
 def test_nothing_vanishes_without_a_count(said):
-    run = Record.from_chat(said)
+    run = Trajectory.from_chat(said)
     unread = count_unread(run)
     observations = sum(message["role"] == "tool" for message in said)
     calls = sum(len(message.get("tool_calls") or ()) for message in said)

@@ -23,8 +23,8 @@ from langchain_tooltree import (
     dump_trajectories,
     load_trajectories,
 )
-from langchain_tooltree.experience.records import as_reference
-from langchain_tooltree.experience.trajectory import from_json, to_json
+from langchain_tooltree.experience.files import from_json, to_json
+from langchain_tooltree.experience.trajectory import as_reference
 from langchain_tooltree.testing import ScriptedChatModel
 
 RULES = "You look for things. Refund nothing."

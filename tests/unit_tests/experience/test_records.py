@@ -2,16 +2,8 @@
 
 import pytest
 
-from langchain_tooltree.experience.records import (
-    Branch,
-    Outcome,
-    Record,
-    Step,
-    count_unread,
-    first_request,
-    steps_in,
-    text_of,
-)
+from langchain_tooltree.experience.files import count_unread
+from langchain_tooltree.experience.trajectory import Branch, Outcome, Step, Trajectory, first_request, steps_in, text_of
 from langchain_tooltree.text import digest
 
 
@@ -83,7 +75,7 @@ def test_a_call_that_was_never_answered_shifts_no_later_observation():
 def test_a_second_result_of_a_call_says_nothing_of_another_tool():
     said = [asks(call("a", "1"), call("b", "2")), answers("A", "1", name="a"), answers("A!", "1", name="a")]
     assert observed(*said) == [("a", "A"), ("b", None)]
-    assert count_unread(Record.from_chat(said)) == {"observations without a call": 1}
+    assert count_unread(Trajectory.from_chat(said)) == {"observations without a call": 1}
 
 
 def test_calls_of_one_message_share_their_turn():
@@ -159,7 +151,7 @@ def test_steps_of_a_branch_stand_where_it_began():
         Branch("late", 9, (asks(call("z")),)),
         Branch("sub", 0, (asks(call("w")),)),
     ]
-    record = Record.from_chat(messages, branches=branches)
+    record = Trajectory.from_chat(messages, branches=branches)
 
     assert [(step.tool, step.branch) for step in record.steps] == [
         ("w", "sub"),
@@ -173,13 +165,13 @@ def test_steps_of_a_branch_stand_where_it_began():
 
 
 def test_a_record_without_an_id_is_known_by_its_dialogue():
-    assert Record.from_chat([USER]).id == Record.from_chat([dict(reversed(USER.items()))]).id == digest([USER])
-    assert Record.from_chat([USER], id="7").id == "7"
-    assert Record.from_chat([USER]).id != Record.from_chat([{**USER, "content": "Lose it."}]).id
+    assert Trajectory.from_chat([USER]).id == Trajectory.from_chat([dict(reversed(USER.items()))]).id == digest([USER])
+    assert Trajectory.from_chat([USER], id="7").id == "7"
+    assert Trajectory.from_chat([USER]).id != Trajectory.from_chat([{**USER, "content": "Lose it."}]).id
 
 
 def test_a_verdict_makes_a_copy():
-    record = Record.from_chat([USER])
+    record = Trajectory.from_chat([USER])
     assert (record.judged(True, "Found.").success, record.success) == (True, None)
     assert record.judged(True, "Found.").judged(None) == record
 
@@ -190,7 +182,7 @@ def test_a_record_of_steps_alone_has_a_dialogue_too():
         Step("b", None, Outcome("B", "error"), None, 2),
         Step("c", {}, None, None, 2),
     ]
-    record = Record("7", "Find it.", steps)
+    record = Trajectory("7", "Find it.", steps)
 
     assert record.turns == 2
     assert record.chat()[0] == USER

@@ -17,9 +17,18 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from langchain_tooltree import Trajectory
 from langchain_tooltree.conversation import Conversation
-from langchain_tooltree.experience import records as reference_module
-from langchain_tooltree.experience.records import MARK, Branch, as_reference, own_messages, remarked, without_reference
-from langchain_tooltree.experience.trajectory import from_json, to_chat, to_messages
+from langchain_tooltree.experience import trajectory as reference_module
+from langchain_tooltree.experience.files import from_json
+from langchain_tooltree.experience.trajectory import (
+    MARK,
+    Branch,
+    as_reference,
+    own_messages,
+    remarked,
+    to_chat,
+    to_messages,
+    without_reference,
+)
 from langchain_tooltree.text import digest
 
 TEXT = st.text(max_size=60)

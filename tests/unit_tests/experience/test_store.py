@@ -17,7 +17,7 @@ from langgraph.store.sqlite import SqliteStore
 from langchain_tooltree import ConfigurationError, ExperienceStore, HashingEmbeddings, Trajectory
 from langchain_tooltree.errors import StoreError, TrajectoryFormatError
 from langchain_tooltree.experience import store as module
-from langchain_tooltree.experience.records import Branch
+from langchain_tooltree.experience.trajectory import Branch
 
 INDEX = {"embed": HashingEmbeddings(dims=256), "dims": 256}
 

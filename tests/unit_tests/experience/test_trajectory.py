@@ -5,7 +5,7 @@ from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, Syst
 
 from langchain_tooltree import Trajectory
 from langchain_tooltree.errors import TrajectoryFormatError
-from langchain_tooltree.experience.records import Outcome
+from langchain_tooltree.experience.trajectory import Outcome
 
 CONVERSATION = [
     SystemMessage("Be kind."),

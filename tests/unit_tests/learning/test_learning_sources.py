@@ -7,7 +7,7 @@ from langgraph.store.base import SearchOp
 from langgraph.store.memory import InMemoryStore
 
 from langchain_tooltree import Experience, HashingEmbeddings, ToolTreeMiddleware, Trajectory
-from langchain_tooltree.experience.records import Outcome, Step
+from langchain_tooltree.experience.trajectory import Outcome, Step
 from langchain_tooltree.testing import ScriptedChatModel
 
 

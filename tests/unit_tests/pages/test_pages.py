@@ -9,7 +9,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.store.memory import InMemoryStore
 
 from langchain_tooltree import Experience, SITGraph, Trajectory
-from langchain_tooltree.experience.records import Branch
+from langchain_tooltree.experience.trajectory import Branch
 from tests.internals.pages import asks_nobody, data_in
 
 MARKUP = "</script><script>alert(1)</script><img src=x onerror=alert(1)>{data} {policy}\u202e\x00"

@@ -9,7 +9,7 @@ from typing import Any
 from langchain_core.embeddings import Embeddings
 
 from langchain_tooltree import SITGraph, Trajectory
-from langchain_tooltree.experience.records import Branch, ChatMessage
+from langchain_tooltree.experience.trajectory import Branch, ChatMessage
 
 
 def user(text: Any) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from little_runs import (
 )
 
 from langchain_tooltree import HashingEmbeddings, SITGraph
-from langchain_tooltree.experience.records import Branch
+from langchain_tooltree.experience.trajectory import Branch
 
 
 class Quick(HashingEmbeddings):

@@ -34,7 +34,7 @@ from langchain_tooltree import (
     dump_trajectories,
     load_trajectories,
 )
-from langchain_tooltree.experience.records import without_reference
+from langchain_tooltree.experience.trajectory import without_reference
 from langchain_tooltree.sitgraph.summarize import ACKNOWLEDGEMENT, DEFAULT_SUMMARY_PROMPT
 from langchain_tooltree.sitgraph.transitions import transitions_of
 from langchain_tooltree.testing import ScriptedChatModel

@@ -46,7 +46,7 @@ def test_reads_come_with_their_results_and_the_first_write_waits():
 def test_what_ran_in_a_fork_waits_unanswered_and_what_follows_is_the_plan():
     result = result_of(("w", "sandboxed", "done"), ("r", "read", "seen"))
     assert shape(result.messages) == [["w"]]
-    assert [call["tool"] for call in result.metadata["plan"]] == ["r"]
+    assert result.metadata["plan"] == ["r(n=2)"]
 
 
 def test_an_answer_stands_last_and_the_usage_adds_up():

@@ -7,8 +7,6 @@ by names of tools, and what a person is shown of a call.
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from contextvars import ContextVar
-from functools import cache
 from itertools import islice
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -25,39 +23,25 @@ from langchain_tooltree._langgraph import can_be_answered
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.effects.calls import CallEffects, Effects
 from langchain_tooltree.errors import ConfigurationError
-from langchain_tooltree.experience.records import NOTES as KEY
+from langchain_tooltree.experience.trajectory import NOTES as KEY
 from langchain_tooltree.flows import arun_flow
-from langchain_tooltree.text import LEVELS
 
-SHOWN = 300
-"""Characters of one text that a person is shown: two lines of a wide window, three of a narrow one."""
-
-SHOWN_ITEMS = 5
-"""Results, calls and values that are shown one by one."""
-
-MOST_COUNTED = 1_000
-"""Values beyond those that are counted: nobody reads so many."""
-
-MOST_VALUES = 200
-"""Values in the arguments of a call that are looked for, which takes up to half a second in results of a megabyte."""
-
-MOST_COMPARED = 100_000
-"""Characters of a value, at all places where it stands within a word, that are compared before it counts as absent."""
-
-AROUND = 60
-"""Characters of a result that are shown before a value."""
+SHOWN = 300  # characters of one text that a person is shown: two lines of a wide window, three of a narrow one
+SHOWN_ITEMS = 5  # results, calls and values that are shown one by one
+MOST_VALUES = 200  # values in the arguments of a call that are looked for
+LONGEST_RESULT = 100_000  # characters of a result in which values are looked for: about 25,000 tokens
+AROUND = 60  # characters of a result that are shown before a value
 
 WORDS = re.compile(r"[^\s\"'(),;<>\[\]{}]+")
 """The parts of a text that are looked for one by one; an address, a link and a number are one part each."""
 
-NAME = 3
-"""Words that a name has at most; what is longer is prose."""
+NAME = 3  # words that a name has at most; what is longer is prose
 
 TELLING = re.compile(r"[@/\d]|\w[.:_-]\w")
 """What an address, a link, a path, an amount or an identifier has, and a word of prose has not."""
 
-VALUE_AS_KEY = re.compile(r"[@/.:\s]|\A\d")
-"""What an address, a link, a number or a text of words has, and the name of a field has not."""
+VALUE_AS_KEY = re.compile(r"[@/.:\s]")
+"""What an address, a link or a text of words has, and the name of a field has not."""
 
 NUMBER = re.compile(r"([0-9]{1,20})(?:\.([0-9]{0,20}?)0*)?")
 """A number; zeros at the end behind its point do not count, since 80.0, 80.00 and 80 are one amount."""
@@ -66,25 +50,12 @@ NUMBER_GOES_ON = r"\w|\.[0-9]+(?!\.?[0-9])|,[0-9]{3}(?![0-9])"
 """What makes digits the beginning of another number: 80 does not stand in 80.50 and 80,000, but 22 in 22.11.2026."""
 
 
-class PlannedCall(TypedDict):
-    """A call as the metadata of a plan names it."""
-
-    tool: str
-    arguments: dict[str, Any]
-
-
-class Alternative(TypedDict):
-    """Another path that the planner weighed."""
-
-    calls: list[PlannedCall]
-
-
 class Plan(TypedDict, total=False):
-    """What a planner may keep with a message under `KEY` of its metadata."""
+    """What a planner may keep with a message under `KEY` of its metadata; each call is a line of text."""
 
-    plan: list[PlannedCall]  # the calls that are planned after this one
-    alternatives: list[Alternative]  # the best other paths, best first
-    tried: list[PlannedCall]  # reads whose results are not kept
+    plan: list[str]  # the calls that are planned after this one
+    alternatives: list[list[str]]  # the best other paths, best first
+    tried: list[str]  # reads whose results are not kept
     missing: str  # what an answer before it left open
 
 
@@ -105,68 +76,55 @@ def plan_of(conversation: Conversation) -> Plan:
 class Origin(NamedTuple):
     """A value in the arguments of a call that stands in no word of the user or the instructions."""
 
-    argument: str  # where it stands in the arguments; empty for a remark on values that were not looked for
+    argument: str  # where it stands in the arguments
     value: str
     results: list[str]  # calls whose results hold it, latest first; none if it stands nowhere: the model made it
 
 
-def origins(arguments: Mapping[str, Any], conversation: Conversation) -> list[Origin]:
-    """The values of a call that neither the user nor the instructions named, and the results that hold them."""
+def origins(arguments: Mapping[str, Any], conversation: Conversation) -> tuple[list[Origin], int]:
+    """The values of a call that neither the user nor the instructions named, and how many were not looked for."""
     words = " ".join([*conversation.requests, conversation.instructions]).casefold()
-    results = [
-        (_call(call["name"], call["args"]) if call else str(message.name), str(message.text).casefold())
-        for each in conversation.rounds(beyond_request=True)
-        for call, message in reversed(each.pairs())
+    results = [(call, text[:LONGEST_RESULT].casefold()) for call, text in _results(conversation, beyond_request=True)]
+    values = list(dict.fromkeys(_values(arguments)))
+    unnamed = [(argument, value) for argument, value in values[:MOST_VALUES] if not _contains(words, value)]
+    found = [
+        Origin(argument, value, [*dict.fromkeys(call for call, text in results if _contains(text, value))])
+        for argument, value in unnamed
     ]
+    return found, max(0, len(values) - MOST_VALUES)
 
-    @cache
-    def holding(value: str) -> list[str]:
-        return [*dict.fromkeys(call for call, text in results if _contains(text, value))]
 
-    by_place: dict[tuple[str, str], Origin] = {}
-    room, left = MOST_VALUES, 0
-    values = _values(arguments)
-    for argument, value in values:
-        if room <= 0:
-            left += 1 + sum(1 for _ in islice(values, MOST_COUNTED))
-            break
-        room -= 1
-        if _contains(words, value):
-            continue
-        whole = holding(value)
-        parts = [value] if whole else _parts(value)
-        for part in parts[: room + 1]:
-            if not _contains(words, part):
-                by_place[argument, part] = Origin(argument, part, whole or holding(part))
-        left += max(0, len(parts) - room - 1)
-        room -= max(0, len(parts) - 1)
-    return [*by_place.values(), *([Origin("", f"{left} more values", [])] if left else [])]
+def _results(conversation: Conversation, *, beyond_request: bool = False) -> Iterator[tuple[str, str]]:
+    """The calls of a conversation with their results, latest first."""
+    for each in conversation.rounds(beyond_request=beyond_request):
+        for call, message in reversed(each.pairs()):
+            yield _call(call["name"], call["args"]) if call else str(message.name), str(message.text)
 
 
 def _values(data: Any, place: str = "") -> Iterator[tuple[str, str]]:
-    """The numbers and texts in arguments, with their places, and what stands as a key in place of a field's name."""
-    waiting = [(place, data, LEVELS)]
-    while waiting:
-        place, data, levels = waiting.pop()
-        if isinstance(data, Mapping | list | tuple) and not levels:
-            yield place, f"<{type(data).__name__}>"
-        elif isinstance(data, Mapping):
-            yield from ((place, str(key).strip()) for key in data if place and VALUE_AS_KEY.search(str(key).strip()))
-            inside = ((f"{place}.{key}" if place else str(key), data[key], levels - 1) for key in reversed(list(data)))
-            waiting.extend(inside)
-        elif isinstance(data, list | tuple):
-            waiting.extend((f"{place}[{at}]", data[at], levels - 1) for at in reversed(range(len(data))))
-        elif isinstance(data, int | float) and not isinstance(data, bool):
+    """The numbers and names in arguments, and values that stand as keys, with their places."""
+    match data:
+        case dict():
+            for key, value in data.items():
+                if place and VALUE_AS_KEY.search(str(key)):
+                    yield place, str(key).strip()
+                yield from _values(value, f"{place}.{key}" if place else str(key))
+        case list():
+            for at, value in enumerate(data):
+                yield from _values(value, f"{place}[{at}]")
+        case bool():
+            pass
+        case int() | float():
             yield place, repr(int(data) if data == data // 1 else data)
-        elif isinstance(data, str) and data.strip():
-            yield place, data.strip()
+        case str():
+            yield from ((place, name) for name in _names(data))
 
 
-def _parts(value: str) -> list[str]:
-    """What is looked for of a value that stands nowhere as a whole: what is telling in prose, and else the value."""
-    words = WORDS.findall(value)
+def _names(text: str) -> list[str]:
+    """A name by itself; of prose, the words that tell something."""
+    words = WORDS.findall(text)
     telling = [word.strip(".:!?") for word in words if TELLING.search(word)]
-    return [value] if len(words) <= NAME else telling
+    return telling if len(words) > NAME else [text.strip()] if words else []
 
 
 def _contains(text: str, value: str) -> bool:
@@ -176,28 +134,30 @@ def _contains(text: str, value: str) -> bool:
         whole, fraction = number.groups()
         ending = rf"\.{fraction}0*" if fraction else r"(?:\.0+)?"
         return re.search(rf"(?<!\w){whole}{ending}(?!{NUMBER_GOES_ON})", text) is not None
-    at = -1
-    for _ in range(max(1, MOST_COMPARED // len(value))):
-        at = text.find(value, at + 1)
-        if at < 0:
-            return False
-        if not re.search(r"\w", text[max(0, at - 1) : at] + text[at + len(value) : at + len(value) + 1]):
+    at = text.find(value)
+    while at >= 0:
+        end = at + len(value)
+        if not re.search(r"\w", text[max(0, at - 1) : at] + text[end : end + 1]):
             return True
+        at = text.find(value, end)
     return False
 
 
 def describe(call: ToolCall, conversation: Conversation) -> str:
     """A call of the model's latest message, what it rests on, and what it was weighed against; a line each."""
-    values, plan = origins(call["args"], conversation), plan_of(conversation)
+    values, left = origins(call["args"], conversation)
+    plan = plan_of(conversation)
     asked = f"The user asked: {quoted(conversation.goal)}" if conversation.goal else "The user asked nothing in words."
     lines = [f"{_call(call['name'], call['args'])} waits for approval.", asked, *_origin_lines(values)]
-    lines.extend(_result_lines(conversation, values))
+    if left:
+        lines.append(f"Not looked for: {left} more values")
+    lines.extend(islice(_result_lines(conversation, values), SHOWN_ITEMS))
     if plan.get("missing"):
         lines.append(f"Left open before it: {quoted(plan['missing'])}")
-    lines.extend(_listed("Also read, and not kept", map(_planned, plan.get("tried", ()))))
-    lines.extend(_listed("Planned after it", map(_planned, plan.get("plan", ()))))
+    lines.extend(_listed("Also read, and not kept", map(quoted, plan.get("tried", ()))))
+    lines.extend(_listed("Planned after it", map(quoted, plan.get("plan", ()))))
     others = plan.get("alternatives", [])[:SHOWN_ITEMS]
-    lines.extend(f"Instead: {' then '.join(map(_planned, other['calls']))}" for other in others)
+    lines.extend(f"Instead: {' then '.join(map(quoted, calls))}" for calls in others)
     return "\n".join(lines)
 
 
@@ -214,9 +174,6 @@ def _origin_lines(values: Sequence[Origin]) -> Iterator[str]:
     """Where the values stand that the user did not name, those of one result together."""
     by_place: dict[str, list[str]] = {}
     for argument, value, results in values:
-        if not argument:
-            by_place["Not looked for"] = [value]
-            continue
         where = f"only in the result of {results[0]}" if results else "in no result: made up"
         by_place.setdefault(f"Not from the user, {where}", []).append(f"{_plain(argument)} {quoted(value)}")
     for where, items in by_place.items():
@@ -224,26 +181,11 @@ def _origin_lines(values: Sequence[Origin]) -> Iterator[str]:
 
 
 def _result_lines(conversation: Conversation, values: Sequence[Origin]) -> Iterator[str]:
-    """The results of this turn that hold values of the call, with what stands around these; the others by number."""
-    lines, others = list[str](), 0
-    for each in conversation.rounds():
-        for call, message in each.pairs():
-            made = _call(call["name"], call["args"]) if call else str(message.name)
-            text = str(message.text)
-            held = [value for _, value, results in values if made in results]
-            if held:
-                at = min(text.casefold().find(value.casefold()) for value in held)
-                lines.append(f"Read for it: {made} gave {quoted(text, around=max(0, at))}")
-            else:
-                others += 1
-    yield from lines[::-1][:SHOWN_ITEMS]
-    others += max(0, len(lines) - SHOWN_ITEMS)
-    if others:
-        yield f"Other results in this turn: {others}"
-
-
-def _planned(call: Mapping[str, Any]) -> str:
-    return _call(call["tool"], call["arguments"])
+    """The results of this turn that hold values of the call, latest first, with what stands around these."""
+    for call, text in _results(conversation):
+        places = [text.casefold().find(each.value.casefold()) for each in values if call in each.results]
+        if places:
+            yield f"Read for it: {call} gave {quoted(text, around=max(0, min(places)))}"
 
 
 def _call(tool: str, arguments: Mapping[str, Any]) -> str:
@@ -269,16 +211,8 @@ def quoted(value: Any, *, around: int = 0) -> str:
 
 DECISIONS: tuple[DecisionType, ...] = ("approve", "edit", "reject")
 
-_READ: ContextVar[tuple[Any, Conversation]] = ContextVar("tooltree_reviewed")
-"""The state that is reviewed at the moment, and the conversation in it."""
 
-
-def _conversation(state: Any) -> Conversation:
-    reviewed, conversation = _READ.get((None, None))
-    return conversation if conversation is not None and reviewed is state else Conversation.of(state)
-
-
-class _EveryTool(Mapping[str, InterruptOnConfig]):
+class _EveryTool(dict[str, InterruptOnConfig]):
     """An `interrupt_on` that has the same entry for every name: tools may come and go while an agent runs."""
 
     def __init__(self, entry: InterruptOnConfig) -> None:
@@ -287,11 +221,9 @@ class _EveryTool(Mapping[str, InterruptOnConfig]):
     def __getitem__(self, name: str) -> InterruptOnConfig:
         return self._entry
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(())
-
-    def __len__(self) -> int:
-        return 0
+    def get(self, name: str, default: Any = None) -> Any:  # noqa: ARG002
+        """The entry."""
+        return self._entry
 
 
 class PlanReviewMiddleware(HumanInTheLoopMiddleware[AgentState[Any], Any, Any]):
@@ -331,19 +263,11 @@ class PlanReviewMiddleware(HumanInTheLoopMiddleware[AgentState[Any], Any, Any]):
         entry = InterruptOnConfig(
             allowed_decisions=list(allowed_decisions), description=self._describe, when=self._must_wait
         )
-        self.interrupt_on = _EveryTool(entry)  # type: ignore[assignment]  # in which only names are looked up
-
-    def after_model(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any] | None:
-        """Stop where a call waits for a person, with all that wait in one question."""
-        read = _READ.set((state, Conversation.of(state)))  # once for all calls of a reply
-        try:
-            return super().after_model(state, runtime)
-        finally:
-            _READ.reset(read)
+        self.interrupt_on = _EveryTool(entry)
 
     def _must_wait(self, request: ToolCallRequest) -> bool:
         """Whether a call waits: it may change something, and has no result yet."""
-        call, conversation = request.tool_call, _conversation(request.state)
+        call, conversation = request.tool_call, Conversation.of(request.state)
         if self._effects.of(call["name"], call["args"]) == "read":
             return False
         if all(call["id"] != each["id"] for each in conversation.open_calls.values()):
@@ -363,7 +287,7 @@ class PlanReviewMiddleware(HumanInTheLoopMiddleware[AgentState[Any], Any, Any]):
 
     @staticmethod
     def _describe(tool_call: ToolCall, state: AgentState[Any], runtime: Runtime[Any]) -> str:  # noqa: ARG004
-        return describe(tool_call, _conversation(state))
+        return describe(tool_call, Conversation.of(state))
 
 
 class PlanReviewNode(Runnable[Any, dict[str, list[BaseMessage]]]):

@@ -1,0 +1,227 @@
+"""Trajectories as JSON, and files of them."""
+
+import gzip
+import json
+import logging
+import math
+import os
+import uuid
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import IO, Any
+
+from langchain_tooltree.errors import TrajectoryFormatError
+from langchain_tooltree.experience.trajectory import (
+    SUCCESS_REWARD,
+    Branch,
+    Trajectory,
+    entries_in,
+    first_request,
+    opening_instructions,
+    paired,
+    part_of,
+)
+from langchain_tooltree.secrets import masked
+
+logger = logging.getLogger(__name__)
+
+_OWN = {"id", "task", "success", "messages", "branches", "reasons", "instructions"}
+
+
+def to_json(trajectory: Trajectory) -> dict[str, Any]:
+    """A trajectory as an object for JSON: metadata, `id`, `messages`, and what does not follow from these.
+
+    What JSON has no form for, such as the artifact of a tool, is written as its text.
+    """
+    written = {key: value for key, value in trajectory.metadata.items() if key not in _OWN}
+    rewarded = _rewarded(trajectory.metadata)
+    messages = trajectory.messages if trajectory.branches or not trajectory.steps else trajectory.chat()
+    written |= {"id": trajectory.id, "messages": list(messages)}
+    if trajectory.task != first_request(messages):
+        written["task"] = trajectory.task
+    if trajectory.success != rewarded:
+        written["success"] = trajectory.success
+    if trajectory.reasons:
+        written["reasons"] = trajectory.reasons
+    if trajectory.instructions != opening_instructions(messages):
+        written["instructions"] = trajectory.instructions
+    if trajectory.branches:
+        written["branches"] = [asdict(branch) for branch in trajectory.branches]
+    return written
+
+
+def from_json(written: Mapping[str, Any], *, where: str = "The record") -> Trajectory:
+    """A trajectory from an object with `messages` in the OpenAI chat format, as `to_json` returns it.
+
+    `where` it stands is for error messages.
+    """
+    metadata = {key: value for key, value in written.items() if key not in _OWN}
+    return Trajectory.from_chat(
+        _messages(written.get("messages"), where),
+        id=None if written.get("id") is None else str(written["id"]),
+        task=written.get("task"),
+        success=_success(written["success"], where) if "success" in written else _rewarded(metadata),
+        branches=[_branch(each, where) for each in written.get("branches") or ()],
+        reasons=written.get("reasons") or "",
+        instructions=str(written.get("instructions") or ""),
+        metadata=metadata,
+    )
+
+
+def _rewarded(metadata: Mapping[str, Any]) -> bool | None:
+    reward = metadata.get("reward")
+    return None if not isinstance(reward, int | float) or math.isnan(reward) else reward >= SUCCESS_REWARD
+
+
+def _success(written: Any, where: str) -> bool | None:
+    if written not in (None, True, False):
+        msg = f"{where}: 'success' is {written!r:.80}. It has to be true, false or null; a number goes under 'reward'."
+        raise TrajectoryFormatError(msg)
+    return None if written is None else bool(written)
+
+
+def _branch(written: Any, where: str) -> Branch:
+    try:
+        name, after, messages = str(written["name"]), int(written["after"]), written["messages"]
+    except (KeyError, TypeError, ValueError) as error:
+        msg = f"{where}: a branch has to be an object with 'name', 'after' and 'messages', got {written!r:.120}."
+        raise TrajectoryFormatError(msg) from error
+    return Branch(name, after, tuple(_messages(messages, where)))
+
+
+def _messages(written: Any, where: str) -> list[Mapping[str, Any]]:
+    if not isinstance(written, list):
+        problem = "is missing" if written is None else f"is a {type(written).__name__}"
+        msg = f"{where}: 'messages' {problem}. It has to be a list of messages in the OpenAI chat format."
+        raise TrajectoryFormatError(msg)
+    for place, message in enumerate(written):
+        if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
+            msg = f"{where}: message {place} has no role: {message!r:.120}. Expected {{'role': ..., 'content': ...}}."
+            raise TrajectoryFormatError(msg)
+    return written
+
+
+_UNREADABLE = (UnicodeDecodeError, EOFError, gzip.BadGzipFile, zlib.error)
+
+
+def load_trajectories(path: str | os.PathLike[str], *, unread: Counter[str] | None = None) -> Iterator[Trajectory]:
+    """Read trajectories from a file of JSON lines, one by one, so that the file may be larger than memory.
+
+    Args:
+        path: The file; one whose name ends in `.gz` is decompressed. A line is an object with `messages` in the OpenAI
+            chat format and optionally `id`, `task`, `success`, `reasons`, `branches`, `reward` and anything else.
+        unread: Gets what could not be read added to it, by kind, such as observations without a call. Without it, the
+            log has that, as a warning once the file was read.
+
+    Yields:
+        The trajectories. Without `success`, a `reward` of 1 or more is a success and a smaller one a failure. Other
+        keys are kept in `metadata`. Arguments may be objects, JSON or Python dicts; where ids of calls are missing,
+        repeated or unknown, observations belong to calls by their order.
+
+    Raises:
+        TrajectoryFormatError: If a record cannot be read; the message names file, line and remedy.
+        OSError: If the file cannot be read.
+    """
+    path = Path(path)
+    counts: Counter[str] = Counter()
+    ids: set[str] = set()
+    try:
+        for where, record in _records(path):
+            run = from_json(record, where=where)
+            counts += count_unread(run)
+            counts[_SAME_ID] += run.id in ids
+            ids.add(run.id)
+            yield run
+    finally:
+        counts = +counts
+        if unread is not None:
+            unread += counts
+        elif counts:
+            listed = ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))
+            logger.warning("Not all of %s could be used: %s.", path, listed)
+
+
+def count_unread(trajectory: Trajectory) -> Counter[str]:
+    """What a run holds that no step tells of, by kind: nothing vanishes without a count."""
+    unread: Counter[str] = Counter()
+    for _, messages in trajectory.dialogues():
+        parts = Counter(map(part_of, messages))
+        entries = [entry for message in messages if part_of(message) == "reply" for entry in entries_in(message)]
+        steps, answers = paired(messages)
+        unread["observations without a call"] += parts["observation"] - len(answers)
+        unread["calls that name no tool"] += len(entries) - len(steps)
+        unread["calls with unreadable arguments"] += sum(step.arguments is None for step in steps)
+    return +unread
+
+
+_SAME_ID = "runs with the id of an earlier one, as whose versions they count"
+
+
+def _records(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Where each record of a file stands, and what is written there."""
+    with _opened(path, "rt") as lines:
+        number = 0
+        try:
+            for number, line in enumerate(lines, 1):
+                if line.strip():
+                    where = f"{path}, line {number}"
+                    yield where, _parsed(line, where)
+        except _UNREADABLE as error:
+            msg = f"{path} cannot be read after line {number}: {error}. Is it a complete JSON lines file in UTF-8?"
+            raise TrajectoryFormatError(msg) from error
+
+
+def dump_trajectories(
+    trajectories: Iterable[Trajectory], path: str | os.PathLike[str], *, keep_secrets: bool = False
+) -> int:
+    """Write trajectories to a file of JSON lines that `load_trajectories` reads back unchanged; returns how many.
+
+    What looks like a key, a token or a password is replaced by `[secret]`, unless `keep_secrets` is set.
+
+    A name that ends in `.gz` compresses it. The file appears when it is complete: an error on the way leaves an older
+    file as it was.
+    """
+    path = Path(path)
+    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}{path.suffix}")
+    count = 0
+    try:
+        with _opened(partial, "xt") as lines:
+            for count, trajectory in enumerate(trajectories, 1):  # noqa: B007 - returned
+                written = to_json(trajectory if keep_secrets else masked(trajectory))
+                lines.write(json.dumps(written, default=str) + "\n")  # ASCII: some tools return surrogates
+        partial.replace(path)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+    return count
+
+
+def _parsed(line: str, where: str) -> Mapping[str, Any]:
+    try:
+        written = json.loads(line)
+    except ValueError as error:
+        msg = f"{where} is not JSON: {error}. Every line has to be one JSON object."
+        raise TrajectoryFormatError(msg) from error
+    return _object(written, where)
+
+
+def _object(written: Any, where: str) -> Mapping[str, Any]:
+    if not isinstance(written, Mapping):
+        msg = f"{where} holds a {type(written).__name__}. Every record has to be one JSON object with 'messages'."
+        raise TrajectoryFormatError(msg)
+    return written
+
+
+@contextmanager
+def _opened(path: Path, mode: str) -> Iterator[IO[str]]:
+    encoding = "utf-8-sig" if mode == "rt" else "utf-8"  # files from Windows may begin with a mark
+    if path.suffix == ".gz":
+        with gzip.open(path, mode, encoding=encoding) as file:
+            yield file  # type: ignore[misc]
+    else:
+        with path.open(mode, encoding=encoding) as file:
+            yield file
