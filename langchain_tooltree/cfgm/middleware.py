@@ -17,7 +17,7 @@ from langchain_tooltree.cfgm.reflection import Known, Reflector
 from langchain_tooltree.cfgm.tips import Tip
 from langchain_tooltree.conversation import Conversation, visible_path
 from langchain_tooltree.errors import check_count
-from langchain_tooltree.experience.guide import Remembered, begun_with
+from langchain_tooltree.experience.guide import Remembered, remember
 from langchain_tooltree.experience.recorder import RunRecorder
 from langchain_tooltree.experience.run_identity import is_collecting, run_id, run_key
 from langchain_tooltree.experience.trajectory import Recall, aim_of, remarked
@@ -136,7 +136,7 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
         values = {} if memory is None else memory.experience.within_config().values
         if known.get("namespace") != values:
             known = {}
-        remembered = begun_with(said, known, values)
+        remembered = remember(said, known, values)
         begun = Recalled(**remembered, runs=[], tips=[], latest=said.task or known.get("latest", ""), text="")
         is_new = said.task and not (known and known["request"] == begun["request"])  # at least in words
         if memory is None or self._recalls_from is None or not is_new:

@@ -16,7 +16,7 @@ from rich.markup import escape
 from rich.text import Text
 
 from langchain_tooltree.cli import in_words
-from langchain_tooltree.cli.stores import is_store, read_store
+from langchain_tooltree.cli.stores import is_store, namespaces_of, read_store
 from langchain_tooltree.cli.terminal import (
     Terminal,
     check_free,
@@ -32,7 +32,6 @@ from langchain_tooltree.experience.files import load_trajectories
 from langchain_tooltree.experience.store import TASKS, ExperienceStore, entry_of, listing
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.flows import Flow, FunctionStep
-from langchain_tooltree.learning.copying import held_in
 from langchain_tooltree.learning.experience import Experience
 from langchain_tooltree.learning.experience_page import MOST_RUNS, page_of_runs
 from langchain_tooltree.pages.saved import as_saved, read_search, undamaged
@@ -168,7 +167,7 @@ def _look_at_graph(path: Path, embeddings: str | None) -> Look:
 def namespaces_in(store: BaseStore) -> Flow[list[dict[str, Any]]]:
     """What is in each namespace of a store, as a flow; `changed` is when something was written there last."""
     spaces = []
-    for root, labels in (yield from held_in(store)).items():
+    for root, labels in (yield from namespaces_of(store)).items():
         items = yield from listing(store, (*root, TASKS))
         written = [item.updated_at for item in items]
         for label in labels:  # such as tips

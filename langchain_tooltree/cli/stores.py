@@ -1,25 +1,31 @@
 """Stores by their addresses, a folder, a Chroma server or a Postgres: how commands read them, and `copy`."""
 
 import argparse
-from collections.abc import Callable, Iterable, Iterator
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from langchain_core.embeddings import Embeddings
-from langgraph.store.base import BaseStore, Op, PutOp, Result
+from langchain_core.utils import batch_iterate
+from langgraph.store.base import BaseStore, GetOp, Op, PutOp, Result
 
 from langchain_tooltree.cli import INCOMPLETE
 from langchain_tooltree.cli.terminal import Terminal, answering, embeddings_named, progress
 from langchain_tooltree.errors import ConfigurationError, MissingExtraError, import_extra
+from langchain_tooltree.experience.run_identity import Namespace
+from langchain_tooltree.experience.store import HEAD, PAGE, TASKS, TOKEN, TRAJECTORIES, StoreCall, listing
 from langchain_tooltree.flows import Flow, run_flow
-from langchain_tooltree.learning.copying import copied
-from langchain_tooltree.stores.chroma import ChromaStore
-from langchain_tooltree.stores.chroma import DATABASE, snapshot
+from langchain_tooltree.learning.fold import SEGMENTS
+from langchain_tooltree.stores.chroma import DATABASE, ChromaStore, snapshot
 
 T = TypeVar("T")
+
+MOST_NAMESPACES = 1_000_000
+"""Namespaces that are asked for: more than anybody has, since a store gives ten where nobody says."""
 
 
 def is_store(what: str | Path) -> bool:
@@ -111,10 +117,52 @@ def run_copy(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[str,
     with ExitStack() as stores, progress("copying"), answering("The copy has stopped", remedy):
         source = stores.enter_context(opened(options.source, exists=True))
         target = stores.enter_context(opened(options.target, embeddings))
-        report = run_flow(copied(source, target, force=options.force))
-    terminal.say(
-        f"{report.runs} runs copied, {report.there} were there already; {report.others} tips and other notes copied."
-    )
-    if report.differing:
-        terminal.say(f"Left alone: {report.differing} runs and notes that differ in DST. --force replaces them.")
-    return asdict(report), INCOMPLETE if report.differing else 0
+        counts = run_flow(copy_all(source, target, force=options.force))
+    runs, there, differing, others = (counts[name] for name in ("runs", "there", "differing", "others"))
+    terminal.say(f"{runs} runs copied, {there} were there already; {others} tips and other notes copied.")
+    if differing:
+        terminal.say(f"Left alone: {differing} runs and notes that differ in DST. --force replaces them.")
+    return dict(counts), INCOMPLETE if differing else 0
+
+
+def copy_all(source: BaseStore, target: BaseStore, *, force: bool = False) -> Flow[Counter[str]]:
+    """Copy all namespaces with records: the records, their entries, and what else stands beside them, such as tips.
+
+    What stands in the target is left alone, so that a copy that was interrupted goes on where it stopped; with `force`,
+    what differs there is replaced. Counts `runs` and `others` that were copied, runs that were `there`, and what was
+    `differing` and left alone.
+    """
+    counts = Counter(runs=0, there=0, differing=0, others=0)
+    for root, labels in (yield from namespaces_of(source)).items():
+        for label in (TASKS, *labels):
+            items = {item.key: item.value for item in (yield from listing(source, (*root, label)))}
+            there = {item.key: item.value for item in (yield from listing(target, (*root, label)))}
+            # An entry says by its version whether the record is the same.
+            same = {key for key in items.keys() & there.keys() if _version(items[key]) == _version(there[key])}
+            differing = set() if force else items.keys() & there.keys() - same
+            new = [key for key in items if key not in same | differing]
+            for page in batch_iterate(PAGE, new):
+                index: Any = ["task"] if label == TASKS else False
+                puts = [PutOp((*root, label), key, items[key], index=index) for key in page]
+                if label == TASKS:
+                    gets = [GetOp((*root, TRAJECTORIES), key) for key in page]
+                    records = yield StoreCall(source, "batch", (gets,), {})
+                    records = [PutOp(each.namespace, each.key, each.value, index=False) for each in records if each]
+                    puts = [*records, *puts, PutOp((*root, HEAD), HEAD, {TOKEN: uuid.uuid4().hex}, index=False)]
+                yield StoreCall(target, "batch", (puts,), {})
+            counts.update(differing=len(differing), **{"runs" if label == TASKS else "others": len(new)})
+            counts.update(there=len(same) if label == TASKS else 0)
+    return counts
+
+
+def _version(value: Mapping[str, Any]) -> Any:
+    return value.get("version") or value
+
+
+def namespaces_of(store: BaseStore) -> Flow[dict[Namespace, list[str]]]:
+    """The namespaces with records, as a flow, and the labels of what else stands there beside them, such as tips."""
+    found: list[Namespace] = yield StoreCall(store, "list_namespaces", (), {"limit": MOST_NAMESPACES})
+    places = sorted(tuple(each) for each in found if len(each) > 1)
+    roots = sorted({each[:-1] for each in places if each[-1] in (TASKS, TRAJECTORIES)})
+    own = (TASKS, TRAJECTORIES, HEAD, SEGMENTS)  # segments are made again in the target
+    return {root: [each[-1] for each in places if each[:-1] == root and each[-1] not in own] for root in roots}

@@ -108,8 +108,8 @@ class SITGraphMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
                     return  # the planner of this agent keeps its runs
                 instructions = self._recorder.tools.take_instructions(run_key(runtime))
                 tools = [tool for tool in offered.values() if tool is not None]
-                ended = partial(graph.ended, messages, None, tools=tools, effects=self._effects)
-                yield from ended(instructions=instructions)
+                end = partial(graph.end, messages, None, tools=tools, effects=self._effects)
+                yield from end(instructions=instructions)
                 return
             yield from learn_run(graph, self._recorder, messages, runtime)
         except Exception as error:
