@@ -80,14 +80,9 @@ def can_be_answered() -> bool:
     return (configurable_here() or {}).get(_CHECKPOINTER) is not None
 
 
-def thread_in(configurable: Mapping[str, Any]) -> str:
-    """The thread that a run belongs to; empty for one that is not kept."""
-    return str(configurable.get(_THREAD, ""))
-
-
 def thread_here() -> str:
     """The thread of the run; empty for one that is not kept, or outside of a graph."""
-    return thread_in(configurable_here() or {})
+    return str((configurable_here() or {}).get(_THREAD, ""))
 
 
 def namespace_here() -> str:
@@ -205,7 +200,6 @@ class SavedState:
 
     id: str  # later ones sort behind
     namespace: str
-    root: str  # id of the checkpoint of the outermost graph in which its graph began; empty for that graph itself
     channels: frozenset[str]  # names of what the state holds
     metadata: frozenset[str]  # names of what the run was started with
     _saved: CheckpointTuple
@@ -213,10 +207,9 @@ class SavedState:
     @classmethod
     def of(cls, saved: CheckpointTuple) -> "SavedState":
         """Read a checkpoint."""
-        root = ((saved.metadata or {}).get("parents") or {}).get("", "")
         names = (name for name in saved.checkpoint["channel_values"] if not name.startswith((_RESERVED, "branch:")))
         place, metadata = namespace_of(saved.config), frozenset(saved.metadata or ())
-        return cls(saved.checkpoint["id"], place, root, frozenset(names), metadata, saved)
+        return cls(saved.checkpoint["id"], place, frozenset(names), metadata, saved)
 
     def value(self, channel: str) -> Any:
         """What it holds under this name."""

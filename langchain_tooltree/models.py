@@ -6,8 +6,6 @@ in plain text. Retries, fallbacks and rate limits are the chat model's own (`max
 `rate_limiter`).
 """
 
-import copy
-import functools
 import json
 import logging
 from collections import Counter
@@ -15,14 +13,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Annotated, Any, TypeGuard, TypeVar, cast
-from weakref import WeakValueDictionary
 
 from langchain.agents.middleware.internal_call_transformer import internal_call_metadata
 from langchain.chat_models import init_chat_model
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
-from langchain_core.messages.ai import UsageMetadata
+from langchain_core.messages.ai import UsageMetadata, add_usage
 from langchain_core.runnables import Runnable, RunnableBinding, RunnableConfig, RunnableParallel, RunnableSequence
+from langchain_core.runnables.config import ensure_config
 from langchain_core.tools import BaseTool
 from langchain_core.utils.json_schema import dereference_refs
 from langgraph.constants import TAG_NOSTREAM
@@ -30,19 +28,17 @@ from pydantic import AfterValidator, BaseModel, ValidationError
 
 from langchain_tooltree.errors import ConfigurationError, described
 from langchain_tooltree.flows import Flow, TwinStep
-from langchain_tooltree.replies import read_as_form, received, sound
+from langchain_tooltree.replies import received, sound
 from langchain_tooltree.text import (
     LONGEST_REPLY,
     compact_json,
-    counts_added,
     json_object,
+    plain,
     shortened,
     whole_characters,
 )
 
 logger = logging.getLogger(__name__)
-
-MessageT = TypeVar("MessageT", bound=BaseMessage)
 
 TAG = "tooltree"
 """Tag of every inner run, beside the one that keeps its tokens out of `stream_mode="messages"`."""
@@ -63,19 +59,6 @@ FORM_REFUSED = frozenset({400, 404, 422})
 
 OVERLOADED = frozenset({503, 529})
 """HTTP statuses of a provider that takes no more requests; 529 is Anthropic's."""
-
-CAUSES = 5
-"""Errors of a chain of causes that are searched for a response: some integrations wrap those of their client."""
-
-_plain_models: WeakValueDictionary[int, BaseChatModel] = WeakValueDictionary()
-"""Models whose server was found to refuse structured output, by identity: chat models need not be hashable.
-
-Kept for the process, not for a thread of a checkpointer: a refused request is not counted, so a search that has yet to
-find out differs from one that knows by that request alone.
-"""
-
-_strict_models: WeakValueDictionary[int, BaseChatModel] = WeakValueDictionary()
-"""Models whose server was found to refuse tools that the agent does not have in this form; kept in the same way."""
 
 
 @dataclass(slots=True)
@@ -122,7 +105,7 @@ class Meter:
 
 def usage_sum(one: Mapping[str, Any] | None, other: Mapping[str, Any] | None) -> UsageMetadata | None:
     """The usage of both; `None` where nothing was reported."""
-    return cast("UsageMetadata", counts_added(one or {}, other or {})) if one or other else None
+    return add_usage(cast("UsageMetadata", one), cast("UsageMetadata", other)) if one or other else None
 
 
 def request(
@@ -154,9 +137,7 @@ def http_status(error: BaseException) -> int | None:
     It is known by its shape: a `status_code`, or a `response` with one, as httpx and clients built on it have.
     """
     link: BaseException | None = error
-    for _ in range(CAUSES):
-        if link is None:
-            break
+    while link is not None:  # some integrations wrap the errors of their client
         status = getattr(link, "status_code", None) or getattr(getattr(link, "response", None), "status_code", None)
         if isinstance(status, int):
             return status
@@ -232,15 +213,17 @@ def call_tools(
 
 
 def with_chat_model(model: Any, change: Callable[[BaseChatModel], BaseChatModel]) -> Any:
-    """A copy of a model whose chat model is changed: itself, one with bound arguments, or one chosen when it is asked.
+    """A copy of a model whose chat model is changed: itself, one with bound arguments, or the one configured here.
 
     Returns the model itself if it has none.
     """
+    if hasattr(type(model), "_model"):  # of `init_chat_model` with configurable fields
+        model = model._model(ensure_config())  # noqa: SLF001 - its public methods hide which model they choose
     if isinstance(model, BaseChatModel):
         return change(model)
     if isinstance(model, RunnableBinding):
         return model.model_copy(update={"bound": with_chat_model(model.bound, change)})
-    return _Chosen(model, change) if hasattr(type(model), "_model") else model
+    return model
 
 
 def quiet(model: Any) -> Any:
@@ -253,42 +236,11 @@ def quiet(model: Any) -> Any:
     return with_chat_model(model, hush)
 
 
-class _Chosen(Runnable[Any, Any]):
-    """A model of `init_chat_model` with configurable fields, which is chosen by the configuration of each call."""
-
-    def __init__(self, model: Any, change: Callable[[BaseChatModel], BaseChatModel]) -> None:
-        self._chosen, self._change = model, change
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.__dict__["_chosen"], name)
-
-    def bind_tools(self, *args: Any, **kwargs: Any) -> "_Chosen":
-        return _Chosen(self._chosen.bind_tools(*args, **kwargs), self._change)
-
-    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002
-        return with_chat_model(self._chosen._model(config), self._change).invoke(input, config, **kwargs)  # noqa: SLF001
-
-    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002
-        return await with_chat_model(self._chosen._model(config), self._change).ainvoke(input, config, **kwargs)  # noqa: SLF001
-
-
-def takes_other_tools(model: BaseChatModel) -> bool:
-    """Whether tools may be bound to the model in another form than the agent's own: it has not refused that yet."""
-    return id(model) not in _strict_models
-
-
 def is_form_refusal(error: Exception) -> bool:
     """Whether a request may have failed by its form: the server refused it, or the client could not write it."""
     return http_status(error) in FORM_REFUSED or isinstance(
         error, AttributeError | LookupError | TypeError | ValueError
     )
-
-
-def other_tools_refused(model: BaseChatModel, refusal: Exception) -> None:
-    """Remember that the model's server refuses such tools, although it takes the agent's own."""
-    name = type(model).__name__
-    logger.info("%s refuses tools with fields for scores; from now on it gets none: %s", name, refusal)
-    _strict_models[id(model)] = model
 
 
 @dataclass(slots=True)
@@ -347,30 +299,26 @@ class StructuredQuestion:
                 return raw, self._read(raw, called=True)
         raw = yield from request(self.model, spelled, self.config, meter, name)
         if refusal is not None:
-            logger.info("%s refuses structured output; from now on it is asked in plain text: %s", name, refusal)
-            _plain_models[id(self.model)] = self.model
+            logger.info("%s refuses structured output and is asked in plain text: %s", name, refusal)
         return raw, self._read(raw)
 
     def _read(self, raw: AIMessage, *, called: bool = False) -> dict[str, Any] | None:
         """The object that a reply is, in its first call or as JSON, without what no reader should meet."""
-        if called and raw.tool_calls:
-            return read_as_form(raw.tool_calls[0]["args"])
-        data = json_object(_said(raw))
-        return None if data is None else read_as_form(data)
+        data = raw.tool_calls[0]["args"] if called and raw.tool_calls else json_object(_without_reasoning(raw))
+        form: dict[str, Any] | None = plain(data)
+        return form
 
     def _structured(self) -> Runnable[Any, Any] | None:
-        """The model with structured output; `None` if it has none, says so in its profile, or was refused before.
+        """The model with structured output; `None` if it has none, or says so in its profile.
 
         LangChain puts parsers behind it, each a run of its own in a trace, and some take quadratic time on prose. So
         the model is asked alone, and what it says is read here; where it cannot be told apart from them, the form is
         bound as a tool.
         """
-        lacking = (getattr(self.model, "profile", None) or {}).get("structured_output") is False
-        if lacking or id(self.model) in _plain_models:
+        if (getattr(self.model, "profile", None) or {}).get("structured_output") is False:
             return None
-        form = _plain_schema(self.schema)
         try:
-            chain = self.model.with_structured_output(form, include_raw=True)
+            chain = self.model.with_structured_output(_plain_schema(self.schema), include_raw=True)
             first = chain.first if isinstance(chain, RunnableSequence) else None
             alone = first.steps__.get("raw") if isinstance(first, RunnableParallel) else None
             return alone or self.model.bind_tools([_plain_schema(self.schema)], tool_choice="any")
@@ -423,13 +371,8 @@ def filled_in(
 
 def _plain_schema(schema: type[BaseModel]) -> dict[str, Any]:
     """The JSON schema of a form without references, which some providers do not follow."""
-    return copy.deepcopy(_dereferenced(schema))  # an integration may change what it is given
-
-
-@functools.cache
-def _dereferenced(schema: type[BaseModel]) -> dict[str, Any]:
-    described = dereference_refs(schema.model_json_schema())
-    return {key: value for key, value in described.items() if key != "$defs"}
+    form = dereference_refs(schema.model_json_schema())
+    return {key: value for key, value in form.items() if key != "$defs"}
 
 
 def _shown(message: AIMessage, data: dict[str, Any] | None) -> str:
@@ -442,13 +385,9 @@ def _shown(message: AIMessage, data: dict[str, Any] | None) -> str:
     return whole_characters(shown[:SHOWN_REPLY])  # it goes into the next request, and into logs
 
 
-def _said(message: AIMessage) -> str:
+def _without_reasoning(message: AIMessage) -> str:
     """The text of a reply as far as it is read, without what some servers leave in it of a model's reasoning."""
-    text, parts, at = str(message.text), list[str](), 0
-    while (begin := text.find("<think>", at)) >= 0 and (end := text.find("</think>", begin)) >= 0:
-        parts.append(text[at:begin])
-        at = end + len("</think>")
-    return "".join([*parts, text[at:]]).strip()[:LONGEST_REPLY]
+    return str(message.text).rpartition("</think>")[2].strip()[:LONGEST_REPLY]
 
 
 UNTRUSTED = """\
@@ -465,16 +404,9 @@ def document_prompt(instruction: str, document: Mapping[str, Any]) -> list[BaseM
 
 def extended(system: SystemMessage | None, text: str) -> SystemMessage:
     """A copy of a system message, if there is one, with more at its end: providers' caches of its beginning survive."""
-    return with_more(system, text) if system is not None and system.content else SystemMessage(text)
-
-
-def with_more(message: MessageT, text: str) -> MessageT:
-    """A copy of a message with more at its end."""
-    content: str | list[Any] = message.content
-    if not content:
-        content = text
-    elif isinstance(content, str):
-        content = f"{content}\n\n{text}"
-    else:
-        content = [*content, {"type": "text", "text": f"\n\n{text}"}]
-    return message.model_copy(update={"content": content})
+    if system is None or not system.content:
+        return SystemMessage(text)
+    content: str | list[Any] = f"{system.content}\n\n{text}"
+    if isinstance(system.content, list):
+        content = [*system.content, {"type": "text", "text": f"\n\n{text}"}]
+    return system.model_copy(update={"content": content})

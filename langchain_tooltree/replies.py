@@ -1,60 +1,56 @@
 """What models reply, made fit to be read: of the right types, with nothing that a store or checkpointer refuses. Pure.
 
-LangChain checks a message when it is made. What an integration assigns later, builds without checks or reads from a
-server is not checked, and rubbish is normal input.
+LangChain checks a message when it is made. What an integration assigns later, or builds without checks, is checked here
+by the same classes, and what does not validate is left out: rubbish is normal input.
 """
 
 import json
-from collections.abc import Mapping, Sequence
-from itertools import islice
-from typing import Any, TypeVar, cast
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolCall
-from langchain_core.messages.ai import UsageMetadata
+from langchain_core.messages.tool import invalid_tool_call
+from pydantic import ValidationError
 
-from langchain_tooltree.text import LEVELS, as_text, is_plain, plain, shortened, values_in
+from langchain_tooltree.text import is_deep, is_plain, plain, shortened
 
 MessageT = TypeVar("MessageT", bound=BaseMessage)
 
 UNREADABLE = "the arguments are not valid JSON"
 """What is said of a call that cannot be made as it is."""
 
-MOST_CALLS = 100
-"""Calls of one reply that are read, valid and not: an agent that makes more has lost its way."""
-
-MOST_PARTS = 1_000
-"""Calls, or blocks of content, of one message that is read at all; no model makes more, and no tool returns them."""
-
-MOST_VALUES = 10_000
-"""Values in the arguments of a reply's calls, texts of any length: models do not write as many tokens at once."""
-
-LONGEST_FIELD = 20_000
-"""Characters of one text of a form: a long summary takes a tenth."""
-
-MOST_FIELDS = 500
-"""Entries of a list of a form: a judge scores 20 calls at once, and a coarse planner rates 100 tools."""
-
 _NAMES = frozenset({str, type(None)})
 
-_COUNTS = ("input_tokens", "output_tokens", "total_tokens")
+_DATA = ("content", "additional_kwargs", "response_metadata", "tool_calls", "usage_metadata")
+"""Fields of a message in which data may stand within data."""
 
 
 def sound(message: MessageT) -> MessageT:
-    """A message whose fields are of the types that they should be: itself, nearly always."""
-    fields, right = message.__dict__, {}
+    """A message whose fields are of the types that its class declares: itself, nearly always.
+
+    A field that does not validate, or that no checkpointer takes, has its default instead; of a required one it is "".
+    """
+    fields, kind = message.__dict__, type(message)
     if _is_ordinary(fields):
         return message
-    if not _is_content(content := fields.get("content")):
-        right["content"] = _content(content)
-    for name in ("additional_kwargs", "response_metadata"):
-        if not (isinstance(fields.get(name), dict) and values_in(fields[name]) is not None):
-            right[name] = plain(fields[name]) if isinstance(fields.get(name), dict) else {}
-    right |= {name: None for name in ("id", "name") if not isinstance(fields.get(name), str | None)}
-    if isinstance(message, AIMessage):
-        right |= _sound_reply(fields)
-    elif not isinstance(fields.get("tool_call_id", ""), str):
-        right["tool_call_id"] = as_text(fields.get("tool_call_id"))
-    return message.model_copy(update=right) if right else message
+    deep = [name for name in _DATA if is_deep(fields.get(name))]
+    given = fields | _defaults(kind, deep)
+    try:
+        right = kind.model_validate({**given}, strict=True)
+    except ValidationError as error:
+        wrong = [str(each["loc"][0]) for each in error.errors(include_input=False) if each["loc"]]
+        right = kind.model_validate(given | _defaults(kind, wrong), strict=True)
+    except (AttributeError, LookupError, TypeError):  # of LangChain's own validators, which do not say which field
+        right = kind.model_validate(_defaults(kind, kind.model_fields))
+    return message if right.__dict__ == fields else message.model_copy(update=right.__dict__)
+
+
+def _defaults(kind: type[BaseMessage], names: Iterable[str]) -> dict[str, Any]:
+    fields = {name: kind.model_fields[name] for name in names}
+    return {
+        name: "" if field.is_required() else field.get_default(call_default_factory=True)
+        for name, field in fields.items()
+    }
 
 
 def _is_ordinary(fields: Mapping[str, Any]) -> bool:
@@ -72,137 +68,21 @@ def _is_ordinary(fields: Mapping[str, Any]) -> bool:
 
 
 def received(reply: AIMessage) -> AIMessage:
-    """A reply that was asked for, as it can be kept: calls with arguments that are no JSON, or endless, are invalid."""
+    """A reply that was asked for, as it can be kept: calls that JSON or a store cannot say are invalid calls."""
     reply = sound(reply)
-    right: dict[str, Any] = {}
-    if not is_plain(reply.content):
-        right["content"] = plain(reply.content)
-    calls, broken, left = [], [], MOST_VALUES
-    for given in reply.tool_calls[:MOST_CALLS]:
-        call, fits = given, is_plain(given)
-        if not fits:
-            call = _with_whole_characters(given)
-            fits = is_plain(call)
-        left -= (values_in(call["args"]) or 0) if fits else 0
-        if fits and left >= 0:
-            calls.append(call)
-        else:
-            broken.append(_broken(call))
-    if calls != reply.tool_calls:
-        right["tool_calls"] = calls
-    if broken or len(reply.invalid_tool_calls) > MOST_CALLS:
-        right["invalid_tool_calls"] = [*reply.invalid_tool_calls, *broken][:MOST_CALLS]
-    return reply.model_copy(update=right) if right else reply
-
-
-def read_as_form(data: dict[str, Any]) -> dict[str, Any]:
-    """A filled-in form as far as it is read: so much of each list and text as any form takes, and nothing odd."""
-    within: dict[str, Any] = _bounded(data, LEVELS)
-    return within
-
-
-def _bounded(data: Any, levels: int) -> Any:
-    if isinstance(data, str):
-        return plain(shortened(data, LONGEST_FIELD))
-    if isinstance(data, dict) and levels:
-        return {plain(as_text(key)): _bounded(value, levels - 1) for key, value in islice(data.items(), MOST_FIELDS)}
-    if isinstance(data, list) and levels:
-        return [_bounded(value, levels - 1) for value in islice(data, MOST_FIELDS)]
-    return plain(data, 0)
-
-
-def _with_whole_characters(call: Any) -> Any:
-    """A call whose texts can be encoded; itself where that is not all that is wrong with it."""
-    try:
-        return json.loads(json.dumps(call, ensure_ascii=False).encode("utf-8", "replace"))
-    except (TypeError, ValueError, RecursionError):
-        return call
-
-
-def _is_content(content: Any) -> bool:
-    if isinstance(content, str):
-        return True
-    return (
-        isinstance(content, list)
-        and len(content) <= MOST_PARTS
-        and all(map(_is_block, content))
-        and values_in(content) is not None
-    )
-
-
-def _is_block(block: Any) -> bool:
-    if not isinstance(block, dict):
-        return isinstance(block, str)
-    return isinstance(block.get("type", ""), str) and isinstance(block.get("text", ""), str)
-
-
-def _content(content: Any) -> Any:
-    """What is left of a content: its texts, and those of its blocks that can be read."""
-    if isinstance(content, list | tuple):
-        return [plain(block) for block in content[:MOST_PARTS] if _is_block(block)]
-    return "" if content is None else shortened(as_text(content))
-
-
-def _sound_reply(fields: Mapping[str, Any]) -> dict[str, Any]:
-    right: dict[str, Any] = {}
-    calls, invalid = fields.get("tool_calls"), fields.get("invalid_tool_calls")
-    listed = calls if isinstance(calls, list) and len(calls) <= MOST_PARTS else []
-    broken = [_broken(call) for call in listed if not _is_call(call)]
-    if broken or listed is not calls:
-        right["tool_calls"] = [call for call in listed if _is_call(call)]
-    if broken or not (isinstance(invalid, list) and all(map(_is_invalid_call, invalid))):
-        known = invalid if isinstance(invalid, list) else []
-        right["invalid_tool_calls"] = [*(each if _is_invalid_call(each) else _broken(each) for each in known), *broken]
-    usage = fields.get("usage_metadata")
-    if usage is not None and not _is_usage(usage):
-        right["usage_metadata"] = _usage(usage)
-    return right
-
-
-def _is_call(call: Any) -> bool:
-    return (
-        isinstance(call, dict)
-        and isinstance(call.get("name"), str)
-        and isinstance(call.get("args"), dict)
-        and isinstance(call.get("id", 0), str | None)
-        and values_in(call["args"], MOST_VALUES) is not None
-    )
-
-
-def _is_invalid_call(call: Any) -> bool:
-    named = ("name", "args", "id")
-    return isinstance(call, dict) and all(isinstance(call.get(name, 0), str | None) for name in named)
-
-
-def _broken(call: Any) -> dict[str, Any]:
-    """What can be said of a call that is none."""
-    said = call if isinstance(call, dict) else {"args": call}
-    name, args, id_ = (said.get(key) for key in ("name", "args", "id"))
-    texts = {"name": name if isinstance(name, str) else None, "id": id_ if isinstance(id_, str) else None}
-    if not isinstance(args, str):
-        args = as_text(args) if values_in(args, MOST_CALLS) is not None else f"<{type(args).__name__}>"
-    return {**plain(texts), "args": plain(shortened(args)), "error": UNREADABLE, "type": "invalid_tool_call"}
-
-
-def _is_usage(usage: Any) -> bool:
-    if not (isinstance(usage, dict) and all(_is_count(usage.get(name)) for name in _COUNTS)):
-        return False
-    return all(
-        value is None or _is_count(value) or (isinstance(value, dict) and all(map(_is_count, value.values())))
-        for name, value in usage.items()
-        if isinstance(name, str) and name not in _COUNTS
-    )
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and 0 <= value < 2**63
-
-
-def _usage(usage: Any) -> UsageMetadata | None:
-    """The counts that can be read, if there are any."""
-    found = {name: usage.get(name) for name in _COUNTS} if isinstance(usage, dict) else {}
-    counts = {name: value if _is_count(value) else 0 for name, value in found.items()}
-    return cast("UsageMetadata", counts) if any(counts.values()) else None
+    if is_plain(reply.content) and is_plain(reply.tool_calls):
+        return reply
+    broken = [
+        invalid_tool_call(name=plain(call["name"]), args=shortened(str(plain(call["args"]))), error=UNREADABLE)
+        for call in reply.tool_calls
+        if not is_plain(call)
+    ]
+    update = {
+        "content": plain(reply.content),
+        "tool_calls": [call for call in reply.tool_calls if is_plain(call)],
+        "invalid_tool_calls": [*reply.invalid_tool_calls, *broken],
+    }
+    return reply.model_copy(update=update)
 
 
 def calls_in(message: BaseMessage) -> list[ToolCall]:

@@ -3,7 +3,7 @@
 import json
 import math
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from hashlib import sha256
 from typing import Any
 
@@ -61,23 +61,20 @@ def compact_json(data: Any) -> str:
     return json.dumps(data, ensure_ascii=False, separators=(",", ":"), default=str)
 
 
-def counts_added(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    """The sums of whole numbers by name, in data within data, too; what is no number is left out."""
-    added: dict[str, Any] = {}
-    for name in (*one, *(name for name in other if name not in one)):
-        parts = [one.get(name), other.get(name)]
-        if within := [part for part in parts if isinstance(part, Mapping)]:
-            added[name] = counts_added(within[0], within[1] if len(within) > 1 else {})
-        elif numbers := [part for part in parts if isinstance(part, int)]:
-            added[name] = sum(numbers)
-    return added
-
-
 LEVELS = 60
 """Levels of data within data that are kept: pydantic and checkpointers refuse about 200, and an envelope takes some."""
 
 LONGEST_NUMBER = 1_000
 """Bits of a whole number whose digits are told: some 300 of them."""
+
+
+def is_deep(data: Any, levels: int = LEVELS) -> bool:
+    """Whether there is data within data on more levels than can be kept."""
+    if isinstance(data, Mapping):
+        data = data.values()
+    elif not isinstance(data, list | tuple):
+        return False
+    return levels == 0 or any(is_deep(each, levels - 1) for each in data)
 
 
 def plain(data: Any, levels: int = LEVELS) -> Any:
@@ -93,11 +90,11 @@ def plain(data: Any, levels: int = LEVELS) -> Any:
         case str():
             kept = whole_characters(data)
         case int() if -(2**63) <= data < 2**64:
-            kept = int(data)
+            kept = data
         case float() if math.isfinite(data):
-            kept = float(data)
+            kept = data
         case Mapping() if levels:
-            kept = {whole_characters(as_text(key)): plain(value, levels - 1) for key, value in data.items()}
+            kept = {whole_characters(str(key)): plain(value, levels - 1) for key, value in data.items()}
         case list() | tuple() if levels:
             kept = [plain(value, levels - 1) for value in data]
         case Mapping() | list() | tuple():
@@ -105,66 +102,18 @@ def plain(data: Any, levels: int = LEVELS) -> Any:
         case int() if data.bit_length() > LONGEST_NUMBER:
             kept = "<int>"  # its digits take the square of their number
         case _:
-            kept = shortened(whole_characters(as_text(data)))
+            kept = shortened(whole_characters(str(data)))
     return kept
 
 
 def is_plain(data: Any) -> bool:
     """Whether data can be kept as they are; see `plain`."""
-    try:
-        if isinstance(data, str):
-            data.encode()
-            return True
-        if values_in(data) is None:
-            return False
-        text = json.dumps(data, ensure_ascii=False, allow_nan=False)
-        text.encode()
-    except (TypeError, ValueError):
-        return False
-    return _MANY_DIGITS.search(text) is None or bool(plain(data) == data)
-
-
-_MANY_DIGITS = re.compile(r"\d{19}")
-_WITHIN = frozenset({dict, list, tuple})
-
-
-def values_in(data: Any, most: float = math.inf) -> int | None:
-    """How many values there are within data; `None` if they are too many, too deep, or under keys that are no texts."""
-    if not data:
-        return 0
-    layer, values = [data], 0
-    for _ in range(LEVELS + 1):
-        within: list[Any] = []
-        for each in layer:
-            if type(each) not in _WITHIN:
-                continue
-            values += len(each)
-            if values > most:
-                return None
-            if isinstance(each, dict) and not all(isinstance(key, str) for key in each):
-                return None
-            within += [value for value in (each.values() if isinstance(each, dict) else each) if type(value) in _WITHIN]
-        if not within:
-            return values
-        layer = within
-    return None
+    return bool(plain(data) == data)
 
 
 def whole_characters(text: str) -> str:
     """A text without halves of characters, which no encoding can write."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-8", "replace").decode()
-    return str(text)
-
-
-def as_text(value: Any, write: Callable[[Any], str] = str) -> str:
-    """A value in words, also where it cannot say them itself: it raises, or has too many digits or levels."""
-    try:
-        return write(value)
-    except Exception:  # noqa: BLE001 - whatever an object raises
-        return f"<{type(value).__name__}>"
+    return text.encode("utf-8", "replace").decode()
 
 
 def forget_oldest(kept: dict[Any, Any], most: int) -> None:

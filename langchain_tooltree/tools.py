@@ -24,8 +24,6 @@ from langchain_core.utils.pydantic import get_fields
 from langgraph.prebuilt import InjectedStore, ToolNode, ToolRuntime
 from langgraph.types import Command
 from pydantic import PydanticSchemaGenerationError, PydanticUserError, TypeAdapter, ValidationError
-from pydantic.v1 import BaseModel as BaseModelV1
-from pydantic.v1 import ValidationError as ValidationErrorV1
 
 from langchain_tooltree._langgraph import with_runtime
 from langchain_tooltree.effects.calls import CallEffects
@@ -96,8 +94,8 @@ class ToolCard:
 
     def enriched(self, other: "ToolCard") -> "ToolCard":
         """This card with everything that the other one says taken from there."""
-        said = {name: value for name in ToolCard.__slots__ if (value := getattr(other, name))}
-        return replace(self, **{**said, "name": self.name})
+        stated = {name: value for name in ToolCard.__slots__ if (value := getattr(other, name))}
+        return replace(self, **{**stated, "name": self.name})
 
     def to_dict(self) -> dict[str, Any]:
         """The card as JSON-like data for a prompt, without what says nothing: empty parts, and that text comes back."""
@@ -110,6 +108,11 @@ class ToolCard:
             "examples": list(self.examples),
         }
         return {key: value for key, value in card.items() if value}
+
+    def beyond(self, bound: Mapping[str, Any]) -> dict[str, Any]:
+        """What the card says beyond the tool that a model gets bound, whose own card `bound` is as a dict."""
+        card = self.to_dict()
+        return {key: card[key] for key in card if key == "examples" or (key != "input" and card[key] != bound.get(key))}
 
 
 def _output_schema(tool: BaseTool) -> Mapping[str, Any] | None:
@@ -134,16 +137,15 @@ class ToolLibrary(Sequence[BaseTool]):
     def __init__(self, tools: Iterable[BaseTool | Callable[..., Any]], cards: Iterable[ToolCard] = ()) -> None:
         self.by_name: dict[str, BaseTool] = {}
         self._cards: dict[str, ToolCard] = {}
-        self._told: dict[str, dict[str, Any]] = {}
         for tool in as_tools(tools):
             if tool.name in self.by_name:
                 msg = f"Two tools are named {tool.name!r}. Rename one: the model tells tools apart by name."
                 raise ToolDefinitionError(msg)
             self.by_name[tool.name] = tool
-            card = tools.card(tool.name) if isinstance(tools, ToolLibrary) else ToolCard.from_tool(tool)
-            self._cards[tool.name] = card
-            brought = {"examples": list(card.examples)} if card.examples else {}
-            self._told[tool.name] = tools.told(tool.name) if isinstance(tools, ToolLibrary) else brought
+            self._cards[tool.name] = ToolCard.from_tool(tool)
+        derived = {name: card.to_dict() for name, card in self._cards.items()}
+        if isinstance(tools, ToolLibrary):
+            cards = [*map(tools.card, tools.by_name), *cards]
         if not self.by_name:
             msg = "There are no tools to plan with. Pass at least one LangChain tool."
             raise ToolDefinitionError(msg)
@@ -154,11 +156,8 @@ class ToolLibrary(Sequence[BaseTool]):
             if card.name not in self.by_name:
                 msg = f"A card names {_but_the_tools_are({card.name}, self.by_name)}"
                 raise ToolDefinitionError(msg)
-            before = self._cards[card.name].to_dict()
             self._cards[card.name] = self._cards[card.name].enriched(card)
-            after = self._cards[card.name].to_dict()
-            news = {key: value for key, value in after.items() if key != "input" and before.get(key) != value}
-            self._told[card.name] = self._told[card.name] | news
+        self._told = {name: card.beyond(derived[name]) for name, card in self._cards.items()}
         self.names = tuple(self.by_name)
 
     def __repr__(self) -> str:
@@ -225,16 +224,12 @@ def checked_arguments(tool: BaseTool, written: Mapping[str, Any]) -> tuple[dict[
     if isinstance(tool.args_schema, dict):
         return arguments, _json_schema_problem(tool.args_schema, arguments)
     # The full schema and not the one without injected fields: only the full one has the author's validators.
-    schema = tool.get_input_schema()
+    schema: Any = tool.get_input_schema()
     try:
-        if issubclass(schema, BaseModelV1):
-            schema.parse_obj(dict(arguments))
-        else:
-            schema.model_validate(dict(arguments))
-    except (ValidationError, ValidationErrorV1) as error:
-        plain = {} if isinstance(error, ValidationErrorV1) else {"include_url": False, "include_input": False}
-        problems = ((problem["loc"], problem["msg"]) for problem in error.errors(**plain))
-        return arguments, _describe((at, said) for at, said in problems if not (at and at[0] in injected))
+        schema.model_validate(dict(arguments))
+    except ValidationError as error:
+        problems = ((each["loc"], each["msg"]) for each in error.errors(include_url=False, include_input=False))
+        return arguments, _describe((at, problem) for at, problem in problems if not (at and at[0] in injected))
     except Exception as error:  # noqa: BLE001 - a validator of the author's
         return arguments, f"the tool's own schema refuses them: {shortened(described(error))}"
     return arguments, None

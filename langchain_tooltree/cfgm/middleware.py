@@ -6,14 +6,13 @@ from typing import Annotated, Any, NotRequired
 
 from langchain.agents.middleware import AgentMiddleware, AgentState, ModelRequest, ModelResponse
 from langchain.agents.middleware.types import PrivateStateAttr
-from langchain.agents.structured_output import AutoStrategy, ToolStrategy
 from langchain_core.language_models import BaseChatModel
 from langgraph.runtime import Runtime
 
 from langchain_tooltree.anomaly.detector import AnomalyDetector
 from langchain_tooltree.cfgm.memory import DEFAULT_K, CFGMMemory, check_memory, recall_for, recovery_with
 from langchain_tooltree.cfgm.recall import SOURCE, examples_in, recall_text
-from langchain_tooltree.cfgm.reflection import Known, Reflector
+from langchain_tooltree.cfgm.reflection import Help, Reflector
 from langchain_tooltree.cfgm.tips import Tip
 from langchain_tooltree.conversation import Conversation, visible_path
 from langchain_tooltree.errors import check_count
@@ -162,7 +161,7 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
         begun: Mapping[str, Any] = state.get("cfgm_recalled") or {}
         message = yield from self._recovery.correction(
             said,
-            known=self._known(state, runtime),
+            help_=self._help(state, runtime),
             task=begun.get("latest", ""),
             instructions=self._recorder.tools.instructions(run_key(runtime)),
             writer=runtime.stream_writer,
@@ -209,30 +208,20 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
 
     aafter_agent = async_twin(after_agent)  # type: ignore[arg-type] # as above
 
-    def _known(self, state: CFGMState, runtime: Runtime[Any]) -> Flow[Known]:
+    def _help(self, state: CFGMState, runtime: Runtime[Any]) -> Flow[Help]:
         """The tips that were recalled when the run began, and the tools that its model was offered."""
         yield from ()
         recalled: Mapping[str, Any] = state.get("cfgm_recalled") or {}
         tips = [tip for tip in map(Tip.from_dict, recalled.get("tips", ())) if tip.text]
-        return Known(tips, examples_in(recalled.get("text", "")), self._recorder.tools.held(run_key(runtime)))
+        return Help(tips, examples_in(recalled.get("text", "")), self._recorder.tools.held(run_key(runtime)))
 
     def _with_recalled(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
         self._recorder.tools.hear_instructions(run_key(request.runtime), request.system_message)
         if self._recovery is not None:
-            tools = [*request.tools, *_forms(request)]
-            self._recorder.tools.hear(run_key(request.runtime), tools)
+            self._recorder.tools.hear(run_key(request.runtime), request.tools)
         recalled: Mapping[str, Any] = request.state.get("cfgm_recalled") or {}  # type: ignore[assignment]
         if self._recalls_from is None or not recalled.get("text"):
             return request
         return request.override(
             system_message=extended(request.system_message, remarked(recalled["text"], source=SOURCE))
         )
-
-
-def _forms(request: ModelRequest[Any]) -> list[dict[str, Any]]:
-    """What the model is given to answer in a set form, which it calls like tools."""
-    form = request.response_format
-    if isinstance(form, AutoStrategy):
-        form = ToolStrategy(form.schema)
-    specs = form.schema_specs if isinstance(form, ToolStrategy) else ()
-    return [{"name": spec.name, "description": spec.description, "parameters": spec.json_schema} for spec in specs]

@@ -11,7 +11,7 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_tooltree.anomaly.detector import AnomalyDetector
 from langchain_tooltree.cfgm.memory import DEFAULT_K, CFGMMemory, check_memory, recall_for, recovery_with
 from langchain_tooltree.cfgm.recall import examples_in, recall_text
-from langchain_tooltree.cfgm.reflection import AgentTool, Known, Reflector
+from langchain_tooltree.cfgm.reflection import AgentTool, Help, Reflector
 from langchain_tooltree.conversation import Conversation, visible_path
 from langchain_tooltree.errors import ConfigurationError, check_count
 from langchain_tooltree.experience.run_identity import names_of, run_id
@@ -152,7 +152,7 @@ class CFGMReflectionNode(Runnable[Any, Correction]):
             message = yield from self._recovery.correction(
                 said,
                 names=self._names,
-                known=self._known(said, writer),
+                help_=self._help(said, writer),
                 steps_left=input.get("remaining_steps") if isinstance(input, Mapping) else None,
                 writer=writer,
             )
@@ -175,9 +175,9 @@ class CFGMReflectionNode(Runnable[Any, Correction]):
             )
         return False
 
-    def _known(self, said: Conversation, writer: Writer | None) -> Flow[Known]:
+    def _help(self, said: Conversation, writer: Writer | None) -> Flow[Help]:
         if self._memory is None or not said.task:
-            return Known((), (), self._tools)
+            return Help((), (), self._tools)
         recollection = yield from recall_for(self._memory, said.aim, k=self._k, writer=writer)
         text = recall_text(recollection, max_characters=self._memory.max_characters)
-        return Known(recollection.tips, examples_in(text), self._tools)
+        return Help(recollection.tips, examples_in(text), self._tools)

@@ -12,7 +12,8 @@ from typing import Any
 from langgraph.store.base import BaseStore, Item
 
 from langchain_tooltree._langgraph import vacuum_of
-from langchain_tooltree.cfgm import focus, tips
+from langchain_tooltree.cfgm import tips
+from langchain_tooltree.cfgm.collect import FOCUS, forget_focus_points
 from langchain_tooltree.errors import ConfigurationError, TrajectoryFormatError, described
 from langchain_tooltree.experience.files import from_json
 from langchain_tooltree.experience.guide import kept_searches
@@ -146,7 +147,7 @@ def erase(fold: Fold, selection: Selection, graphs: Sequence[AnyGraph]) -> Flow[
         named = selection.runs if selection.tool is None and selection.before is None else None
         gone = None if selection.is_all else affected.runs | (named or set())
         tips_gone = yield from tips.forget_tips(fold.store, gone)
-        points_gone = yield from focus.forget_points(fold.store.collection(focus.LABEL), gone)
+        points_gone = yield from forget_focus_points(fold.store.collection(FOCUS), gone)
 
         def unread(run: str, error: TrajectoryFormatError) -> None:
             what = "which had one of these recalled and cannot be read"

@@ -5,8 +5,7 @@ from dataclasses import asdict
 from itertools import accumulate, islice
 from typing import Any
 
-from langchain_tooltree.cfgm.focus import LABEL as FOCUS
-from langchain_tooltree.cfgm.focus import kept_focus_points
+from langchain_tooltree.cfgm.collect import FOCUS, current_focus_points
 from langchain_tooltree.cfgm.tips import Tip, all_tips
 from langchain_tooltree.experience.store import JUDGED, TASKS, RunEntry, entry_of, listing, readable
 from langchain_tooltree.experience.trajectory import Trajectory
@@ -38,7 +37,7 @@ def page_of(fold: Fold) -> Flow[str]:
     latest = sorted(entries, key=lambda run: (dates.get(run, ("", ""))[0], run), reverse=True)[:MOST_RUNS]
     runs: list[Trajectory] = yield from readable(store, latest)
     tips: list[Tip] = yield from all_tips(store)
-    focus, _ = yield from kept_focus_points(store.collection(FOCUS))
+    focus, _ = yield from current_focus_points(store.collection(FOCUS))
     status: ExperienceStatus = yield from fold.status()
 
     data = {

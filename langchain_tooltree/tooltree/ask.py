@@ -29,8 +29,6 @@ from langchain_tooltree.models import (
     document_prompt,
     inner_config,
     is_form_refusal,
-    other_tools_refused,
-    takes_other_tools,
     was_refused,
 )
 from langchain_tooltree.replies import UNREADABLE, with_only_call
@@ -171,8 +169,8 @@ class Proposer:
 
     @property
     def _has_scores(self) -> bool:
-        """Whether scores are asked for with the candidates: the server may refuse tools in this form."""
-        return self.config.pre_evaluation == "fused" and takes_other_tools(self.model)
+        """Whether scores are asked for with the candidates."""
+        return self.config.pre_evaluation == "fused"
 
     def _ask_with_scores(
         self, request: ProposalRequest, meter: Meter, proposal: Proposal, tools: Sequence[BaseTool]
@@ -183,10 +181,9 @@ class Proposer:
         end = ASSESS_PROMPT.format(assess=shown.assess)
         failure = yield from self._ask(request, meter, proposal, shown, f"{candidates}\n\n{end}")
         if failure is not None and is_form_refusal(failure) and meter.left:
-            # The judge then scores what comes without scores.
+            # The server may refuse tools in this form; the judge then scores what comes without scores.
             instruction = PROPOSE_PROMPT.format(count=self.config.top_k)
-            if not (yield from self._ask(request, meter, proposal, BoundTools(tools, tools), instruction)):
-                other_tools_refused(self.model, failure)
+            yield from self._ask(request, meter, proposal, BoundTools(tools, tools), instruction)
         elif proposal.is_empty and proposal.standing.goal == SAID_OPEN and meter.left:
             # Some models make one call in a reply, and theirs was to say how the request stands.
             instruction = f"{candidates}\n\n{NOTHING_PROMPT}"

@@ -26,7 +26,7 @@ from langchain_tooltree.models import (
     is_chat_model,
     resolve_model,
 )
-from langchain_tooltree.text import as_text, one_line
+from langchain_tooltree.text import one_line
 from langchain_tooltree.tooltree.prompts import (
     DEFAULT_PROMPTS,
     CandidateScores,
@@ -307,7 +307,7 @@ def validated(form: type[FormT], data: Any) -> FormT | None:
 
 def _note(meter: Meter, answer: Any, expected: str) -> None:
     """Say what is wrong with a function's answer, or that there is none because it raised."""
-    shown = as_text(answer, repr)[:200]
+    shown = repr(answer)[:200]
     problem = f"raised {shown}" if isinstance(answer, Exception) else f"returned {shown}; expected {expected}"
     logger.warning("No score came of a question: the judge %s", problem)
     meter.problems.append(f"the judge {problem}")

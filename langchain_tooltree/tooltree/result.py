@@ -2,6 +2,7 @@
 
 import os
 import uuid
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
@@ -24,7 +25,7 @@ from langchain_tooltree.pages import search_page
 from langchain_tooltree.pages.page import in_notebook
 from langchain_tooltree.pages.saved import as_data, as_saved, record
 from langchain_tooltree.replies import calls_in, repeated
-from langchain_tooltree.text import counts_added, digest, forget_oldest, one_line
+from langchain_tooltree.text import digest, forget_oldest, one_line
 from langchain_tooltree.tooltree.branches import KEY, Branches, Mark, is_fruitless, results_of
 from langchain_tooltree.tooltree.search import Call, Node, Observation, StopReason, Tree
 from langchain_tooltree.tooltree.visit import Ended
@@ -192,7 +193,7 @@ class SearchResult:
             self.cost,
             model_calls=self.cost.model_calls + 1,
             tokens=self.cost.tokens + (usage["input_tokens"] + usage["output_tokens"] if usage else 0),
-            calls=counts_added(self.cost.calls, {"answer": 1}),
+            calls=dict(Counter(self.cost.calls) + Counter(answer=1)),
             usage=usage_sum(self.cost.usage, usage),
         )
         result = replace(self, cost=cost)

@@ -183,6 +183,8 @@ class Visit:
 
     def _stop(self, answer: AIMessage, report: Report | None) -> Flow[Outcome | str]:
         """What to do with an answer: the outcome, or the note with which the own step is asked again."""
+        if _is_refusal(answer):  # a second question would only be refused once more
+            return (yield from self._accept(answer, ""))
         judged = yield from self._host.judge_answer(self._path, answer)
         missing = (report.missing if report else "") or judged or ""
         mark = self._mark = replace(self._mark, stops=self._mark.stops + 1, missing=missing, writes=[])
@@ -453,6 +455,11 @@ class Visit:
         step, left = steps
         measured = step - self._mark.step if self._mark.step and step > self._mark.step else FIRST_ROUND
         return left > measured + 1
+
+
+def _is_refusal(answer: AIMessage) -> bool:
+    """Whether a provider says that its model, or its filter, has refused to answer; standard blocks tell since 1.8."""
+    return any(block.get("type") == "refusal" for block in answer.content_blocks)
 
 
 def label_of(call: Mapping[str, Any]) -> str:

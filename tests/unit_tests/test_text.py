@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import langchain_tooltree
-from langchain_tooltree.text import counts_added, cut, digest, json_object, kinship, one_line, shortened, substance
+from langchain_tooltree.text import cut, digest, json_object, kinship, one_line, shortened, substance
 
 PACKAGE = Path(langchain_tooltree.__file__).parent
 DRAWS_OR_FILES = {"pages/page.py", "sitgraph/files.py", "sitgraph/graph.py", "sitgraph/states.py"}
@@ -30,15 +30,6 @@ def test_a_shortened_text_keeps_its_ends_and_says_what_is_missing(longest):
     assert text.startswith(head)
     assert text.endswith(tail)
     assert (len(head), len(tail)) == (longest - longest // 3, longest // 3)
-
-
-def test_counts_are_added_by_name_however_deep_and_what_is_no_number_is_left_out():
-    one = {"sent": 1, "details": {"cached": 2, "tier": None}, "kind": "a", "nothing": {}}
-    other = {"sent": 3, "received": 4, "details": {"cached": 5, "audio": 6}}
-
-    assert counts_added(one, other) == {"sent": 4, "details": {"cached": 7, "audio": 6}, "nothing": {}, "received": 4}
-    assert counts_added({}, other) == other
-    assert counts_added({"details": None}, other) == other
 
 
 def test_a_digest_is_the_same_on_every_machine():

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, NamedTuple, get_args, get_origin
 
-from langchain_tooltree.errors import ConfigurationError, with_known_fields
+from langchain_tooltree.errors import ConfigurationError
 
 
 class Effort(NamedTuple):
@@ -19,7 +19,6 @@ EFFORTS = {"frugal": Effort(2, 0.7), "balanced": Effort(4, 0.9), "thorough": Eff
 """The calls were chosen with `tests.benchmarks.recorded`, .97 on the first 100 tasks of `tests.benchmarks.compare`."""
 
 
-@with_known_fields
 @dataclass(frozen=True, kw_only=True)
 class SearchConfig:
     """What shapes a search; `SearchConfig.paper()` has the settings of the paper.
@@ -148,7 +147,6 @@ class SearchConfig:
                 raise ConfigurationError(msg)
 
 
-@with_known_fields
 @dataclass(frozen=True, kw_only=True)
 class KernelConfig(SearchConfig):
     """The settings of a deep search that nobody has to turn, for reproductions and experiments.

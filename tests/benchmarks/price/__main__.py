@@ -3,7 +3,8 @@
     python -m tests.benchmarks.price [--json out.json] [--plot out.svg] [--tasks NAME ...]
 
 Real agents, graphs and tools: `create_agent` beside `create_tooltree_agent` at each effort, with a deep search by the
-posterior, and in the paper's form. The model is scripted: right and sure, or, in tasks whose names begin with `errs`,
+posterior, in the paper's form, and the plain agent under deepagents' `RubricMiddleware`, whose grader is always right.
+The model is scripted: right and sure, or, in tasks whose names begin with `errs`,
 wrong once: it makes a wrong call, or stops before all is done. As a judge, and in the report of its answers, it is
 always right. Counted are its calls; tokens, four characters each; latencies, the model calls that had to wait for each
 other, on a clock where tools take no time; and whether the answer and the state of the world are right in the end.
@@ -22,12 +23,14 @@ import json
 import statistics
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+from deepagents.middleware.rubric import RubricMiddleware
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, BaseMessage
 from rich.console import Console
@@ -38,7 +41,7 @@ from langchain_tooltree import SearchConfig, create_tooltree_agent
 from langchain_tooltree.testing import ScriptedChatModel
 from tests.benchmarks.pictures import draw_price
 from tests.benchmarks.price.clock import VirtualLoop
-from tests.benchmarks.price.model import LATENCY, CountingModel, Worker
+from tests.benchmarks.price.model import LATENCY, CountingModel, GradedModel, Grader, Worker
 from tests.benchmarks.price.tasks import Setting, Task, tasks
 
 
@@ -60,13 +63,26 @@ def planned(model: CountingModel, setting: Setting, *, config: SearchConfig | No
     return create_tooltree_agent(model, setting.tools, config=config, effects=setting.effects, sandbox=setting.sandbox)
 
 
+def graded(model: CountingModel, setting: Setting, *, task: Task) -> Any:
+    """The plain agent, with a grader of deepagents that judges each answer and sends the agent back to its work."""
+    worker = GradedModel(policy=model.policy)
+    grader = Grader(policy=model.policy, is_done=lambda text: task.answer in text and setting.state == task.state)
+    worker._counts = grader._counts = model._counts
+    with warnings.catch_warnings(action="ignore"):  # it is in beta
+        rubric = RubricMiddleware(model=grader)
+    return create_agent(worker, setting.tools, middleware=[rubric])
+
+
 EFFORTS: tuple[Literal["frugal", "balanced", "thorough"], ...] = ("frugal", "balanced", "thorough")
 
-PLANNERS: dict[str, Callable[[CountingModel, Setting], Any]] = {
+RUBRIC = "All that was asked for is done, and the answer says what was asked."
+
+PLANNERS: dict[str, Callable[..., Any]] = {
     "plain": plain,
     **{effort: partial(planned, config=SearchConfig(effort=effort)) for effort in EFFORTS},
     "deep": partial(planned, config=SearchConfig(selection="posterior")),
     "paper": partial(planned, config=SearchConfig.paper()),
+    "rubric": graded,
 }
 """Agents by name; the others are compared with the first one."""
 
@@ -96,9 +112,10 @@ def measure(task: Task, planner: str) -> Price:
 
 async def _run(task: Task, planner: str, folder: Path) -> Price:
     model, setting = CountingModel(policy=Worker(task)), task.make(folder)
-    agent = PLANNERS[planner](model, setting)
+    agent = graded(model, setting, task=task) if planner == "rubric" else PLANNERS[planner](model, setting)
     loop = asyncio.get_running_loop()
-    end = await agent.ainvoke({"messages": [("user", task.request)]})
+    asked: dict[str, Any] = {"messages": [("user", task.request)]}
+    end = await agent.ainvoke(asked | ({"rubric": RUBRIC} if planner == "rubric" else {}))
     if not (isinstance(loop, VirtualLoop) and loop.single_threaded):
         raise RuntimeError("A thread took part, for which the virtual clock does not wait: make its tool async.")
     latencies = round(loop.time() / LATENCY)

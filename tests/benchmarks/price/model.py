@@ -9,7 +9,8 @@ of real models, and named the right call first at 20.
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage
@@ -150,6 +151,44 @@ class CountingModel(OfflineChatModel):
         result = await super()._agenerate(messages, *rest, **options)
         await asyncio.sleep(LATENCY)
         return result
+
+
+class GradedModel(CountingModel):
+    """The same model under deepagents' `RubricMiddleware`: it takes up its work again where the grader sent it back."""
+
+    def _respond(self, messages: list[BaseMessage], tools: Sequence[Mapping[str, Any]]) -> Any:
+        work = [
+            message
+            for message, following in pairwise([*messages, None])
+            if message is not None and not _is_feedback(message) and not (following and _is_feedback(following))
+        ]
+        return super()._respond(work, tools)
+
+
+class Grader(CountingModel):
+    """The grader of `RubricMiddleware`, which is always right: it knows the world and the answer of the task.
+
+    Attributes:
+        is_done: Says of a transcript whether the task is solved.
+    """
+
+    is_done: Callable[[str], bool]
+
+    def _respond(self, messages: list[BaseMessage], tools: Sequence[Mapping[str, Any]]) -> Any:
+        done = self.is_done(messages[-1].text)
+        criterion = {"name": "All that was asked for is done.", "passed": done}
+        if not done:
+            criterion["gap"] = "Something that was asked for is not done yet."
+        verdict = {
+            "result": "satisfied" if done else "needs_revision",
+            "explanation": "All is done." if done else "Not all is done.",
+            "criteria": [criterion],
+        }
+        return AIMessage("", tool_calls=[{"name": tools[0]["function"]["name"], "args": verdict, "id": "verdict"}])
+
+
+def _is_feedback(message: BaseMessage) -> bool:
+    return message.additional_kwargs.get("lc_source") == "rubric_grader"
 
 
 def _keys(path: Sequence[Made]) -> set[str]:

@@ -17,6 +17,9 @@ from tests.benchmarks.recorded.model import ENOUGH, MOST_STEPS, RecordedModel
 from tests.benchmarks.recorded.ours import BUDGETS, Loop
 from tests.benchmarks.recorded.runs import STOP, State, Step
 
+MOST_GRADES = 3
+"""Grades of a turn, the default of `RubricMiddleware(max_iterations=...)`."""
+
 Policy = Callable[[RecordedModel], State]
 Way = tuple[tuple[State, Step], ...]
 """The steps taken, each with the state that it was taken in."""
@@ -56,6 +59,19 @@ def resample(model: RecordedModel) -> State:
         return state
     after, _ = model.turn.take(state, step)
     return follow(model, after, (*path[:-1], (state, step)))[0]
+
+
+def graded(model: RecordedModel) -> State:
+    """A grader checks each answer, and up to twice sends the model back to its work, as deepagents' rubrics do."""
+    state, path = follow(model, model.start)
+    for _ in range(MOST_GRADES):
+        if model.check(state) >= ENOUGH:
+            break
+        step = model.step_again(state)
+        if step != STOP:
+            after, _ = model.turn.take(state, step)
+            state, path = follow(model, after, (*path[:-1], (state, step)))
+    return state
 
 
 @dataclass(frozen=True)
@@ -248,6 +264,7 @@ POLICIES: dict[str, Policy] = {
     "plain": plain,
     "past-the-first-stop": past_the_first_stop,
     "resample": resample,
+    "graded": graded,
     "until-the-check-is-content": BestOfN(7, content=ENOUGH),
     "best-of-3": BestOfN(3),
     "best-of-7": BestOfN(7),

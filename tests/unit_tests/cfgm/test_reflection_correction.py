@@ -118,7 +118,7 @@ def test_the_mark_is_plain_data_beside_what_was_there(reflection):
 
     message = with_correction(result(response_metadata=before), ANOMALY, reflection)
 
-    added = {} if reflection is None else {"added": [message.text.partition("\n\n")[2]]}
+    added = {"added": [message.text.partition("\n\n")[2]]} if reflection else {}
     assert message.response_metadata == {
         "tooltree": {"search": "s1", "anomaly": ANOMALY.to_dict(), "reflected": reflection is not None, **added},
         "other": 1,

