@@ -33,15 +33,23 @@ def try_lock(descriptor: int) -> bool:
 
 @contextlib.contextmanager
 def locked(path: Path, patience: float) -> Iterator[bool]:
-    """Hold the lock of a file, which is made if need be; yields `False` if others had it for `patience` seconds.
+    """Hold the lock of a file, which is made and removed again; yields `False` if others had it for `patience` seconds.
 
     Threads of one process wait for each other as processes do.
     """
     until = time.monotonic() + patience
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        # Its holder may have removed the file before it was locked here: then another one may hold a new file.
+        is_mine = try_lock(descriptor) and path.exists() and os.path.samestat(os.fstat(descriptor), path.stat())
+        if is_mine or time.monotonic() > until:
+            break
+        os.close(descriptor)
+        time.sleep(POLL_SECONDS)
     try:
-        while not (is_mine := try_lock(descriptor)) and time.monotonic() < until:
-            time.sleep(POLL_SECONDS)
         yield is_mine
     finally:
+        if is_mine:
+            with contextlib.suppress(OSError):  # Windows does not remove what somebody else has open
+                path.unlink()
         os.close(descriptor)
