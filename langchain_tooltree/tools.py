@@ -4,31 +4,25 @@ A search runs tools whose results may never be kept. So a tool runs only if it i
 `write`, which is judged but left to the user's own tools node, or, if a sandbox binds it, tried out in a fork.
 """
 
-import asyncio
 import logging
 import types
 import typing
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import wraps
 from itertools import islice
 from typing import Any, get_type_hints
 
 import jsonschema  # here, since an import at the first call would block the event loop that the call runs on
-from langchain_core.runnables import RunnableConfig
-from langchain_core.runnables.config import ensure_config, merge_configs
 from langchain_core.tools import BaseTool, StructuredTool
 from langchain_core.tools import tool as make_tool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from langchain_core.utils.pydantic import get_fields
-from langgraph.prebuilt import InjectedStore, ToolNode, ToolRuntime
+from langgraph.prebuilt import InjectedStore, ToolRuntime
 from langgraph.types import Command
 from pydantic import PydanticSchemaGenerationError, PydanticUserError, TypeAdapter, ValidationError
 
-from langchain_tooltree._langgraph import with_runtime
 from langchain_tooltree.effects.calls import CallEffects
 from langchain_tooltree.errors import ConfigurationError, ToolDefinitionError, described, did_you_mean
-from langchain_tooltree.flows import awaited, in_thread
 from langchain_tooltree.text import LONGEST_TEXT, counted, cut, shortened
 
 logger = logging.getLogger(__name__)
@@ -109,10 +103,10 @@ class ToolCard:
         }
         return {key: value for key, value in card.items() if value}
 
-    def beyond(self, bound: Mapping[str, Any]) -> dict[str, Any]:
-        """What the card says beyond the tool that a model gets bound, whose own card `bound` is as a dict."""
-        card = self.to_dict()
-        return {key: card[key] for key in card if key == "examples" or (key != "input" and card[key] != bound.get(key))}
+
+def _beyond(card: Mapping[str, Any], derived: Mapping[str, Any]) -> dict[str, Any]:
+    """What a card says beyond the tool itself, which a model gets bound without its examples."""
+    return {key: card[key] for key in card if key == "examples" or (key != "input" and card[key] != derived.get(key))}
 
 
 def _output_schema(tool: BaseTool) -> Mapping[str, Any] | None:
@@ -157,7 +151,7 @@ class ToolLibrary(Sequence[BaseTool]):
                 msg = f"A card names {_but_the_tools_are({card.name}, self.by_name)}"
                 raise ToolDefinitionError(msg)
             self._cards[card.name] = self._cards[card.name].enriched(card)
-        self._told = {name: card.beyond(derived[name]) for name, card in self._cards.items()}
+        self._told = {name: _beyond(card.to_dict(), derived[name]) for name, card in self._cards.items()}
         self.names = tuple(self.by_name)
 
     def __repr__(self) -> str:
@@ -321,86 +315,3 @@ def returns_command(tool: BaseTool) -> bool:
     united = typing.get_origin(returned) in {typing.Union, types.UnionType}
     parts = [part for part in (typing.get_args(returned) if united else (returned,)) if part is not type(None)]
     return bool(parts) and all((typing.get_origin(part) or part) is Command for part in parts)
-
-
-def nested_inputs(card: ToolCard) -> list[str]:
-    """Names of the required inputs that are objects, or lists of objects."""
-    schema = card.input_schema or {}
-    return _nested(schema, schema.get("required", ()))
-
-
-def opaque_outputs(card: ToolCard) -> set[str]:
-    """Names of the fields of a result if all of them are objects, so that only another tool can use it."""
-    schema = card.output_schema or {}
-    fields = {*schema.get("properties", ())}
-    return fields if fields == {*_nested(schema, fields)} else set()
-
-
-def fields_of(schema: Mapping[str, Any]) -> set[str]:
-    """Names of the fields of a result, or of each in a list of results."""
-    return {name for each in _with_items(schema, schema) for name in each.get("properties", ())}
-
-
-def _nested(schema: Mapping[str, Any], names: Iterable[str]) -> list[str]:
-    """Those properties of a schema that are objects, or lists of objects."""
-    parts = {name: _with_items(schema.get("properties", {}).get(name), schema) for name in names}
-    return [name for name, each in parts.items() if "object" in (part.get("type") for part in each)]
-
-
-def _with_items(part: Any, schema: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """A part of a schema and, of a list, its items, where they are named elsewhere in it, from there."""
-    parts: list[Mapping[str, Any]] = []
-    while isinstance(part, Mapping):
-        if isinstance(reference := part.get("$ref"), str):
-            part = schema.get("$defs", {}).get(reference.rpartition("/")[2], {})
-        parts.append(part)
-        part = part.get("items")
-    return parts
-
-
-@dataclass(frozen=True, slots=True)
-class ToolStep:
-    """One tool call, as a step of a flow; it raises `TimeoutError` if it takes too long.
-
-    A sync-only tool runs in a thread on the async path, an async-only one in an event loop of its own on the sync path.
-    A sync tool cannot be stopped: its thread is left behind.
-    """
-
-    node: ToolNode
-    tool: BaseTool
-    input: dict[str, Any]
-    timeout: float | None  # in seconds, `None` for no limit
-    config: RunnableConfig
-
-    def run(self) -> Any:
-        """Run the tool on a thread: one that hangs takes no place of others in a pool."""
-        async_only = isinstance(self.tool, StructuredTool) and self.tool.func is None
-        work = (lambda: asyncio.run(self.arun())) if async_only else self._invoke
-        return in_thread(work, f"tooltree-{self.tool.name}").result(self.timeout)
-
-    async def arun(self) -> Any:
-        """Run the tool without blocking the loop."""
-        async with asyncio.timeout(self.timeout):
-            if isinstance(self.tool, StructuredTool) and self.tool.coroutine is None:
-                return await asyncio.wrap_future(in_thread(self._invoke, f"tooltree-{self.tool.name}"))
-            return await self.node.ainvoke(self.input, self._whole_config)
-
-    def _invoke(self) -> Any:
-        return self.node.invoke(self.input, self._whole_config)
-
-    @property
-    def _whole_config(self) -> RunnableConfig:
-        return with_runtime(merge_configs(ensure_config(), self.config))
-
-
-def with_sync_form(tool: BaseTool) -> BaseTool:
-    """A tool that can be run on the sync path as well: in an event loop of its own if it is async-only."""
-    coroutine = tool.coroutine if isinstance(tool, StructuredTool) and tool.func is None else None
-    if coroutine is None:
-        return tool
-
-    @wraps(coroutine)
-    def run(*args: Any, **kwargs: Any) -> Any:
-        return in_thread(lambda: asyncio.run(awaited(coroutine(*args, **kwargs))), f"tooltree-{tool.name}").result()
-
-    return tool.model_copy(update={"func": run})

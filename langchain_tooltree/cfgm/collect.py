@@ -28,8 +28,7 @@ from pydantic import BaseModel, Field
 from langchain_tooltree._langgraph import interrupts_in, without_graph
 from langchain_tooltree.cfgm.recall import example_text
 from langchain_tooltree.errors import ConfigurationError, ReplyError, ToolTreeError, described
-from langchain_tooltree.experience.recorder import TrajectoryRecorder
-from langchain_tooltree.experience.recording import MESSAGES_KEY
+from langchain_tooltree.experience.recorder import MESSAGES_KEY, TrajectoryRecorder
 from langchain_tooltree.experience.run_identity import collecting
 from langchain_tooltree.experience.store import ExperienceStore, RecordCollection
 from langchain_tooltree.experience.trajectory import SUCCESS_REWARD, Trajectory, as_reference
@@ -113,10 +112,10 @@ def make_focus_points(
         room = DEFAULT_MAX_CHARACTERS // min(len(examples), MOST_EXAMPLES)
         document["examples"] = [_example(each, room) for each in examples[:MOST_EXAMPLES]]
     key = digest([{"prompt": DEFAULT_FOCUS_PROMPT, **document}])
-    made = yield from collection.getting(key)
-    points = made["focus_points"] if made else (yield from _ask_for_focus_points(model, document))
-    shown = [each.id for each in examples if isinstance(each, Trajectory)]
-    record = FocusPoints(focus_points=points, examples=list(map(example_text, examples)), trajectories=shown)
+    earlier = yield from collection.getting(key)
+    points = earlier["focus_points"] if earlier else (yield from _ask_for_focus_points(model, document))
+    runs = [each.id for each in examples if isinstance(each, Trajectory)]
+    record = FocusPoints(focus_points=points, examples=list(map(example_text, examples)), trajectories=runs)
     for place in (key, CURRENT):
         yield from collection.putting(place, record)
     return points

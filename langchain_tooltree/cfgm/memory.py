@@ -4,7 +4,6 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import islice
 from typing import Any, Literal, Self, get_args
 from uuid import uuid4
 
@@ -35,7 +34,6 @@ from langchain_tooltree.cfgm.collect import (
 )
 from langchain_tooltree.cfgm.recall import (
     CANDIDATES,
-    RecalledRun,
     Recollection,
     example_text,
     examples_in,
@@ -43,7 +41,7 @@ from langchain_tooltree.cfgm.recall import (
     recall_text,
 )
 from langchain_tooltree.cfgm.reflection import Help, Recovery, Reflector
-from langchain_tooltree.cfgm.tips import Tip, aligned_tips, extract_tips, task_id_of, tips_of
+from langchain_tooltree.cfgm.tips import Tip, aligned_tips, distinct, extract_tips, task_id_of, tips_of
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError, ForeignNamespaceError, check_count, described
 from langchain_tooltree.experience.run_identity import is_in
@@ -122,7 +120,7 @@ class CFGMMemory:
             msg = f"models has models by role, one of {', '.join(get_args(Role))}; got {sorted(unknown)}."
             raise ConfigurationError(msg)
         self._model = None if model is None else resolve_model(model)
-        self._models = {role: resolve_model(given) for role, given in (models or {}).items()}
+        self._models = {role: resolve_model(each) for role, each in (models or {}).items()}
         self._verbatim = verbatim
         self.is_paper = False  # whether it does as the paper says
         self.max_characters = max_characters
@@ -309,28 +307,33 @@ class CFGMMemory:
             msg = f"task must be a text, got {task!r:.80}."
             raise ConfigurationError(msg)
         check_count("k", k, 1)
-        experience = self.experience.within_config(config)
+        return (yield from self.recalling(task, k, self.experience.within_config(config)))
+
+    arecall = async_twin(recall)
+
+    def recalling(self, task: str, k: int, experience: ExperienceStore, own: str | None = None) -> Flow[Recollection]:
+        """Recall, as a flow; `own` is the id of a conversation that is not recalled for itself."""
         similar = partial(flow_of(experience.similar), task, success=True)
         runs = yield from similar(k=CANDIDATES * k)
         users = {run.came_from or run.id for run in runs}
         # There may be others behind them, but nobody stands between a user and runs of theirs.
         if len(users) == 1 and len(runs) == CANDIDATES * k and not users & {*experience.values.values()}:
             runs = yield from similar(k=4 * CANDIDATES * k)
-        recalled: list[RecalledRun] = []
-        for run in runs[:k] if self.is_paper else most_like(task, runs, k):
+        others = [run for run in runs if not is_in(run.id, own)]
+        chosen = others[:k] if self.is_paper else most_like(task, others, k)
+        tips: list[Tip] = []
+        for run in chosen:
             # Tasks of the same text may be told apart by an id; the tips of all that are like the task are recalled.
-            ids = [task_id_of(each) for each in runs if each.task == run.task]
-            recalled.append(RecalledRun(run, (yield from tips_of(experience, run.task, ids))))
+            tips += yield from tips_of(
+                experience, run.task, [task_id_of(each) for each in runs if each.task == run.task]
+            )
         # A tip counts while the success that it was taken of does: it may be gone, in quarantine, or called a failure.
-        count = {run.id for run in runs}
-        sources = {tip.trajectories[-1] for each in recalled for tip in each.tips} - count
-        others = yield from experience.reading(sorted(sources))
-        count |= {run.id for run in others if run.success and QUARANTINED not in run.metadata}
-        for place, each in enumerate(recalled):
-            recalled[place] = replace(each, tips=tuple(tip for tip in each.tips if tip.trajectories[-1] in count))
-        return Recollection(task, tuple(recalled), self._verbatim)
-
-    arecall = async_twin(recall)
+        successes = {run.id for run in runs}
+        sources = {tip.trajectories[-1] for tip in tips} - successes
+        for run in (yield from experience.reading(sorted(sources))):
+            successes |= {run.id} if run.success and QUARANTINED not in run.metadata else set()
+        holding = distinct(tip for tip in tips if tip.trajectories[-1] in successes)
+        return Recollection(task, tuple(chosen), tuple(holding.values()), self._verbatim)
 
     @driven
     def act(
@@ -380,7 +383,7 @@ class CFGMMemory:
         attempt = Attempt(to_do, 1, f"{recalled}\n\n{to_do.text}".strip(), max_steps)
         run = yield from run_in_environment(attempt, environment, self._model_for("policy"), reviewed)
         success, reward, reasons = yield from evaluating(evaluate, to_do, run)
-        runs = (each.trajectory.id for each in recollection.runs)
+        runs = (run.id for run in recollection.runs)
         recall = Recall(tuple(runs), {tip.id: tip.trajectories for tip in recollection.tips})
         metadata = {**run.trajectory.metadata, "task_id": to_do.id, "reward": reward, **recall.metadata()}
         return replace(run.trajectory, id=uuid4().hex, success=success, reasons=reasons, metadata=metadata)
@@ -431,11 +434,9 @@ def recall_for(
     `own` is the id under which this conversation itself is remembered: it is not recalled for itself.
     """
     try:
-        recollection = yield from flow_of(memory.recall)(task, k if own is None else k + 1)
-        others = (run for run in recollection.runs if not is_in(run.trajectory.id, own))
-        recollection = replace(recollection, runs=tuple(islice(others, k)))
-        tasks, tips = [run.trajectory.task for run in recollection.runs], [tip.advice for tip in recollection.tips]
-        yield from emit([{"type": "recall", "task": task, "runs": tasks, "tips": tips}], writer)
+        recollection = yield from memory.recalling(task, k, memory.experience.within_config(), own)
+        runs, tips = [run.task for run in recollection.runs], [tip.advice for tip in recollection.tips]
+        yield from emit([{"type": "recall", "task": task, "runs": runs, "tips": tips}], writer)
     except ForeignNamespaceError:
         raise
     except Exception as error:  # noqa: BLE001 - the store may be down, and the agent can do without

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from langchain_tooltree.anomaly.rules import has_failed
-from langchain_tooltree.cfgm.tips import IDENTIFYING, Tip, distinct
+from langchain_tooltree.cfgm.tips import IDENTIFYING, Tip
 from langchain_tooltree.errors import check_count
 from langchain_tooltree.experience.trajectory import SUMMARIZE_STATE, Step, Trajectory, as_reference
 from langchain_tooltree.text import (
@@ -56,36 +56,20 @@ def most_like(task: str, runs: Sequence[Trajectory], k: int) -> list[Trajectory]
 
 
 @dataclass(frozen=True, slots=True)
-class RecalledRun:
-    """A past run, and the tips that came out of its task.
-
-    Attributes:
-        trajectory: The run.
-        tips: Its tips.
-    """
-
-    trajectory: Trajectory
-    tips: tuple[Tip, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class Recollection:
     """The successful runs that are most like a task, most similar first (CFGM, Alg. 3).
 
     Attributes:
         task: The task.
         runs: The runs.
+        tips: The tips of their tasks; of such as say nearly the same the first.
         verbatim: Whether calls are shown with the values of their arguments, as in the paper, and not by names alone.
     """
 
     task: str
-    runs: tuple[RecalledRun, ...] = ()
+    runs: tuple[Trajectory, ...] = ()
+    tips: tuple[Tip, ...] = ()
     verbatim: bool = False
-
-    @property
-    def tips(self) -> tuple[Tip, ...]:
-        """The tips of all runs, and of such as say nearly the same the first."""
-        return tuple(distinct(tip for run in self.runs for tip in run.tips).values())
 
 
 SOURCE = "past runs"
@@ -120,7 +104,7 @@ def recall_text(recollection: Recollection, *, max_characters: int) -> str:
         parts, left = [tips] if tips else [], room - len(tips)
         for number, run in enumerate(recollection.runs[:count]):
             share = left // (count - number) - len(PARAGRAPH)
-            parts.append(_run_text(run.trajectory, share, verbatim=recollection.verbatim))
+            parts.append(_run_text(run, share, verbatim=recollection.verbatim))
             left -= len(parts[-1]) + len(PARAGRAPH)
         if parts and all(parts):
             text = as_reference(whole_characters(PARAGRAPH.join([HEADING, *parts])), source=SOURCE)
@@ -138,7 +122,7 @@ def example_text(example: str | Trajectory) -> str:
     """A text, or a run in words, as an example to act by; at most `LONGEST_EXAMPLE` characters."""
     if isinstance(example, str):
         return shortened(example, LONGEST_EXAMPLE)
-    recalled = recall_text(Recollection("", (RecalledRun(example),), verbatim=True), max_characters=LONGEST_EXAMPLE)
+    recalled = recall_text(Recollection("", (example,), verbatim=True), max_characters=LONGEST_EXAMPLE)
     return PARAGRAPH.join(examples_in(recalled))
 
 

@@ -7,12 +7,12 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import compress, islice
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool
-from pydantic import BaseModel, Field
+from pydantic import AfterValidator, BaseModel, Field
 
 from langchain_tooltree.anomaly.detector import MOST_MESSAGES, AnomalyDetector, standard_detector
 from langchain_tooltree.anomaly.rules import Anomaly, AnomalyKind
@@ -21,7 +21,7 @@ from langchain_tooltree.cfgm.tips import Tip
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError, check_count, described
 from langchain_tooltree.experience.run_identity import tools_in
-from langchain_tooltree.experience.trajectory import ADDED, NOTES, Trajectory, added_to, as_reference
+from langchain_tooltree.experience.trajectory import ADDED, NOTES, Step, Trajectory, added_to, as_reference
 from langchain_tooltree.experience.verdict import (
     DEFAULT_MAX_CHARACTERS,
     FEWEST_CHARACTERS,
@@ -98,60 +98,49 @@ LONGEST_ANSWER = 500  # characters that are kept of one piece of key information
 LEAST_OF_A_CALL = 30  # characters that a call or an observation takes in the record: names, quotes, braces of JSON
 
 
-class KeyInformationForm(BaseModel):
+Bounded = Annotated[str, AfterValidator(lambda text: shortened(text.strip(), LONGEST_ANSWER))]
+
+
+class KeyInformation(BaseModel):
     """What is to be extracted first."""
 
-    objective: str = Field(description="What the task wants to have achieved")
-    initial_environment: str = Field(description="What was there and known at the beginning")
-    progress: str = Field(description="What has been achieved so far, and where things stand now")
+    objective: Bounded = Field(description="What the task wants to have achieved")
+    initial_environment: Bounded = Field(description="What was there and known at the beginning")
+    progress: Bounded = Field(description="What has been achieved so far, and where things stand now")
 
 
-class AnswerForm(BaseModel):
+class Answer(BaseModel):
     """A question and its answer."""
 
-    question: str
-    answer: str
+    question: Bounded
+    answer: Bounded
 
 
-class SelfQAForm(BaseModel):
-    """What a model is asked to fill in where it is told the key information."""
-
-    questions: list[AnswerForm] = Field(description="Questions about what went wrong, with their answers")
-    next_step: Words = Field(description="What the assistant should do now, exactly")
-
-
-class ReflectionForm(BaseModel):
-    """What a model is asked to fill in at once, in this order."""
-
-    key_information: KeyInformationForm
-    questions: list[AnswerForm] = Field(description="Questions about what went wrong, with their answers")
-    next_step: Words = Field(description="What the assistant should do now, exactly")
+Answers = Annotated[
+    list[Answer],
+    Field(description="Questions about what went wrong, with their answers"),
+    AfterValidator(lambda answers: [each for each in answers if each.answer][:MOST_QUESTIONS]),
+]
+NextStep = Annotated[
+    Words,
+    Field(description="What the assistant should do now, exactly"),
+    AfterValidator(lambda text: shortened(text, LONGEST_TEXT)),
+]
 
 
-@dataclass(frozen=True, slots=True)
-class Reflection:
-    """What a model made of an anomalous observation (CFGM, Alg. 3). Texts are of bounded length.
+class SelfQA(BaseModel):
+    """Questions about the trouble with their answers, and the corrected next step."""
 
-    Attributes:
-        objective: Key information: what the task wants to have achieved.
-        initial_environment: Key information: what was there and known at the beginning.
-        progress: Key information: what has been achieved so far, and where things stand.
-        questions: Pairs of a question about what went wrong and its answer.
-        next_step: The corrected next step.
-    """
+    questions: Answers
+    next_step: NextStep
 
-    objective: str = ""
-    initial_environment: str = ""
-    progress: str = ""
-    questions: tuple[tuple[str, str], ...] = ()
-    next_step: str = ""
 
-    def to_dict(self) -> dict[str, Any]:
-        """The reflection as plain data."""
-        return {
-            **asdict(self),
-            "questions": [{"question": asked, "answer": answer} for asked, answer in self.questions],
-        }
+class Reflection(BaseModel):
+    """Key information, questions about the trouble with their answers, and the corrected next step (CFGM, Alg. 3)."""
+
+    key_information: KeyInformation  # first, so that the questions are grounded in it
+    questions: Answers
+    next_step: NextStep
 
 
 class Reflector:
@@ -210,19 +199,16 @@ class Reflector:
         document = self._document(Conversation.of(messages), anomaly, tools, task, instructions)
         if self._recall is None:
             prompt = document_prompt(REFLECTION_PROMPT, document | _help(tips, examples))
-            form = yield from filled_in(self._model, ReflectionForm, prompt, config, meter)
-            return None if form is None else _reflection(form.key_information, form)
+            return (yield from filled_in(self._model, Reflection, prompt, config, meter))
         prompt = document_prompt(KEY_INFORMATION_PROMPT, document)
-        key = yield from filled_in(self._extraction, KeyInformationForm, prompt, config, meter)
+        key = yield from filled_in(self._extraction, KeyInformation, prompt, config, meter)
         if key is None or not meter.left:
             return None
         recollection = yield from flow_of(self._recall)("\n".join(key.model_dump().values()))
         similar = examples_in(recall_text(recollection, max_characters=MOST_EXAMPLES * LONGEST_EXAMPLE))
         document |= {"key_information": key.model_dump(), **_help((), similar or examples)}
-        answers = yield from filled_in(
-            self._model, SelfQAForm, document_prompt(SELF_QA_PROMPT, document), config, meter
-        )
-        return None if answers is None else _reflection(key, answers)
+        qa = yield from filled_in(self._model, SelfQA, document_prompt(SELF_QA_PROMPT, document), config, meter)
+        return None if qa is None else Reflection(key_information=key, questions=qa.questions, next_step=qa.next_step)
 
     areflect = async_twin(reflect)
 
@@ -237,12 +223,15 @@ class Reflector:
         ends, between = conversation.ends(self._max_characters, longest=LONGEST_TEXT, call=LEAST_OF_A_CALL)
         record = Trajectory.from_messages(ends, id="running")
         task = conversation.task or task
+        step, _ = _anomalous(conversation, anomaly)
+        observation = step.outcome.text if step.outcome else ""
+        shown = {"tool": step.tool, "arguments": compact_json(step.arguments), "observation": observation}
         described, others = _most_relevant(tools, [step.tool for step in record.steps], task)
         document = {
             "instructions": shortened(instructions or record.instructions, LONGEST_INSTRUCTIONS),
             "task": shortened(task),
             "anomaly": asdict(anomaly),
-            "step": shortened_in(_step(record, anomaly)),
+            "step": shortened_in(shown),
             "record": [
                 # There is more in between than this excerpt of both ends knows of.
                 {"left_out": f"more than {between} messages"} if between and "left_out" in entry else entry
@@ -272,24 +261,13 @@ def _help(tips: Iterable[Tip], examples: Iterable[str]) -> dict[str, Any]:
     return {name: value for name, value in shown.items() if value}
 
 
-def _reflection(key: KeyInformationForm, answers: SelfQAForm | ReflectionForm) -> Reflection:
-    pairs = [(each.question.strip(), each.answer.strip()) for each in answers.questions if each.answer.strip()]
-    objective, environment, progress = shortened_in(
-        [text.strip() for text in key.model_dump().values()], LONGEST_ANSWER
-    )
-    questions = tuple(map(tuple, shortened_in(pairs[:MOST_QUESTIONS], LONGEST_ANSWER)))
-    return Reflection(objective, environment, progress, questions, shortened(answers.next_step))
-
-
-def _step(record: Trajectory, anomaly: Anomaly) -> dict[str, Any]:
-    """The call that is anomalous, with its observation: of calls made in parallel, the record names none."""
-    answered = [step for step in reversed(record.steps) if step.outcome is not None]
-    by_id = [step for step in answered if anomaly.call_id is not None and step.call_id == anomaly.call_id]
-    by_tool = [step for step in answered if step.tool == anomaly.tool]
-    step = next(iter(by_id or by_tool or answered), None)
-    if step is None or step.outcome is None:
-        return {}
-    return {"tool": step.tool, "arguments": compact_json(step.arguments), "observation": step.outcome.text}
+def _anomalous(conversation: Conversation, anomaly: Anomaly) -> tuple[Step, ToolMessage]:
+    """The latest call that is anomalous, with its observation; of calls made in parallel, the id tells which it is."""
+    (latest,) = islice(conversation.rounds(), 1)
+    pairs = list(zip(latest.steps(), latest.observations, strict=True))
+    by_id = [pair for pair in pairs if anomaly.call_id is not None and pair[0].call_id == anomaly.call_id]
+    by_tool = [pair for pair in pairs if pair[0].tool == anomaly.tool]
+    return (by_id or by_tool or pairs)[-1]
 
 
 def _most_relevant(
@@ -355,7 +333,7 @@ def with_correction(message: ToolMessage, anomaly: Anomaly, reflection: Reflecti
 
 def correction_text(anomaly: Anomaly, reflection: Reflection) -> str:
     """What was noticed, the answer that matters most, and the corrected next step: what an agent needs to go on."""
-    finding = next((answer for _, answer in reflection.questions), reflection.progress)
+    finding = next((each.answer for each in reflection.questions), reflection.key_information.progress)
     lines = [f"{NOTE} Noticed: {NOTICES[anomaly.kind]}."]
     if finding:
         lines.append(one_line(finding, LONGEST_FINDING))
@@ -492,9 +470,7 @@ class Recovery:
         yield from emit([{"type": "anomaly", "anomaly": anomaly.to_dict()}], writer)
         if not anomaly.recoverable:
             return None
-        by_tool = [each for each in observations if each.name == anomaly.tool]
-        by_id = [each for each in observations if anomaly.call_id is not None and each.tool_call_id == anomaly.call_id]
-        message = (by_id or by_tool or observations)[-1]
+        _, message = _anomalous(conversation, anomaly)
         reviewed = (any(map(has_reflection, each.observations)) for each in conversation.earlier_rounds())
         if not self._is_worth_it(conversation, anomaly, steps_left) or not self._budget.allows(reviewed):
             return with_anomaly(message, anomaly)
@@ -502,18 +478,25 @@ class Recovery:
         reflection: Reflection | None = None
         try:
             tips, examples, tools = yield from help_
-            shown = {"tips": tips, "examples": examples, "tools": tools_in(list(tools)).values()}
             reflection = yield from flow_of(self._reflector.reflect)(
-                conversation, anomaly, **shown, task=task, instructions=instructions, meter=meter
+                conversation,
+                anomaly,
+                tips=tips,
+                examples=examples,
+                tools=tools_in(list(tools)).values(),
+                task=task,
+                instructions=instructions,
+                meter=meter,
             )
         except Exception as error:  # noqa: BLE001 - the agent goes on as it would have without a reflection
             meter.problems.append(described(error))
         problem = "" if reflection else "; ".join(meter.problems) or "the model gave no usable reply"
         if problem:
             logger.warning("There is no reflection on the result of %s: %s", anomaly.tool, problem)
-        plain = None if reflection is None else reflection.to_dict()
-        event = {"type": "reflect", "call_id": anomaly.call_id, "reflection": plain, "problem": problem}
-        yield from emit([event], writer)
+        plain = None if reflection is None else reflection.model_dump()
+        yield from emit(
+            [{"type": "reflect", "call_id": anomaly.call_id, "reflection": plain, "problem": problem}], writer
+        )
         return with_correction(message, anomaly, reflection)
 
     def _is_worth_it(self, conversation: Conversation, anomaly: Anomaly, steps_left: int | None) -> bool:

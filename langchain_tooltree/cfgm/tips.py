@@ -75,7 +75,10 @@ class Tip:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Tip":
         """The tip that `to_dict` wrote down; JSON has lists in place of tuples."""
-        return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in data.items()})
+        values: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in data.items()
+        }
+        return cls(**values)
 
 
 _GOOD_TIP = """\

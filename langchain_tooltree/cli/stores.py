@@ -1,31 +1,30 @@
-"""Stores by their addresses, a folder, a Chroma server or a Postgres: how commands read them, and `copy`."""
+"""Stores by their addresses, a folder, a Chroma server or a Postgres, and the commands `copy` and `mine`."""
 
 import argparse
-import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from langchain_core.embeddings import Embeddings
-from langchain_core.utils import batch_iterate
-from langgraph.store.base import BaseStore, GetOp, Op, PutOp, Result
+from langgraph.store.base import BaseStore, Op, PutOp, Result
 
 from langchain_tooltree.cli import INCOMPLETE
-from langchain_tooltree.cli.terminal import Terminal, answering, embeddings_named, progress
+from langchain_tooltree.cli.terminal import Terminal, answering, check_free, embeddings_named, progress
 from langchain_tooltree.errors import ConfigurationError, MissingExtraError, import_extra
-from langchain_tooltree.experience.run_identity import Namespace
-from langchain_tooltree.experience.store import HEAD, PAGE, TASKS, TOKEN, TRAJECTORIES, StoreCall, listing
+from langchain_tooltree.experience.files import load_trajectories
+from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.flows import Flow, run_flow
-from langchain_tooltree.learning.fold import SEGMENTS
+from langchain_tooltree.learning.copying import copy_all
+from langchain_tooltree.sitgraph.files import MANIFEST, check_target
+from langchain_tooltree.sitgraph.sit_graph import SITGraph
+from langchain_tooltree.sitgraph.transitions import START
 from langchain_tooltree.stores.chroma import DATABASE, ChromaStore, snapshot
+from langchain_tooltree.text import counted
 
 T = TypeVar("T")
-
-MOST_NAMESPACES = 1_000_000
-"""Namespaces that are asked for: more than anybody has, since a store gives ten where nobody says."""
 
 
 def is_store(what: str | Path) -> bool:
@@ -43,17 +42,17 @@ def read_store(address: str, read: Callable[[BaseStore], Flow[T]]) -> T:
         is_folder = "://" not in address and is_store(address)  # opening it writes to it, and keeps its agent out
         still = snapshot(Path(address)) if is_folder else nullcontext(address)
         with still as place, opened(place, exists=True) as store:
-            return run_flow(read(Looked(store)))
+            return run_flow(read(ReadOnlyStore(store)))
 
 
-class Looked(BaseStore):
-    """A store that is looked at: what reads is asked of it, and what would change it is left undone."""
+class ReadOnlyStore(BaseStore):
+    """A store that is looked at: reads are asked of it, and writes are left undone."""
 
     def __init__(self, store: BaseStore) -> None:
         self._store = store
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
-        """What the reads among some operations come to, each in its place."""
+        """The results of the reads among some operations, each in its place."""
         given = list(ops)
         results = iter(self._store.batch([each for each in given if not isinstance(each, PutOp)]))
         return [None if isinstance(each, PutOp) else next(results) for each in given]
@@ -125,44 +124,40 @@ def run_copy(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[str,
     return dict(counts), INCOMPLETE if differing else 0
 
 
-def copy_all(source: BaseStore, target: BaseStore, *, force: bool = False) -> Flow[Counter[str]]:
-    """Copy all namespaces with records: the records, their entries, and what else stands beside them, such as tips.
+def run_mine(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[str, Any], int]:
+    """Read the runs, and save their graph."""
+    if (check_target(options.output) / MANIFEST).exists():
+        check_free(options.output, force=options.force)
+    outcomes, unread = Counter[bool | None](), Counter[str]()
 
-    What stands in the target is left alone, so that a copy that was interrupted goes on where it stopped; with `force`,
-    what differs there is replaced. Counts `runs` and `others` that were copied, runs that were `there`, and what was
-    `differing` and left alone.
-    """
-    counts = Counter(runs=0, there=0, differing=0, others=0)
-    for root, labels in (yield from namespaces_of(source)).items():
-        for label in (TASKS, *labels):
-            items = {item.key: item.value for item in (yield from listing(source, (*root, label)))}
-            there = {item.key: item.value for item in (yield from listing(target, (*root, label)))}
-            # An entry says by its version whether the record is the same.
-            same = {key for key in items.keys() & there.keys() if _version(items[key]) == _version(there[key])}
-            differing = set() if force else items.keys() & there.keys() - same
-            new = [key for key in items if key not in same | differing]
-            for page in batch_iterate(PAGE, new):
-                index: Any = ["task"] if label == TASKS else False
-                puts = [PutOp((*root, label), key, items[key], index=index) for key in page]
-                if label == TASKS:
-                    gets = [GetOp((*root, TRAJECTORIES), key) for key in page]
-                    records = yield StoreCall(source, "batch", (gets,), {})
-                    records = [PutOp(each.namespace, each.key, each.value, index=False) for each in records if each]
-                    puts = [*records, *puts, PutOp((*root, HEAD), HEAD, {TOKEN: uuid.uuid4().hex}, index=False)]
-                yield StoreCall(target, "batch", (puts,), {})
-            counts.update(differing=len(differing), **{"runs" if label == TASKS else "others": len(new)})
-            counts.update(there=len(same) if label == TASKS else 0)
-    return counts
+    def runs() -> Iterator[Trajectory]:
+        for file in options.files:
+            for trajectory in load_trajectories(file, unread=unread):
+                outcomes[trajectory.success] += 1
+                yield trajectory
 
-
-def _version(value: Mapping[str, Any]) -> Any:
-    return value.get("version") or value
-
-
-def namespaces_of(store: BaseStore) -> Flow[dict[Namespace, list[str]]]:
-    """The namespaces with records, as a flow, and the labels of what else stands there beside them, such as tips."""
-    found: list[Namespace] = yield StoreCall(store, "list_namespaces", (), {"limit": MOST_NAMESPACES})
-    places = sorted(tuple(each) for each in found if len(each) > 1)
-    roots = sorted({each[:-1] for each in places if each[-1] in (TASKS, TRAJECTORIES)})
-    own = (TASKS, TRAJECTORIES, HEAD, SEGMENTS)  # segments are made again in the target
-    return {root: [each[-1] for each in places if each[:-1] == root and each[-1] not in own] for root in roots}
+    with progress("mining"):
+        graph = SITGraph.from_trajectories(runs(), embeddings=embeddings_named(options.embeddings))
+    if not outcomes[True]:
+        msg = (
+            f"None of {outcomes.total()} runs is marked as a success, so there is nothing to learn. "
+            "A run needs 'success': true or a 'reward' of 1."
+        )
+        raise ConfigurationError(msg)
+    graph.save(options.output)
+    drawn = graph.to_networkx()
+    report: dict[str, Any] = {
+        "graph": str(options.output),
+        "runs": outcomes.total(),
+        "succeeded": outcomes[True],
+        "in_graph": len(graph),
+        "tools": drawn.number_of_nodes() - (START in drawn),
+        "edges": drawn.number_of_edges(),
+        "not_used": dict(sorted(unread.items())),
+    }
+    terminal.say(f"{outcomes[True]} of {outcomes.total()} runs succeeded, {len(graph)} of them with tools.")
+    terminal.say(f"The graph has {counted(report['tools'], 'tool')} and {counted(report['edges'], 'edge')}.")
+    for kind, count in report["not_used"].items():
+        terminal.say(f"Not used: {count} {kind}.")
+    terminal.say(f"Written to {options.output}.")
+    return report, 0

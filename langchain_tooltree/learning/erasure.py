@@ -17,7 +17,7 @@ from langchain_tooltree.cfgm.collect import FOCUS, forget_focus_points
 from langchain_tooltree.errors import ConfigurationError, TrajectoryFormatError, described
 from langchain_tooltree.experience.files import from_json
 from langchain_tooltree.experience.guide import kept_searches
-from langchain_tooltree.experience.run_identity import OWN, is_in, thread_of
+from langchain_tooltree.experience.run_identity import is_in, thread_of
 from langchain_tooltree.experience.store import HEAD, TASKS, TRAJECTORIES, StoreCall, listing, readable
 from langchain_tooltree.experience.trajectory import ATTEMPT_OF, RECALLED, Recall, Trajectory
 from langchain_tooltree.flows import Flow, FunctionStep
@@ -92,7 +92,7 @@ class Selection:
     def names(self, run: str) -> bool:
         """Whether a run is one of those that are named: a sub-agent's, and one in a thread of that name, is, too."""
         return self.runs is None or any(
-            is_in(run, each) or run.startswith((f"{each}/", f"{each}{OWN}")) for each in self.runs
+            is_in(run, each) or run.startswith((f"{each}/", f"{each}~")) for each in self.runs
         )
 
     def takes(self, item: Item) -> bool:

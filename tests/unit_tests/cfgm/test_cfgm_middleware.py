@@ -229,7 +229,7 @@ def test_the_tools_of_a_run_are_forgotten_when_it_ends(path):
 
     either(path, agent)(ASKED)
 
-    assert not cfgm._recorder.tools.runs
+    assert not cfgm._recorder.requests._runs
 
 
 @tool

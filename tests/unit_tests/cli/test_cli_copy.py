@@ -9,9 +9,9 @@ from langgraph.store.memory import InMemoryStore
 
 from langchain_tooltree import ChromaStore, ExperienceStore, HashingEmbeddings, Trajectory
 from langchain_tooltree.cli import INCOMPLETE, REFUSED, main
-from langchain_tooltree.cli import stores as stores_module
-from langchain_tooltree.cli.stores import copy_all
 from langchain_tooltree.flows import run_flow
+from langchain_tooltree.learning import copying as copying_module
+from langchain_tooltree.learning.copying import copy_all
 
 USERS = ("tooltree", "{user_id}")
 
@@ -67,7 +67,7 @@ class Interrupted(InMemoryStore):
 
 def test_a_copy_that_was_interrupted_goes_on_and_replaces_what_differs_only_by_force(monkeypatch):
     source, target = filled(InMemoryStore()), Interrupted()
-    monkeypatch.setattr(stores_module, "PAGE", 1)
+    monkeypatch.setattr(copying_module, "PAGE", 1)
 
     with pytest.raises(KeyboardInterrupt):
         run_flow(copy_all(source, target))
