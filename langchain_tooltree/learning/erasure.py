@@ -18,7 +18,7 @@ from langchain_tooltree.errors import ConfigurationError, TrajectoryFormatError,
 from langchain_tooltree.experience.files import from_json
 from langchain_tooltree.experience.guide import kept_searches
 from langchain_tooltree.experience.run_identity import is_in, thread_of
-from langchain_tooltree.experience.store import HEAD, TASKS, TRAJECTORIES, StoreCall, listing, readable
+from langchain_tooltree.experience.store import HEAD, TASKS, TRAJECTORIES, StoreCall, listing
 from langchain_tooltree.experience.trajectory import ATTEMPT_OF, RECALLED, Recall, Trajectory
 from langchain_tooltree.flows import Flow, FunctionStep
 from langchain_tooltree.learning.fold import STORING, TIPS, Fold
@@ -149,11 +149,10 @@ def erase(fold: Fold, selection: Selection, graphs: Sequence[AnyGraph]) -> Flow[
         tips_gone = yield from tips.forget_tips(fold.store, gone)
         points_gone = yield from forget_focus_points(fold.store.collection(FOCUS), gone)
 
-        def unread(run: str, error: TrajectoryFormatError) -> None:
-            what = "which had one of these recalled and cannot be read"
-            problems.append(f"The record {run!r}, {what}: forget it, too, or mend it. {error}")
-
-        for record in (yield from readable(fold.store, sorted(affected.shown_to), unread)):
+        shown = yield from fold.store.reading(sorted(affected.shown_to))
+        what = "which had one of these recalled and cannot be read: forget it, too, or mend it."
+        problems += [f"The record {run!r}, {what}" for run in sorted(affected.shown_to - {each.id for each in shown})]
+        for record in shown:
             yield from fold.store.adding(record.with_recall(record.recall.without(affected.runs | affected.tips)))
         yield from fold.store.deleting(sorted(affected.runs))
         if selection.is_all:

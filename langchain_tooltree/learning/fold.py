@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from langchain_tooltree.cfgm.memory import CFGMMemory
 from langchain_tooltree.cfgm.tips import all_tips
-from langchain_tooltree.errors import TrajectoryFormatError, described
+from langchain_tooltree.errors import described
 from langchain_tooltree.experience.embeddings import embedder_name
 from langchain_tooltree.experience.run_identity import Namespace
 from langchain_tooltree.experience.store import (
@@ -45,7 +45,6 @@ from langchain_tooltree.experience.store import (
     RunEntry,
     StoreCall,
     listing,
-    readable,
 )
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.flows import Flow, FunctionStep, has_loop, in_thread, run_flow
@@ -402,8 +401,11 @@ class Fold:
                 missing = yield from self._compare(catalogue.entries)
                 now = missing if whole else missing[: DEFAULTS.read_at_once]
                 for page in batch_iterate(PAGE, now):
-                    for trajectory in (yield from readable(self.store, page, self._pass_over)):
+                    for trajectory in (yield from self.store.reading(page)):
                         yield from self._learn(trajectory, catalogue.entries[trajectory.id])
+                    # Those that cannot be read are not to be tried every time.
+                    entries = catalogue.entries
+                    self._versions |= {run: entries[run].version for run in page if run in entries}
                     yield from self._write_segments()
                 if len(now) == len(missing):
                     self._current = catalogue, changes
@@ -451,10 +453,6 @@ class Fold:
         self.segments.add(run, None)
         self._versions.pop(run, None)
 
-    def _pass_over(self, run: str, error: TrajectoryFormatError) -> None:
-        self._versions[run] = self.entries[run].version  # not to be tried every time
-        logger.warning("Nothing is learnt of a run: %s", error)
-
     def _write_segments(self) -> Flow[None]:
         # Not in the background: a store may be closed as soon as nobody waits for it, which SQLite does not survive.
         if self.segments.is_due(vote := self.graph.vote) and self.claim([STORING]):
@@ -488,7 +486,7 @@ class Fold:
         """Put all runs in quarantine that came from somebody; their ids."""
         back: list[str] = []
         for page in batch_iterate(PAGE, list(self.entries)):
-            for run in (yield from readable(self.store, page)):
+            for run in (yield from self.store.reading(page)):
                 if self._sourced(run).came_from == source and QUARANTINED not in run.metadata:
                     yield from self.keep(replace(run, metadata={**run.metadata, QUARANTINED: True}))
                     back.append(run.id)
@@ -503,7 +501,7 @@ class Fold:
 
     def pending(self, until: float = math.inf) -> list[str]:
         """The runs that have waited for their verdict since then, longest first."""
-        waiting = sorted((since, run) for run, since in list(self.store.catalogue.pending.items()))
+        waiting = sorted((entry.since, run) for run, entry in list(self.entries.items()) if entry.outcome == PENDING)
         return [run for since, run in waiting if since <= until]
 
     def status(self) -> Flow[ExperienceStatus]:

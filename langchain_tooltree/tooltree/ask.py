@@ -24,7 +24,6 @@ from langchain_tooltree.models import (
     ATTEMPTS,
     UNTRUSTED,
     Meter,
-    StructuredQuestion,
     call_tools,
     document_prompt,
     inner_config,
@@ -35,7 +34,7 @@ from langchain_tooltree.replies import UNREADABLE
 from langchain_tooltree.text import compact_json, one_line, shortened
 from langchain_tooltree.tools import ToolCard, ToolLibrary, checked_arguments
 from langchain_tooltree.tooltree.branches import with_only_call
-from langchain_tooltree.tooltree.judge import SAID_OPEN, Standing, as_score, validated
+from langchain_tooltree.tooltree.judge import SAID_OPEN, Standing, as_score, filled_in, validated
 from langchain_tooltree.tooltree.prompts import (
     ASSESS_DESCRIPTION,
     ASSESS_PROMPT,
@@ -216,7 +215,7 @@ class Proposer:
         attempts: int = ATTEMPTS,
     ) -> Flow[Exception | None]:
         """Ask for candidates, again if the model cannot be reached, and take them; returns why that failed, if so."""
-        cards = {name: self.library.told(name) for name in request.tools}
+        cards = {name: self.library.additions(name) for name in request.tools}
         messages = proposal_messages(request, instruction, cards)
         config = inner_config("propose", {})
         failure: Exception | None = None
@@ -292,8 +291,7 @@ def _listed(entries: Iterable[str]) -> str:
     return "\n".join(f"- {' '.join(entry.splitlines())}" for entry in entries)
 
 
-RELEVANT = 0.3
-"""p_t in [0, 1] below which a tool is dropped, as the paper's ACL-format version prints it."""
+RELEVANT = 0.3  # p_t in [0, 1] below which a tool is dropped, as the paper's ACL-format version prints it
 
 
 def plan_tools(
@@ -306,15 +304,8 @@ def plan_tools(
     library is kept if the reply is unusable or would leave none: a planner that fails must not take tools away.
     """
     cards = [library.card(name) for name in library.names]
-    question = StructuredQuestion(
-        model,
-        CoarsePlan,
-        document_prompt(PLAN_PROMPT, {"request": query, "tools": [*map(_in_short, cards)]}),
-        usable=lambda reply: validated(CoarsePlan, reply) is not None,
-        config=inner_config("plan", {}),
-    )
-    replies = yield from question.ask(meter)
-    plan = validated(CoarsePlan, replies[-1]) if replies else None
+    prompt = document_prompt(PLAN_PROMPT, {"request": query, "tools": [*map(_in_short, cards)]})
+    plan = yield from filled_in(model, CoarsePlan, prompt, "plan", meter)
     if plan is None:
         return library.names
     relevance = {each.name: each.relevance for each in plan.tools}

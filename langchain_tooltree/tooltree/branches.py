@@ -33,8 +33,7 @@ __all__ = [
     "with_only_call",
 ]
 
-SUMMARY = "summarization"
-"""The `lc_source` of a message that stands in the place of earlier ones."""
+SUMMARY = "summarization"  # the `lc_source` of a message that stands in the place of earlier ones
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field
 from functools import partial, wraps
 from typing import Any, Unpack
 
@@ -30,7 +30,6 @@ from langchain_tooltree.tooltree.result import (
     SearchResult,
     guide_of,
     kept_turn,
-    made_since,
     result_of_path,
     search_result,
 )
@@ -138,15 +137,7 @@ class ToolTreeNode(Runnable[Any, dict[str, list[BaseMessage]]]):
         key, *_ = self._keys
         if isinstance(state, list):
             return {key: state}
-        if isinstance(state, Mapping):
-            values = state
-        elif is_dataclass(state):  # which may have slots
-            values = {each.name: getattr(state, each.name) for each in fields(state)}
-        elif hasattr(state, "__dict__"):
-            values = vars(state)
-        else:
-            msg = f"The state must be a mapping, an object or a list of messages, got {type(state).__name__} {state!r}."
-            raise ConfigurationError(msg)
+        values = state if isinstance(state, Mapping) else getattr(state, "__dict__", {})
         if key not in values:
             msg = f"The state has no {key!r}, only {', '.join(values)}: see messages_key=."
             raise EmptyQueryError(msg)
@@ -304,9 +295,7 @@ def search(
     end = yield TwinStep(partial(graph.invoke, state, config), partial(graph.ainvoke, state, config))
     last = end["messages"][-1]
     searched = isinstance(last, AIMessage) and "search" in (last.response_metadata.get(KEY) or {})
-    result = search_result(last) if searched else result_of_path(end["messages"], node.is_read, mark_in([last]).plan)
-    is_deep = (config_given := options.get("config")) is not None and config_given.is_deep
-    return result if is_deep else made_since(result, messages, end["messages"])
+    return search_result(last) if searched else result_of_path(end["messages"], node.is_read, mark_in([last]).plan)
 
 
 asearch = async_twin(search)

@@ -35,8 +35,7 @@ if TYPE_CHECKING:
 
     from langchain_tooltree.tooltree.host import PlannerHost
 
-ALTERNATIVES = 3
-"""Other paths that are shown beside a plan: as many as a person compares at a glance."""
+ALTERNATIVES = 3  # other paths that are shown beside a plan: as many as a person compares at a glance
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,23 +206,15 @@ class SearchResult:
         return [[step.label for step in self.tree.path(end)] for end in self._alternative_ends()]
 
     def _alternative_ends(self) -> list[Node]:
-        """The ends of the alternatives: calls that were accepted, or let pass by the judge and not tried yet."""
-        tree, ends = self.tree, list[Node]()
-        shown = {step.node for step in self.steps}
-        through = {step.node for step in self.steps[-1:]}  # the ends of the paths that are shown
-        candidates = (
+        """The leaves of highest value that are not on the plan and not pruned."""
+        on_plan = {step.node for step in self.steps}
+        leaves = (
             node
-            for node in tree.nodes
-            if node.accepted
-            or (node.r_pre is not None and node.pre_scored and not node.evaluated and node.pruned is None)
+            for node in self.tree.nodes[1:]
+            if not node.children and node.id not in on_plan and node.pruned is None and node.r_pre is not None
         )
-        for node in sorted(candidates, key=lambda node: (not node.evaluated, -_value(tree, node), node.depth, node.id)):
-            path = {step.id for step in tree.path(node)}
-            if node.id not in shown and path.isdisjoint(through):
-                ends.append(node)
-                through.add(node.id)
-                shown |= path
-        return ends[:ALTERNATIVES]
+        ranked = sorted(leaves, key=lambda node: (not node.evaluated, -_value(self.tree, node), node.depth, node.id))
+        return ranked[:ALTERNATIVES]
 
     def to_mermaid(self) -> str:
         """The tree as a Mermaid flowchart: Q, N and scores on each node, why pruned, the best path marked."""
@@ -281,8 +272,7 @@ def _value(tree: Tree, node: Node) -> float:
 
 # --- searches that are kept ---
 
-KEPT_SEARCHES = 64
-"""Searches of which a process keeps the tree, the latest: some 0.2 MB each."""
+KEPT_SEARCHES = 64  # searches of which a process keeps the tree, the latest: some 0.2 MB each
 
 
 def keep_search(result: SearchResult, folder: Path | None) -> Flow[None]:
@@ -349,7 +339,8 @@ def result_of(ended: Ended) -> SearchResult:
             latest = tree.add(latest, made, batched=at > 0)
             latest.r_pre, latest.pre_scored = 1.0, False
             if (result := results.get(str(call["id"]))) is not None:
-                latest.observation = _observation(result)
+                kind: Any = "exception" if result.status == "error" else "ok"
+                latest.observation = Observation(result.content, kind)
             if message.id in kept:
                 observed = latest.observation
                 steps.append(PlanStep(made, str(call["id"]), observed, node=latest.id, batched=latest.batched))
@@ -411,35 +402,10 @@ def result_of_path(
     return replace(result, steps=tuple(steps), answer=None)
 
 
-def made_since(result: SearchResult, given: Sequence[BaseMessage], end: Sequence[BaseMessage]) -> SearchResult:
-    """What a search has added to a conversation, whose turn may have been under way: it held all that was `given`."""
-    known = {message.id for message in given}
-    called = {call["id"] for message in given for call in calls_in(message)}
-    made = [message for message in end if message.id not in known]
-    before = given[Branches(given, Mark(), lambda *_: True).begin or 0 :]
-    usage = reduce(usage_sum, (getattr(message, "usage_metadata", None) for message in made), None)
-    cost = replace(
-        result.cost,
-        model_calls=result.cost.model_calls - sum(isinstance(message, AIMessage) for message in before),
-        tool_calls=result.cost.tool_calls - sum(map(is_observation, before)),
-        tokens=usage["total_tokens"] if usage else 0,
-        usage=usage,
-    )
-    steps = tuple(step for step in result.steps if step.call_id not in called)
-    return replace(result, steps=steps, cost=cost, messages=made)
-
-
-def _observation(result: ToolMessage) -> Observation:
-    return Observation(content=result.content, kind="exception" if result.status == "error" else "ok")
-
-
 # --- experience ---
 
-LONGEST_REASON = 300
-"""Characters of what a failed call says that are kept as a reason: about 75 tokens."""
-
-GUIDE = "guide to past runs"
-"""What it is called where it fails."""
+LONGEST_REASON = 300  # characters of what a failed call says that are kept as a reason: about 75 tokens
+GUIDE = "guide to past runs"  # what it is called where it fails
 
 
 def guide_of(

@@ -61,12 +61,8 @@ from langchain_tooltree.tooltree.report import NamedCall, Report, Stop, admits, 
 if TYPE_CHECKING:
     from langchain_tooltree.tooltree.host import PlannerHost
 
-MOST_CANDIDATES = 5
-"""Calls that are read of a reply that offers others."""
-
-LONGEST_NOTE = 600
-"""Characters of what is missing, and of the calls tried, in a note: about 150 tokens each."""
-
+MOST_CANDIDATES = 5  # calls that are read of a reply that offers others
+LONGEST_NOTE = 600  # characters of what is missing, and of the calls tried, in a note: about 150 tokens each
 FIRST_ROUND = 8
 """Super-steps that a round of the host's loop is taken to have until one was measured: a model and a tools node, and
 hooks of several middleware around them."""
@@ -472,8 +468,7 @@ def label_of(call: Mapping[str, Any]) -> str:
 
 # --- planning ahead in forks ---
 
-MOST_STEPS = 40
-"""Steps that are planned ahead at the most: more than a turn has, unless the agent has lost its way."""
+MOST_STEPS = 40  # steps that are planned ahead at the most: more than a turn has, unless the agent has lost its way
 
 
 def run_in_fork(

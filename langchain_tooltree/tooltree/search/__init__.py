@@ -29,8 +29,8 @@ One rollout selects a node, expands it if need be (propose, score), runs one cal
 back-propagates the reward, as in the paper; which of these it does, and where, is up to the policy. Several rollouts
 are in flight at once. The same seed and the same outcomes give the same tree at any timing.
 
-Read this file for the rollout, `policies` for where it works (Eq. 1) and for the end, `posterior` for the other policy,
-`tree` for values and pruning.
+Read this file for the rollout, `policies` for where it works (Eq. 1, and the posterior) and for the end, `tree` for
+values and pruning.
 """
 
 from collections import Counter, deque
@@ -41,8 +41,14 @@ from typing import Any, Literal, cast
 from langchain_tooltree.errors import ResumeError
 from langchain_tooltree.events import BestEvent, Event, StopEvent
 from langchain_tooltree.tooltree.search.config import KernelConfig, SearchConfig
-from langchain_tooltree.tooltree.search.policies import BestPath, StopReason, UCTPolicy
-from langchain_tooltree.tooltree.search.posterior import DONE, DONE_AT_START, PosteriorPolicy
+from langchain_tooltree.tooltree.search.policies import (
+    DONE,
+    DONE_AT_START,
+    BestPath,
+    PosteriorPolicy,
+    StopReason,
+    UCTPolicy,
+)
 from langchain_tooltree.tooltree.search.tree import (
     Call,
     Effect,
