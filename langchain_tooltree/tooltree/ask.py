@@ -177,9 +177,9 @@ class Proposer:
     ) -> Flow[None]:
         observed = bool(request.conversation) and is_observation(request.conversation[-1])
         candidates = CANDIDATES_PROMPT.format(count=self.config.top_k)
-        shown = BoundTools.with_scores(tools, assess=True, observed=observed)
-        end = ASSESS_PROMPT.format(assess=shown.assess)
-        failure = yield from self._ask(request, meter, proposal, shown, f"{candidates}\n\n{end}")
+        bound = BoundTools.with_scores(tools, assess=True, observed=observed)
+        end = ASSESS_PROMPT.format(assess=bound.assess)
+        failure = yield from self._ask(request, meter, proposal, bound, f"{candidates}\n\n{end}")
         if failure is not None and is_form_refusal(failure) and meter.left:
             # The server may refuse tools in this form; the posterior then goes by the order of the candidates.
             instruction = PROPOSE_PROMPT.format(count=self.config.top_k)
@@ -187,8 +187,8 @@ class Proposer:
         elif proposal.is_empty and proposal.standing.goal == SAID_OPEN and meter.left:
             # Some models make one call in a reply, and theirs was to say how the request stands.
             instruction = f"{candidates}\n\n{NOTHING_PROMPT}"
-            shown = BoundTools.with_scores(tools, assess=False)
-            yield from self._ask(request, meter, proposal, shown, instruction)
+            bound = BoundTools.with_scores(tools, assess=False)
+            yield from self._ask(request, meter, proposal, bound, instruction)
 
     def _repair(
         self, request: ProposalRequest, meter: Meter, proposal: Proposal, tools: Sequence[BaseTool]
@@ -236,12 +236,12 @@ class Proposer:
     def _take(self, reply: AIMessage, tools: BoundTools, proposal: Proposal) -> None:
         """Read a reply: each call is a candidate, but for the one that says how the request stands."""
         names = {tool.name: tool for tool in tools.tools}
-        written = [call for call in reply.tool_calls if call["name"] != tools.assess]
+        offers = [call for call in reply.tool_calls if call["name"] != tools.assess]
         forms = (validated(Assessment, call["args"]) for call in reply.tool_calls if call["name"] == tools.assess)
         if assessment := next(forms, None):
             proposal.standing, proposal.reward = Standing.of(assessment), assessment.last_result
         most = READ_CANDIDATES * self.config.top_k
-        for call in written[:most]:
+        for call in offers[:most]:
             arguments = dict(call["args"])
             problem: str | None = "there is no tool of this name"
             confidence = as_score(arguments.pop(CONFIDENCE, None)) if call["name"] in tools.scored else None
@@ -254,8 +254,8 @@ class Proposer:
             effect = self.effect_of(call["name"], arguments)
             proposal.calls.append(Call(call["name"], arguments, effect, signed))
             proposal.confidences.append(confidence)
-        if len(written) > most:
-            proposal.problems.append(f"{len(written) - most} calls: only {most} of one reply are read")
+        if len(offers) > most:
+            proposal.problems.append(f"{len(offers) - most} calls: only {most} of one reply are read")
         for broken in reply.invalid_tool_calls:
             proposal.problems.append(shortened(f"{broken.get('name')}({broken.get('args')}): {UNREADABLE}"))
 
