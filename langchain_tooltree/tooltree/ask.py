@@ -367,4 +367,5 @@ def _objects_in(schema: Mapping[str, Any]) -> set[str]:
 def _resolved(part: Any, schema: Mapping[str, Any]) -> Mapping[str, Any]:
     """A part of a schema; where it is defined elsewhere in the schema, from there."""
     part = part if isinstance(part, Mapping) else {}
-    return schema.get("$defs", {}).get(str(part.get("$ref")).rpartition("/")[2], part)
+    resolved: Mapping[str, Any] = schema.get("$defs", {}).get(str(part.get("$ref")).rpartition("/")[2], part)
+    return resolved
