@@ -215,7 +215,7 @@ class Proposer:
         attempts: int = ATTEMPTS,
     ) -> Flow[Exception | None]:
         """Ask for candidates, again if the model cannot be reached, and take them; returns why that failed, if so."""
-        cards = {name: self.library.told(name) for name in request.tools}
+        cards = {name: self.library.additions(name) for name in request.tools}
         messages = proposal_messages(request, instruction, cards)
         config = inner_config("propose", {})
         failure: Exception | None = None
