@@ -86,8 +86,8 @@ POLL_SECONDS = 0.02
 SEGMENTS = "segments"
 """Label under which segments stand."""
 
-FORMAT = 2
-"""Version of what stands in a segment; one with another version is ignored."""
+FORMAT = 3
+"""Version of what stands in a segment, contributions included; one with another version is ignored."""
 
 VOTE = "vote"
 """Key of an item without parts that holds the settings of the graph's vote: fitting them takes about a second."""
@@ -442,8 +442,7 @@ class Fold:
         contribution = yield from self.graph.contribution(self._sourced(trajectory))
         if contribution is None:
             self.graph.remove(trajectory.id)
-        elif not self.graph.fold(contribution):  # it is no longer than the version in the graph
-            self.graph.remove(trajectory.id)
+        else:
             self.graph.fold(contribution)
         self._versions[trajectory.id] = entry.version
         self.segments.add(trajectory.id, Part(entry.version, contribution))
