@@ -75,7 +75,8 @@ class SearchConfig:
     proposals: Literal["together", "per_tool"] = "together"
 
     def __post_init__(self) -> None:
-        for name, adapter in _adapters(type(self)).items():
+        kind: Any = type(self)
+        for name, adapter in _adapters(kind).items():
             value = getattr(self, name)
             try:
                 adapter.validate_python(value, strict=True)
