@@ -13,7 +13,7 @@ import networkx as nx
 
 from langchain_tooltree.cfgm.collect import FOCUS, current_focus_points
 from langchain_tooltree.cfgm.tips import Tip, all_tips
-from langchain_tooltree.experience.store import JUDGED, TASKS, RunEntry, entry_of, listing, readable
+from langchain_tooltree.experience.store import JUDGED, TASKS, RunEntry, entry_of, listing
 from langchain_tooltree.experience.trajectory import (
     ATTEMPT_OF,
     NOTES,
@@ -28,10 +28,10 @@ from langchain_tooltree.experience.trajectory import (
     function_of,
     metadata_of,
     part_of,
+    readable,
     without_added,
     woven,
 )
-from langchain_tooltree.experience.trajectory import readable as readable_text
 from langchain_tooltree.flows import Flow, FunctionStep
 from langchain_tooltree.learning.fold import ExperienceStatus, Fold
 from langchain_tooltree.pages import page, table
@@ -146,7 +146,7 @@ def _message(message: ChatMessage) -> dict[str, Any]:
         "tokens": _tokens(message),
         "at": next((str(each[name])[:40] for each in (message, around) for name in TIMES if each.get(name)), ""),
     }
-    shown = {"part": part_of(message), "text": readable_text(without_added(message.get("content"), added))}
+    shown = {"part": part_of(message), "text": readable(without_added(message.get("content"), added))}
     return shown | {name: value for name, value in more.items() if value}
 
 
@@ -198,7 +198,7 @@ def experience_page(fold: Fold) -> Flow[str]:
     items = yield from listing(store.place[0], (*place, TASKS))
     dates = {item.key: (item.created_at.isoformat(), item.key) for item in items}
     latest = sorted(entries, key=lambda run: dates.get(run, ("", run)), reverse=True)[:MOST_RUNS]
-    runs: list[Trajectory] = yield from readable(store, latest)
+    runs: list[Trajectory] = yield from store.reading(latest)
     tips: list[Tip] = yield from all_tips(store)
     focus, _ = yield from current_focus_points(store.collection(FOCUS))
     status: ExperienceStatus = yield from fold.status()
