@@ -28,14 +28,13 @@ _NAMES = {
     "review": ("PlanReviewMiddleware", "PlanReviewNode", "review_condition"),
     # Experience: what happened, how it is recorded and judged, and where it is kept
     "learning.experience": ("Experience",),
-    "experience.recorder": ("TrajectoryRecorder",),
+    "experience.recorder": ("TrajectoryRecorder", "load_thread", "aload_thread"),
     "experience.store": ("ExperienceStore",),
     "stores.chroma": ("ChromaStore",),
     "experience.embeddings": ("HashingEmbeddings",),
     "experience.verdict": ("ModelVerdict",),
     "experience.trajectory": ("Trajectory",),
     "experience.files": ("load_trajectories", "dump_trajectories"),
-    "experience.recording": ("load_thread", "aload_thread"),
     # Graph: which tools came next
     "sitgraph.sit_graph": ("SITGraph",),
     "sitgraph.middleware": ("SITGraphMiddleware",),
@@ -73,8 +72,8 @@ if TYPE_CHECKING:
     from langchain_tooltree.experience.files import dump_trajectories as dump_trajectories
     from langchain_tooltree.experience.files import load_trajectories as load_trajectories
     from langchain_tooltree.experience.recorder import TrajectoryRecorder as TrajectoryRecorder
-    from langchain_tooltree.experience.recording import aload_thread as aload_thread
-    from langchain_tooltree.experience.recording import load_thread as load_thread
+    from langchain_tooltree.experience.recorder import aload_thread as aload_thread
+    from langchain_tooltree.experience.recorder import load_thread as load_thread
     from langchain_tooltree.experience.store import ExperienceStore as ExperienceStore
     from langchain_tooltree.experience.trajectory import Trajectory as Trajectory
     from langchain_tooltree.experience.verdict import ModelVerdict as ModelVerdict

@@ -15,7 +15,6 @@ from uuid import UUID
 from langchain_core.messages import BaseMessage, ToolCall
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config
-from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.config import get_config
 from langgraph.constants import START
 from langgraph.pregel._messages import StreamMessagesHandler
@@ -29,11 +28,6 @@ _LEVEL, _TASK = "|", ":"
 _NAMESPACE, _CHECKPOINT, _MAP, _THREAD = "checkpoint_ns", "checkpoint_id", "checkpoint_map", "thread_id"
 
 
-def nodes_in(namespace: str) -> list[str]:
-    """The names of the nodes in a namespace, outermost first, without their tasks and the numbers of repeated calls."""
-    return [level.partition(_TASK)[0] for level in namespace.split(_LEVEL) if level and not level.isdigit()]
-
-
 def graph_around(namespace: str) -> str:
     """The namespace of the graph that a node belongs to."""
     return namespace.rpartition(_LEVEL)[0]
@@ -44,19 +38,9 @@ def goes_on(namespace: str) -> bool:
     return _TASK not in namespace
 
 
-def is_inside(namespace: str, outer: str) -> bool:
-    """Whether a graph runs in a node of another one."""
-    return namespace.startswith(f"{outer}{_LEVEL}")
-
-
 def namespace_of(config: Mapping[str, Any]) -> str:
     """The namespace that a configuration names; empty for the outermost graph."""
     return str(config.get("configurable", {}).get(_NAMESPACE, ""))
-
-
-def checkpoint_of(config: Mapping[str, Any]) -> str:
-    """Id of the checkpoint that the configuration of a snapshot names."""
-    return str(config["configurable"][_CHECKPOINT])
 
 
 # What LangGraph keeps under `configurable`.
@@ -80,25 +64,14 @@ def can_be_answered() -> bool:
     return (configurable_here() or {}).get(_CHECKPOINTER) is not None
 
 
-def thread_in(configurable: Mapping[str, Any]) -> str:
-    """The thread that a run belongs to; empty for one that is not kept."""
-    return str(configurable.get(_THREAD, ""))
-
-
 def thread_here() -> str:
     """The thread of the run; empty for one that is not kept, or outside of a graph."""
-    return thread_in(configurable_here() or {})
+    return str((configurable_here() or {}).get(_THREAD, ""))
 
 
 def namespace_here() -> str:
     """The namespace of the node that is running; empty outside of a graph."""
     return namespace_of({"configurable": configurable_here() or {}})
-
-
-def config_at(configurable: Mapping[str, Any], namespace: str) -> RunnableConfig:
-    """By which the latest state of a graph with this namespace is read, in the thread of `configurable`."""
-    kept = {key: value for key, value in configurable.items() if key not in {_CHECKPOINT, _MAP}}
-    return {"configurable": {**kept, _NAMESPACE: namespace}}
 
 
 def without_reserved(configurable: Mapping[str, Any], *, place: bool = True) -> dict[str, Any]:
@@ -194,38 +167,6 @@ def steps_here() -> tuple[int, int] | None:
     """The super-step of the node that is running, and how many are left to it; `None` outside of a graph."""
     scratchpad = (configurable_here() or {}).get(_SCRATCHPAD)
     return None if scratchpad is None else (scratchpad.step, scratchpad.stop - scratchpad.step)
-
-
-# Checkpoints.
-
-
-@dataclass(frozen=True, slots=True)
-class SavedState:
-    """What one checkpoint holds."""
-
-    id: str  # later ones sort behind
-    namespace: str
-    root: str  # id of the checkpoint of the outermost graph in which its graph began; empty for that graph itself
-    channels: frozenset[str]  # names of what the state holds
-    metadata: frozenset[str]  # names of what the run was started with
-    _saved: CheckpointTuple
-
-    @classmethod
-    def of(cls, saved: CheckpointTuple) -> "SavedState":
-        """Read a checkpoint."""
-        root = ((saved.metadata or {}).get("parents") or {}).get("", "")
-        names = (name for name in saved.checkpoint["channel_values"] if not name.startswith((_RESERVED, "branch:")))
-        place, metadata = namespace_of(saved.config), frozenset(saved.metadata or ())
-        return cls(saved.checkpoint["id"], place, root, frozenset(names), metadata, saved)
-
-    def value(self, channel: str) -> Any:
-        """What it holds under this name."""
-        return self._saved.checkpoint["channel_values"].get(channel)
-
-    def in_parts(self, channel: str) -> bool:
-        """Whether it holds only what was added to a list, so that the graph has to add up the checkpoints."""
-        known = channel in self._saved.checkpoint["channel_versions"]
-        return known and not isinstance(self.value(channel), list | tuple)
 
 
 # ToolNode.

@@ -177,40 +177,23 @@ def create_tooltree_agent(
     names = {*inspect.signature(create_agent).parameters, *create_tooltree_agent.__annotations__}
     check_arguments("create_tooltree_agent", create_agent_arguments, names, SearchConfig)
     middleware = list(middleware)
-    for entry in middleware:
-        if not isinstance(entry, AgentMiddleware):
-            msg = (
-                f"middleware must hold the middleware given to create_agent, got {type(entry).__name__} {entry!r:.80}."
-            )
-            raise ConfigurationError(msg)
-    if any(isinstance(entry, ToolTreeMiddleware) for entry in middleware):
-        msg = "create_tooltree_agent adds a ToolTreeMiddleware itself; leave it out of middleware, or use create_agent."
-        raise ConfigurationError(msg)
     declared = CallEffects.declared_as(effects)
-    learner: Learner | None
-    if isinstance(experience, Experience):
-        learner = _with_verdict(experience, verdict)
-    else:
-        learner = _parts(middleware, experience, verdict)
     tools = as_tools(() if tools is None else tools, provider_side=True)
-    own = [tool for entry in middleware for tool in getattr(entry, "tools", ())]
-    by_name = {tool.name: tool for tool in (*own, *tools) if isinstance(tool, BaseTool)}
+    own_tools = [tool for tool in tools if isinstance(tool, BaseTool)]
+    by_name = {tool.name: tool for entry in middleware for tool in getattr(entry, "tools", ())}
+    by_name |= ToolLibrary(own_tools).by_name if own_tools else {}  # refuses two of one name
     planner = ToolTreeMiddleware(
         judge=judge,
         config=config,
         effects=declared,
         sandbox=sandbox,
         record_searches=record_searches,
-        experience=learner,
+        experience=_learner(middleware, experience, verdict),
     )
     if by_name or declared.entries or sandbox is not None:
         check_effects(ToolLibrary(by_name.values()), declared, names_bound_by(sandbox))
         declared.among(by_name.values()).check_arguments()
     if review:
-        _refuse_second(middleware, PlanReviewMiddleware, "set review=False")
-        if create_agent_arguments.get("checkpointer") is False:
-            msg = "review=True stops the run until somebody has answered, so it needs a checkpointer, got False."
-            raise ConfigurationError(msg)
         # `after_model` hooks run last to first: whatever others make of a call, a person sees what will run.
         middleware.insert(0, PlanReviewMiddleware(declared.among(by_name.values())))
     if config is not None and config.is_deep:
@@ -224,31 +207,28 @@ def _refuse_guards(
     middleware: Iterable[AgentMiddleware[Any, Any]], create_agent_arguments: dict[str, Any], reads: Sequence[str]
 ) -> None:
     """A deep search runs reads by itself, past approvals, breakpoints and whatever stands around the agent's tools."""
-    for entry in middleware:
-        kind = type(entry)
-        guarded = list(reads)
-        if isinstance(entry, PlanReviewMiddleware):
-            guarded = []
-        elif isinstance(entry, HumanInTheLoopMiddleware):
-            guarded = [name for name in reads if name in entry.interrupt_on]
-        elif (kind.wrap_tool_call, kind.awrap_tool_call) == (
-            AgentMiddleware.wrap_tool_call,
-            AgentMiddleware.awrap_tool_call,
-        ) or kind.__module__.startswith("langchain_tooltree."):
-            guarded = []
+    guards = {type(entry).__name__: _guarded_by(entry, reads) for entry in middleware}
+    for option in ("interrupt_before", "interrupt_after"):
+        if "tools" in (create_agent_arguments.get(option) or ()):
+            guards[f"{option}=['tools']"] = reads
+    for guard, guarded in guards.items():
         if guarded:
             msg = (
-                f"A deep search runs {', '.join(guarded)} by itself, and {kind.__name__} stands before them in the "
-                "agent's loop. Do not declare them reads, leave out the middleware, or use selection='doubt'."
+                f"A deep search runs {', '.join(guarded)} by itself, and {guard} stands before them in the agent's "
+                "loop. Do not declare them reads, leave that out, or use selection='doubt'."
             )
             raise ConfigurationError(msg)
-    for option in ("interrupt_before", "interrupt_after"):
-        if reads and "tools" in (create_agent_arguments.get(option) or ()):
-            msg = (
-                f"{option} names 'tools', but a deep search runs {', '.join(reads)} by itself. Leave 'tools' out, do "
-                "not declare them reads, or use selection='doubt'."
-            )
-            raise ConfigurationError(msg)
+
+
+def _guarded_by(entry: AgentMiddleware[Any, Any], reads: Sequence[str]) -> Sequence[str]:
+    """The reads whose calls a middleware may stop or change."""
+    if isinstance(entry, HumanInTheLoopMiddleware):
+        return [name for name in reads if name in entry.interrupt_on]
+    kind = type(entry)
+    is_around = any(
+        getattr(kind, hook) is not getattr(AgentMiddleware, hook) for hook in ("wrap_tool_call", "awrap_tool_call")
+    )
+    return reads if is_around and not kind.__module__.startswith("langchain_tooltree.") else ()
 
 
 def _may_end_a_run(entry: AgentMiddleware[Any, Any]) -> bool:
@@ -257,49 +237,37 @@ def _may_end_a_run(entry: AgentMiddleware[Any, Any]) -> bool:
     return any(getattr(getattr(type(entry), hook), "__can_jump_to__", ()) for hook in hooks)
 
 
-def _refuse_second(middleware: Sequence[AgentMiddleware[Any, Any]], kind: type, remedy: str) -> None:
-    if any(isinstance(entry, kind) for entry in middleware):
-        msg = f"middleware holds a {kind.__name__} already; leave it out, or {remedy}."
+def _learner(
+    middleware: Sequence[AgentMiddleware[Any, Any]], experience: AnyExperience | None, verdict: AnyVerdict | None
+) -> Learner | None:
+    """What the agent learns with: an experience, a graph, a memory, or the last two; `None` if there is nothing."""
+    if isinstance(experience, Experience):
+        experience = experience if verdict is None else experience.judged_by(verdict)
+        if not experience.has_verdict:
+            warnings.warn(_NOTHING_LEARNT.format("experience"), stacklevel=3)
+        return experience
+    if experience is None and verdict is not None:
+        msg = f"verdict={verdict!r:.80} judges runs for an experience. Pass one: experience=."
         raise ConfigurationError(msg)
-
-
-def _with_verdict(experience: Experience, verdict: AnyVerdict | None) -> Experience:
-    if verdict is not None:
-        experience = experience.judged_by(verdict)
-    if not experience.has_verdict:
-        warnings.warn(_NOTHING_LEARNT.format("experience"), stacklevel=3)
-    return experience
+    parts: list[Any] = [*experience] if isinstance(experience, list | tuple) else [experience]
+    graphs = [part for part in parts if isinstance(part, SITGraph)]
+    memories = [part for part in parts if isinstance(part, CFGMMemory)]
+    if len(graphs) > 1 or len(memories) > 1 or (experience is not None and len(parts) > len(graphs) + len(memories)):
+        msg = (
+            f"experience must be an Experience, or a SITGraph, a CFGMMemory or one of each, got {experience!r:.80}. "
+            "Make one: Experience(store)."
+        )
+        raise ConfigurationError(msg)
+    for part, kind in ((graphs, SITGraphMiddleware), (memories, CFGMMiddleware)):
+        if part and any(isinstance(entry, kind) for entry in middleware):
+            msg = f"middleware holds a {kind.__name__} already; leave it out, or leave that part out of experience=."
+            raise ConfigurationError(msg)
+    if memories and verdict is None:
+        warnings.warn(_NOTHING_LEARNT.format("memory"), stacklevel=3)
+    return Parts(next(iter(graphs), None), next(iter(memories), None), verdict=verdict) if graphs or memories else None
 
 
 _NOTHING_LEARNT = (
     "Runs are kept in {} without a verdict, and only those that succeeded are learnt from. Pass verdict=: a function "
     "from a Trajectory to a bool, or the name of a chat model."
 )
-
-
-def _parts(
-    middleware: Sequence[AgentMiddleware[Any, Any]], experience: Any, verdict: AnyVerdict | None
-) -> Parts | None:
-    """A graph, a memory, or both, in place of an experience; `None` if there is nothing to learn with."""
-    given = list(experience) if isinstance(experience, list | tuple) else [experience] * (experience is not None)
-    graphs = [each for each in given if isinstance(each, SITGraph)]
-    memories = [each for each in given if isinstance(each, CFGMMemory)]
-    if len(graphs) > 1 or len(memories) > 1 or len(given) > len(graphs) + len(memories):
-        msg = (
-            f"experience must be an Experience, or a SITGraph, a CFGMMemory or one of each, got {experience!r:.80}. "
-            "Make one: Experience(store)."
-        )
-        raise ConfigurationError(msg)
-    if not given:
-        if verdict is None:
-            return None
-        msg = f"verdict={verdict!r:.80} judges runs for an experience. Pass one: experience=."
-        raise ConfigurationError(msg)
-    if memories:
-        _refuse_second(middleware, CFGMMiddleware, "leave the memory out of experience=")
-        judges = any(isinstance(entry, SITGraphMiddleware) for entry in middleware)
-        if verdict is None and not judges:
-            warnings.warn(_NOTHING_LEARNT.format("memory"), stacklevel=3)
-    if graphs:
-        _refuse_second(middleware, SITGraphMiddleware, "leave the graph out of experience=")
-    return Parts(next(iter(graphs), None), next(iter(memories), None), verdict=verdict)

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import count, islice, takewhile
-from typing import Any, NamedTuple, TypeGuard
+from itertools import accumulate, count, islice, takewhile
+from typing import Any, TypeGuard
 
 from langchain_core.messages import (
     AIMessage,
@@ -27,7 +27,6 @@ from langchain_tooltree.experience.trajectory import (
     PROMPTED,
     ROLES,
     SEARCH_MARK,
-    USUAL,
     ChatMessage,
     Outcome,
     Part,
@@ -100,10 +99,7 @@ class Conversation:
         # What was read, latest first, as far as it was needed: in columns, since garbage collection pays per object.
         self._read: list[BaseMessage] = []
         self._parts: list[Part] = []
-        self._places: list[int] = []  # among those given
         self._left = len(self._given)  # so many from the beginning were not read yet
-        self._begin = 0  # what stands before was removed
-        self._beginning: dict[int, BaseMessage] = {}  # messages that `ends` looked at out of turn
         self._removed: set[str | None] = set()
         self._texts: dict[int, str] = {}  # by the identity of a message, which this conversation holds
 
@@ -125,7 +121,8 @@ class Conversation:
     @cached_property
     def messages(self) -> list[BaseMessage]:
         """All messages, oldest first."""
-        self._read_on(len(self._given))
+        while self._read_one():
+            pass
         return self._read[::-1]
 
     @cached_property
@@ -142,14 +139,14 @@ class Conversation:
     @cached_property
     def latest(self) -> Part | None:
         """The part of the latest message; reference material does not count. `None` if nothing was said."""
-        return None if self._last is None else self._last.part
+        return self._last[0] if self._last else None
 
     # --- the user ---
 
     @cached_property
     def request(self) -> BaseMessage | None:
         """The user's latest message; `None` if there is none."""
-        return next((said.message for said in self._latest_first() if said.part == "request"), None)
+        return next((message for part, message in self._latest_first() if part == "request"), None)
 
     @cached_property
     def task(self) -> str:
@@ -217,17 +214,17 @@ class Conversation:
     @cached_property
     def latest_round(self) -> Round | None:
         """The model's latest message with what its calls brought back; `None` if more was said since."""
-        return next(self.rounds()) if self._last and is_observation(self._last.message) else None
+        return next(self.rounds()) if self._last and is_observation(self._last[1]) else None
 
     @cached_property
     def reply(self) -> AIMessage | None:
         """The model's latest message; `None` if there is none."""
-        return next((said.message for said in self._latest_first() if isinstance(said.message, AIMessage)), None)
+        return next((message for _, message in self._latest_first() if isinstance(message, AIMessage)), None)
 
     @cached_property
     def open_calls(self) -> dict[int, ToolCall]:
         """The calls of the model's latest message that nobody has answered yet, by their place in it."""
-        since = takewhile(lambda message: message is not self.reply, (said.message for said in self._latest_first()))
+        since = takewhile(lambda message: message is not self.reply, (message for _, message in self._latest_first()))
         answered = {message.tool_call_id for message in since if is_observation(message)}
         calls = [] if self.reply is None else self.reply.tool_calls
         return {place: call for place, call in enumerate(calls) if call["id"] not in answered}
@@ -235,19 +232,19 @@ class Conversation:
     @cached_property
     def steps(self) -> list[Step]:
         """The calls of the run in order, each with its outcome; it is `None` where nothing came back."""
-        found: list[Step] = []
+        steps: list[Step] = []
         answers: dict[str, ToolMessage] = {}  # to the calls of one message: some models number them anew in each
         for message in self.since_request():
             if is_observation(message):
                 answers.setdefault(message.tool_call_id, message)
             elif calls := calls_in(message):
-                found += [_step(call, answers.get(str(call["id"]))) for call in reversed(calls)]
+                steps += [_step(call, answers.get(str(call["id"]))) for call in reversed(calls)]
                 answers = {}
-        return found[::-1]
+        return steps[::-1]
 
     def since_request(self) -> Iterator[BaseMessage]:
         """The messages of the run, latest first."""
-        return (said.message for said in takewhile(lambda said: said.part != "request", self._latest_first()))
+        return (message for _, message in takewhile(lambda each: each[0] != "request", self._latest_first()))
 
     def rounds(self, *, limit: int | None = None, beyond_request: bool = False) -> Iterator[Round]:
         """The rounds of the run that brought something back, latest first.
@@ -255,17 +252,17 @@ class Conversation:
         At most `limit` messages from the end are read. With `beyond_request`, those before the request come, too.
         """
         observations: list[ToolMessage] = []
-        for said in self._latest_first(limit):
-            if said.part == "request":
+        for part, message in islice(self._latest_first(), limit):
+            if part == "request":
                 if observations:
                     yield Round(None, observations[::-1])
                 observations = []
                 if not beyond_request:
                     return
-            elif is_observation(said.message):
-                observations.append(said.message)
-            elif isinstance(said.message, AIMessage) and observations:
-                yield Round(said.message, observations[::-1])
+            elif is_observation(message):
+                observations.append(message)
+            elif isinstance(message, AIMessage) and observations:
+                yield Round(message, observations[::-1])
                 observations = []
         if observations:
             yield Round(None, observations[::-1])
@@ -279,66 +276,50 @@ class Conversation:
     def ends(self, room: int, *, longest: int, call: int) -> tuple[list[BaseMessage], int]:
         """The beginning and the end of the conversation, oldest first, and how many messages between them are left out.
 
-        What is between them is not read, so a `RemoveMessage` there removes nothing: a graph's state holds none.
-        `room` is how many characters may be shown, a third of them at the beginning; the end reaches back to the
-        model's latest message, however long that is. Of one message, `longest` characters are shown, and a call or an
+        `room` is how many characters the end may have; the beginning has a third of them, and the end reaches back to
+        the model's latest message, however long that is. Of one message, `longest` characters count, and a call or an
         observation takes `call` characters beside its text.
         """
-        end: list[_Said] = []
-        left, replied = room, False
-        for said in self._latest_first():
-            if left < 0 and replied:
-                break
-            end.append(said)
-            left -= self._least_size(said.message, longest, call)
-            replied = replied or isinstance(said.message, AIMessage)
-        last = end[-1].place if end else 0
-        known = dict(zip(self._places, self._read, strict=True))
-        beginning: list[BaseMessage] = []
-        first, left = self._begin, room // 3
-        while first < last and left >= 0:
-            message = known.get(first) or self._beginning.setdefault(first, self._message(first))
-            first += 1
-            if not isinstance(message, RemoveMessage) and (message.id is None or message.id not in self._removed):
-                beginning.append(message)
-                left -= self._least_size(message, longest, call)
-        return [*beginning, *(said.message for said in reversed(end))], max(0, last - first)
+        messages = self.messages
+        sizes = [
+            min(len(self._words(message)), longest) + call * (is_observation(message) or len(calls_in(message)))
+            for message in messages
+        ]
+        begin = 1 + sum(size <= room // 3 for size in accumulate(sizes))
+        end = 1 + sum(size <= room for size in accumulate(reversed(sizes)))
+        if self.reply is not None:
+            end = max(end, 1 + self._read.index(self.reply))
+        between = max(0, len(messages) - begin - end)
+        return (messages[:begin] + messages[-end:] if between else messages), between
 
     @cached_property
-    def _last(self) -> "_Said | None":
-        return next((said for said in self._latest_first() if said.part != "reference"), None)
+    def _last(self) -> tuple[Part, BaseMessage] | None:
+        return next((each for each in self._latest_first() if each[0] != "reference"), None)
 
     def _that_are(self, wanted: Part) -> Iterator[BaseMessage]:
         return (message for part, message in self.parts if part == wanted)
 
-    def _latest_first(self, limit: int | None = None) -> "Iterator[_Said]":
-        for number in count() if limit is None else range(limit):
-            if number == len(self._read) and not self._read_on():
+    def _latest_first(self) -> Iterator[tuple[Part, BaseMessage]]:
+        for number in count():
+            if number == len(self._read) and not self._read_one():
                 return
-            yield _Said(self._places[number], self._read[number], self._parts[number])
+            yield self._parts[number], self._read[number]
 
-    def _read_on(self, most: int = 1) -> bool:
-        """Read so many of the latest messages that were not read yet; whether there is one."""
-        enough = len(self._read) + most
-        while self._left and len(self._read) < enough:
+    def _read_one(self) -> bool:
+        """Read the latest message that was not read yet; whether there is one."""
+        while self._left:
             self._left -= 1
-            message = self._message(self._left)
-            if message.type == "remove":
+            given = self._given[self._left]
+            message = sound(given if isinstance(given, BaseMessage) else convert_to_messages([given])[0])
+            if isinstance(message, RemoveMessage):
                 self._removed.add(message.id)
                 if message.id == REMOVE_ALL_MESSAGES:
-                    self._begin, self._left = self._left, 0
+                    self._left = 0
             elif message.id is None or message.id not in self._removed:
-                self._places.append(self._left)
                 self._parts.append(_part(message))
-                self._read.append(message)  # last: what stands there is known to be read
-        return len(self._read) > enough - most
-
-    def _message(self, place: int) -> BaseMessage:
-        if place in self._beginning:
-            return self._beginning[place]
-        given = self._given[place]
-        known = type(given) in USUAL or isinstance(given, BaseMessage)
-        return sound(given if known else convert_to_messages([given])[0])
+                self._read.append(message)
+                return True
+        return False
 
     def _words(self, message: BaseMessage | None) -> str:
         """The text of a message without reference material, which is looked for once."""
@@ -356,9 +337,6 @@ class Conversation:
         """A summary without the line by which LangChain says that it is one."""
         heading, _, text = self._words(summary).partition("\n\n")
         return text if text and heading.endswith(":") else self._words(summary)
-
-    def _least_size(self, message: BaseMessage, longest: int, call: int) -> int:
-        return min(len(self._words(message)), longest) + call * (is_observation(message) or len(calls_in(message)))
 
 
 def visible_path(state: Any, messages: Sequence[Any] | None = None, *, key: str = "messages") -> Sequence[Any]:
@@ -397,14 +375,6 @@ def _is_note(message: Any) -> bool:
 def is_observation(message: Any) -> TypeGuard[ToolMessage]:
     """Whether something is what a tool call brought back."""
     return isinstance(message, ToolMessage)
-
-
-class _Said(NamedTuple):
-    """A message that was read, and its place among those given."""
-
-    place: int
-    message: BaseMessage
-    part: Part
 
 
 def _part(message: BaseMessage) -> Part:

@@ -1,87 +1,85 @@
-"""The demo's world: a photographed road sign, the toolbox's tools beside one of its own, and a stand-in for a model.
+"""The demo's world: a photographed road sign, tools that look at it, and a stand-in for a model.
 
 The task has the shape of the paper's case study: a sign gives a distance in kilometres, the user wants miles. Seen as
 a whole the photo is too coarse, so the obvious first step brings back a number with holes. By itself the stand-in would
-give up there. The search has to recover: zoom in on the sign, read it again, convert.
+give up there. The search has to recover: zoom in on the sign, read it again, convert. The photo is simulated, so the
+demo needs no extra package; tools for real files come with `toolbox`.
 """
 
-import os
 import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.tools import BaseTool, ToolException, tool
+from langchain_core.tools import ToolException, tool
 
-from langchain_tooltree.errors import import_extra
 from langchain_tooltree.testing import Made, OfflineChatModel, Question
-from langchain_tooltree.toolbox import toolbox
-from langchain_tooltree.toolbox.files import pixels
-from langchain_tooltree.toolbox.process import RefusedError
 from langchain_tooltree.tooltree.node import search
 from langchain_tooltree.tooltree.result import SearchResult
 
 REQUEST = "The photo road.png shows a distance sign. How many miles is it to Granite Pass?"
+PHOTO, SIZE = "road.png", (640, 400)
+PARTS = {"top left": (0, 0), "top right": (320, 0), "bottom left": (0, 200), "bottom right": (320, 200)}
+SIGN_AT = "top right"
+MILES_PER = {"km": 0.621371192237334, "mile": 1.0, "nautical_mile": 1.150779448023543}
 
-READY = ("zoom_image", "image_size", "convert_units")
-"""The tools that come from the toolbox."""
-
-EFFECTS: dict[str, Literal["read", "write"]] = dict.fromkeys((*READY, "read_sign"), "read")
-"""All tools only read, except for the notebook, which the search may weigh but never touch."""
-
-PHOTO = "road.png"
-SIGN = "343 km"
-FONT = (
-    "### .#. ### ### #.# ### ### ### ### ### #.# ... ...",
-    "#.# ##. ..# ..# #.# #.. #.. ..# #.# #.# #.# ### ...",
-    "#.# .#. ### ### ### ### ### .#. ### ### ##. ### ...",
-    "#.# .#. #.. ..# ..# ..# #.# .#. #.# ..# #.# #.# ...",
-    "### ### ### ### ..# ### ### .#. ### ### #.# #.# ...",
-)
-GLYPHS = dict(zip("0123456789km ", map("".join, zip(*(row.split() for row in FONT), strict=True)), strict=True))
-"""The dots of each letter that a sign may have, three in a row and five rows."""
-
-DOT = 6
-"""Pixels of the photo that a dot is wide and high."""
-
-SEEN = 128
-"""Pixels of the longer side of what the reader sees, as vision models shrink an image: in the whole photo a dot has 1.2
-of them and runs into its neighbours, in a quarter of it 2.4."""
-
-PAINT, WHITE = 75, 155
-"""Brightness of the sign's green paint, and the least of its letters; nothing else in the photo is as bright."""
-
-BLURRED = 45
-"""How far from black and white the dots of a letter may be, on average, for it to be told from others."""
+Part = Literal["top left", "top right", "bottom left", "bottom right"]
 
 
-def tools(folder: str | os.PathLike[str]) -> list[BaseTool]:
-    """Draw the photo into a folder, and give the tools that look at it.
+def _detail(part: str) -> str:
+    left, top = PARTS[part]
+    return f"{PHOTO}#xywh={left},{top},{SIZE[0] // 2},{SIZE[1] // 2}&zoom=4"
 
-    Raises:
-        MissingExtraError: Without the extra `toolbox`.
+
+@tool
+def zoom_image(image: str, part: Part) -> str:
+    """Enlarge a quarter of an image, so that small things can be read. Gives the detail's name for the other tools.
+
+    Args:
+        image: A file.
+        part: The quarter.
     """
-    import_extra("PIL", "toolbox", "The demo")
-    box = toolbox(*READY, folder=folder)
-    _draw(Path(folder) / PHOTO)
+    _check_image(image)
+    return _detail(part)
 
-    @tool
-    def read_sign(image: str) -> str:
-        """Read the text on a sign in an image.
 
-        Args:
-            image: A file, or a detail of one. Letters too coarse to tell apart come back as ?.
-        """
-        try:
-            text = _read(pixels(image, str(folder), SEEN).convert("L"))
-        except RefusedError as refused:
-            raise ToolException(str(refused)) from refused
-        unclear = f" {text.count('?')} letters are too coarse to tell apart." if "?" in text else ""
-        return f"The sign reads '{text}'.{unclear}" if text else "There are no letters."
+@tool
+def image_size(image: str) -> str:
+    """How many pixels an image is wide and high.
 
-    return [*box, read_sign, save_note]
+    Args:
+        image: A file, or a detail of one.
+    """
+    _check_image(image)
+    return "{} x {} pixels".format(*SIZE)
+
+
+@tool
+def read_sign(image: str) -> str:
+    """Read the text on a sign in an image.
+
+    Args:
+        image: A file, or a detail of one. Letters too coarse to tell apart come back as ?.
+    """
+    _check_image(image)
+    if image == PHOTO:
+        return "The sign reads '?4? ?m'. 3 letters are too coarse to tell apart."
+    return "The sign reads '343 km'." if image == _detail(SIGN_AT) else "There are no letters."
+
+
+@tool
+def convert_units(value: float, unit: str, to: str) -> str:
+    """Convert a distance from one unit to another.
+
+    Args:
+        value: The number.
+        unit: Its unit: km, mile or nautical_mile.
+        to: The unit wanted.
+    """
+    if not {unit, to} <= MILES_PER.keys():
+        msg = f"Units are {', '.join(MILES_PER)}."
+        raise ToolException(msg)
+    return f"{value:.10g} {unit} = {value * MILES_PER[unit] / MILES_PER[to]:.10g} {to}"
 
 
 @tool
@@ -95,49 +93,19 @@ def save_note(text: str) -> str:
     raise AssertionError(msg)
 
 
-def _draw(path: Path) -> None:
-    """A road through hills under a clear sky, with the sign on the right."""
-    from PIL import Image, ImageDraw  # noqa: PLC0415 - an extra
-
-    photo = Image.new("RGB", (640, 400), "#4a7aa8")
-    pen = ImageDraw.Draw(photo)
-    pen.polygon([(0, 230), (160, 150), (330, 220), (480, 170), (640, 230), (640, 400), (0, 400)], "#6f7f4f")
-    pen.polygon([(300, 225), (330, 225), (520, 400), (60, 400)], "#55585c")
-    pen.polygon([(314, 240), (317, 240), (300, 400), (280, 400)], "#8f7f3a")
-    pen.rectangle((496, 100, 504, 260), "#707478")
-    pen.rectangle((412, 42, 586, 108), "#0b6b3a")
-    for place, letter in enumerate(SIGN):
-        for dot, ink in enumerate(GLYPHS[letter]):
-            if ink == "#":
-                x, y = 430 + (4 * place + dot % 3) * DOT, 60 + dot // 3 * DOT
-                pen.rectangle((x, y, x + DOT - 1, y + DOT - 1), "white")
-    photo.save(path)
+def _check_image(image: str) -> None:
+    if image not in {PHOTO, *map(_detail, PARTS)}:
+        msg = f"There is no image {image!r}. Take {PHOTO}, or names from zoom_image."
+        raise ToolException(msg)
 
 
-def _read(seen: Any) -> str:
-    """The letters in a grey image, with a ? for each that looks like none or like several."""
-    white = seen.point(lambda light: 255 * (light >= WHITE)).getbbox()
-    if white is None:
-        return ""
-    left, top, right, bottom = white
-    letters = max(1, round((5 * (right - left) / (bottom - top) + 1) / 4))  # each is three dots wide, five high
-    wide = 4 * letters - 1
-    dots = seen.crop(white).resize((wide, 5)).tobytes()
-    cells = ([dots[row * wide + at + dot] for row in range(5) for dot in range(3)] for at in range(0, wide, 4))
-    return "".join(map(_letter, cells))
-
-
-def _letter(lights: Sequence[int]) -> str:
-    def apart(letter: str) -> float:
-        glyph = GLYPHS[letter]
-        return sum(abs(light - (255 if ink == "#" else PAINT)) for light, ink in zip(lights, glyph, strict=True)) / 15
-
-    nearest = min(GLYPHS, key=apart)
-    return nearest if apart(nearest) < BLURRED else "?"
-
+TOOLS = [zoom_image, image_size, convert_units, read_sign, save_note]
+EFFECTS: dict[str, Literal["read", "write"]] = dict.fromkeys(
+    ("zoom_image", "image_size", "convert_units", "read_sign"), "read"
+)
+"""All tools only read, except for the notebook, which the search may weigh but never touch."""
 
 KILOMETRES = r"'(\d+) km'"
-SIGN_AT = "top right"
 MILES = r"= ([\d.]+) mile"
 
 
@@ -193,7 +161,7 @@ class SignReader:
         return (0.7, 0.2) if call.arguments.get("part") == SIGN_AT else (0.2, 0.05)
 
     def answer(self, question: Question) -> str:
-        """Say what was found."""
+        """Give the miles."""
         miles = _number(MILES, question)
         return f"It is about {miles:.0f} miles to Granite Pass." if miles else "I could not find out."
 
@@ -204,20 +172,11 @@ def _number(pattern: str, question: Question) -> float | None:
     return next((float(match[1]) for match in matches if match), None)
 
 
-def solved(model: BaseChatModel | None = None, **settings: Any) -> SearchResult:
-    """Search for the answer in a temporary folder.
-
-    Args:
-        model: Without one, the stand-in is asked.
-        settings: More arguments of `search`.
-
-    Raises:
-        MissingExtraError: Without the extra `toolbox`.
-    """
-    with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        return search(REQUEST, tools(folder), model=model or offline_model(), effects=EFFECTS, **settings)
-
-
 def offline_model() -> OfflineChatModel:
     """The deterministic stand-in for a model that the demo uses without a key."""
     return OfflineChatModel(policy=SignReader())
+
+
+def solved(model: BaseChatModel | None = None, **settings: Any) -> SearchResult:
+    """Search for the answer, by default with the stand-in; `settings` are more arguments of `search`."""
+    return search(REQUEST, TOOLS, model=model or offline_model(), effects=EFFECTS, **settings)

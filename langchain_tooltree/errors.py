@@ -25,15 +25,10 @@ exception: it is recorded in the tree and in [`SearchResult`][langchain_tooltree
 import types
 from collections.abc import Collection, Iterable
 from difflib import get_close_matches
-from functools import wraps
 from importlib import import_module
-from inspect import get_annotations
-from typing import Any, TypeVar
 
 from langchain_tooltree.secrets import masked
 from langchain_tooltree.text import whole_characters
-
-ClassT = TypeVar("ClassT")
 
 
 class ToolTreeError(Exception):
@@ -115,8 +110,7 @@ def import_extra(module: str, extra: str, user: str) -> types.ModuleType:
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A question for the end of a message: which known name was meant; empty where none is like the one that came."""
-    known = list(known)
-    nearest = [each for each in known if each.casefold() == name.casefold()] or get_close_matches(name, known, n=1)
+    nearest = get_close_matches(name, [*known], n=1)
     return f" Did you mean {nearest[0]!r}?" if nearest else ""
 
 
@@ -133,20 +127,6 @@ def check_arguments(function: str, given: Iterable[str], known: Collection[str],
             meant = did_you_mean(name, known) or f" See help({function})."
         msg = f"{function}() got an unexpected keyword argument {name!r}.{meant}"
         raise TypeError(msg)
-
-
-def with_known_fields(cls: type[ClassT]) -> type[ClassT]:
-    """Have a misspelt field refused with the one that was probably meant."""
-    create = cls.__init__
-    known = {name for each in cls.__mro__ if each is not object for name in get_annotations(each)}
-
-    @wraps(create)
-    def checked(self: ClassT, *given: Any, **values: Any) -> None:
-        check_arguments(cls.__name__, values, known)
-        create(self, *given, **values)
-
-    cls.__init__ = checked  # type: ignore[assignment]
-    return cls
 
 
 def check_count(name: str, value: object, least: int = 1) -> None:

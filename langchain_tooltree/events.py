@@ -160,7 +160,7 @@ class AnomalyEvent(TypedDict):
 
 
 class ReflectEvent(TypedDict):
-    """A reflection on an anomaly: what `Reflection.to_dict` returns, or why there is none."""
+    """A reflection on an anomaly: a `Reflection` as plain data, or why there is none."""
 
     type: Literal["reflect"]
     call_id: str | None

@@ -133,27 +133,6 @@ def in_thread(work: Callable[[], T], name: str) -> "Future[T]":
     return future
 
 
-def launch(flow: Flow[Any], name: str) -> TwinStep:
-    """A step that starts a flow beside this one, as a task or on a thread of that name, and gives its future."""
-
-    async def task() -> "asyncio.Task[Any]":
-        task = asyncio.create_task(arun_flow(flow))
-        # Once one flow has failed, nobody asks the others for their errors, which asyncio would log.
-        task.add_done_callback(lambda task: task.cancelled() or task.exception())
-        return task
-
-    return TwinStep(lambda: in_thread(partial(run_flow, flow), name), task)
-
-
-def finish_within(future: Any, seconds: float | None) -> TwinStep:
-    """A step that waits for a launched flow, and says whether it is done in time; `None` for no limit."""
-
-    async def is_done() -> bool:
-        return bool((await asyncio.wait([future], timeout=seconds))[0])
-
-    return TwinStep(lambda: bool(wait([future], seconds).done), is_done)
-
-
 async def awaited(outcome: Awaitable[T]) -> T:
     """What an awaitable gives, as a coroutine."""
     return await outcome

@@ -6,8 +6,6 @@ in plain text. Retries, fallbacks and rate limits are the chat model's own (`max
 `rate_limiter`).
 """
 
-import copy
-import functools
 import json
 import logging
 from collections import Counter
@@ -41,8 +39,6 @@ from langchain_tooltree.text import (
 )
 
 logger = logging.getLogger(__name__)
-
-MessageT = TypeVar("MessageT", bound=BaseMessage)
 
 TAG = "tooltree"
 """Tag of every inner run, beside the one that keeps its tokens out of `stream_mode="messages"`."""
@@ -321,9 +317,8 @@ class StructuredQuestion:
         """
         if (getattr(self.model, "profile", None) or {}).get("structured_output") is False:
             return None
-        form = _plain_schema(self.schema)
         try:
-            chain = self.model.with_structured_output(form, include_raw=True)
+            chain = self.model.with_structured_output(_plain_schema(self.schema), include_raw=True)
             first = chain.first if isinstance(chain, RunnableSequence) else None
             alone = first.steps__.get("raw") if isinstance(first, RunnableParallel) else None
             return alone or self.model.bind_tools([_plain_schema(self.schema)], tool_choice="any")
@@ -376,13 +371,8 @@ def filled_in(
 
 def _plain_schema(schema: type[BaseModel]) -> dict[str, Any]:
     """The JSON schema of a form without references, which some providers do not follow."""
-    return copy.deepcopy(_dereferenced(schema))  # an integration may change what it is given
-
-
-@functools.cache
-def _dereferenced(schema: type[BaseModel]) -> dict[str, Any]:
-    described = dereference_refs(schema.model_json_schema())
-    return {key: value for key, value in described.items() if key != "$defs"}
+    form = dereference_refs(schema.model_json_schema())
+    return {key: value for key, value in form.items() if key != "$defs"}
 
 
 def _shown(message: AIMessage, data: dict[str, Any] | None) -> str:
@@ -414,16 +404,9 @@ def document_prompt(instruction: str, document: Mapping[str, Any]) -> list[BaseM
 
 def extended(system: SystemMessage | None, text: str) -> SystemMessage:
     """A copy of a system message, if there is one, with more at its end: providers' caches of its beginning survive."""
-    return with_more(system, text) if system is not None and system.content else SystemMessage(text)
-
-
-def with_more(message: MessageT, text: str) -> MessageT:
-    """A copy of a message with more at its end."""
-    content: str | list[Any] = message.content
-    if not content:
-        content = text
-    elif isinstance(content, str):
-        content = f"{content}\n\n{text}"
-    else:
-        content = [*content, {"type": "text", "text": f"\n\n{text}"}]
-    return message.model_copy(update={"content": content})
+    if system is None or not system.content:
+        return SystemMessage(text)
+    content: str | list[Any] = f"{system.content}\n\n{text}"
+    if isinstance(system.content, list):
+        content = [*system.content, {"type": "text", "text": f"\n\n{text}"}]
+    return system.model_copy(update={"content": content})

@@ -12,7 +12,7 @@ A secret of no such form and name is not recognised: a password in a sentence st
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
 from functools import lru_cache
 from typing import Any, TypeVar
@@ -70,27 +70,21 @@ def masked(value: T) -> T:
 
     It is the same object where there is none. An object that is neither data nor a dataclass stays as it is.
     """
-    return _masked(value)  # type: ignore[no-any-return]
+    after = _masked(value)
+    return value if after == value else after
 
 
 def _masked(value: Any) -> Any:
     if isinstance(value, str):
         return _masked_text(value)
     if isinstance(value, Mapping):
-        return _unless_same(value, {name: _masked_field(name, each) for name, each in value.items()}, value.values())
+        return {name: _masked_field(name, each) for name, each in value.items()}
     if isinstance(value, list | tuple):
         rest = [_masked(each) for each in value]
-        return _unless_same(value, rest if isinstance(value, list) else tuple(rest), value)
+        return rest if isinstance(value, list) else tuple(rest)
     if is_dataclass(value) and not isinstance(value, type):
-        held = {each.name: getattr(value, each.name) for each in fields(value) if each.init}
-        changed = {name: new for name, old in held.items() if (new := _masked(old)) is not old}
-        return replace(value, **changed) if changed else value
+        return replace(value, **{each.name: _masked(getattr(value, each.name)) for each in fields(value) if each.init})
     return value
-
-
-def _unless_same(value: Any, rest: Any, before: Iterable[Any]) -> Any:
-    after = rest.values() if isinstance(rest, dict) else rest
-    return value if all(new is old for new, old in zip(after, before, strict=True)) else rest
 
 
 def _masked_field(name: Any, value: Any) -> Any:
@@ -98,9 +92,8 @@ def _masked_field(name: Any, value: Any) -> Any:
         return _masked(value)
     if isinstance(value, str):
         return MASK
-    return (
-        [MASK] if isinstance(value, list | tuple) and all(isinstance(each, str) for each in value) else _masked(value)
-    )
+    are_texts = isinstance(value, list | tuple) and all(isinstance(each, str) for each in value)
+    return [MASK] if are_texts else _masked(value)
 
 
 @lru_cache(maxsize=4_096)  # the same few fields in all messages
@@ -123,4 +116,4 @@ def _masked_text(text: str) -> str:
     if any(word in lower for word in _WORDS):
         rest = _QUOTED.sub(rf"\g<kept>{MASK}", rest)
         rest = _BARE.sub(rf"\g<kept>{MASK}", rest)
-    return text if rest == text else rest
+    return rest

@@ -3,6 +3,7 @@
 import json
 import math
 import re
+import unicodedata
 from collections.abc import Collection, Mapping
 from hashlib import sha256
 from typing import Any
@@ -233,3 +234,25 @@ def whole_words(names: Collection[str]) -> re.Pattern[str]:
     """A pattern for names where they stand as words of their own."""
     longest_first = sorted(names, key=lambda name: (-len(name), name))
     return re.compile(rf"(?<![^\W_])(?:{'|'.join(map(re.escape, longest_first))})(?![^\W_])")
+
+
+STANDS_FOR = "\N{REPLACEMENT CHARACTER}"
+"""What is shown for a character that XML refuses, or that would change how others are read."""
+
+_JOINERS = {"\N{ZERO WIDTH JOINER}", "\N{ZERO WIDTH NON-JOINER}"}  # emoji and Persian need them
+_REFUSED = {"Cc", "Cf", "Cs", "Co"}  # control, format, lone surrogates, private
+_NONE = {"\ufffe", "\uffff"}  # no characters, and XML refuses them; other unassigned ones may be of a newer Unicode
+
+
+def visible(text: str) -> str:
+    """A text as everybody sees it: what XML refuses, is invisible or turns the direction of others is marked."""
+    return "".join(STANDS_FOR if _refused(each) else each for each in text)
+
+
+def visible_lines(text: str) -> str:
+    """The same of a text that may have several lines, such as a terminal shows: line ends and tabs stay."""
+    return text if text.isprintable() else re.sub(r"[^\n\t]+", lambda part: visible(part[0]), text)
+
+
+def _refused(character: str) -> bool:
+    return character in _NONE or (unicodedata.category(character) in _REFUSED and character not in _JOINERS)

@@ -4,33 +4,25 @@ A search runs tools whose results may never be kept. So a tool runs only if it i
 `write`, which is judged but left to the user's own tools node, or, if a sandbox binds it, tried out in a fork.
 """
 
-import asyncio
 import logging
 import types
 import typing
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import wraps
 from itertools import islice
 from typing import Any, get_type_hints
 
 import jsonschema  # here, since an import at the first call would block the event loop that the call runs on
-from langchain_core.runnables import RunnableConfig
-from langchain_core.runnables.config import ensure_config, merge_configs
 from langchain_core.tools import BaseTool, StructuredTool
 from langchain_core.tools import tool as make_tool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from langchain_core.utils.pydantic import get_fields
-from langgraph.prebuilt import InjectedStore, ToolNode, ToolRuntime
+from langgraph.prebuilt import InjectedStore, ToolRuntime
 from langgraph.types import Command
 from pydantic import PydanticSchemaGenerationError, PydanticUserError, TypeAdapter, ValidationError
-from pydantic.v1 import BaseModel as BaseModelV1
-from pydantic.v1 import ValidationError as ValidationErrorV1
 
-from langchain_tooltree._langgraph import with_runtime
 from langchain_tooltree.effects.calls import CallEffects
 from langchain_tooltree.errors import ConfigurationError, ToolDefinitionError, described, did_you_mean
-from langchain_tooltree.flows import awaited, in_thread
 from langchain_tooltree.text import LONGEST_TEXT, counted, cut, shortened
 
 logger = logging.getLogger(__name__)
@@ -96,8 +88,8 @@ class ToolCard:
 
     def enriched(self, other: "ToolCard") -> "ToolCard":
         """This card with everything that the other one says taken from there."""
-        said = {name: value for name in ToolCard.__slots__ if (value := getattr(other, name))}
-        return replace(self, **{**said, "name": self.name})
+        stated = {name: value for name in ToolCard.__slots__ if (value := getattr(other, name))}
+        return replace(self, **{**stated, "name": self.name})
 
     def to_dict(self) -> dict[str, Any]:
         """The card as JSON-like data for a prompt, without what says nothing: empty parts, and that text comes back."""
@@ -110,6 +102,11 @@ class ToolCard:
             "examples": list(self.examples),
         }
         return {key: value for key, value in card.items() if value}
+
+
+def _beyond(card: Mapping[str, Any], derived: Mapping[str, Any]) -> dict[str, Any]:
+    """What a card says beyond the tool itself, which a model gets bound without its examples."""
+    return {key: card[key] for key in card if key == "examples" or (key != "input" and card[key] != derived.get(key))}
 
 
 def _output_schema(tool: BaseTool) -> Mapping[str, Any] | None:
@@ -134,16 +131,15 @@ class ToolLibrary(Sequence[BaseTool]):
     def __init__(self, tools: Iterable[BaseTool | Callable[..., Any]], cards: Iterable[ToolCard] = ()) -> None:
         self.by_name: dict[str, BaseTool] = {}
         self._cards: dict[str, ToolCard] = {}
-        self._told: dict[str, dict[str, Any]] = {}
         for tool in as_tools(tools):
             if tool.name in self.by_name:
                 msg = f"Two tools are named {tool.name!r}. Rename one: the model tells tools apart by name."
                 raise ToolDefinitionError(msg)
             self.by_name[tool.name] = tool
-            card = tools.card(tool.name) if isinstance(tools, ToolLibrary) else ToolCard.from_tool(tool)
-            self._cards[tool.name] = card
-            brought = {"examples": list(card.examples)} if card.examples else {}
-            self._told[tool.name] = tools.told(tool.name) if isinstance(tools, ToolLibrary) else brought
+            self._cards[tool.name] = ToolCard.from_tool(tool)
+        derived = {name: card.to_dict() for name, card in self._cards.items()}
+        if isinstance(tools, ToolLibrary):
+            cards = [*map(tools.card, tools.by_name), *cards]
         if not self.by_name:
             msg = "There are no tools to plan with. Pass at least one LangChain tool."
             raise ToolDefinitionError(msg)
@@ -154,11 +150,8 @@ class ToolLibrary(Sequence[BaseTool]):
             if card.name not in self.by_name:
                 msg = f"A card names {_but_the_tools_are({card.name}, self.by_name)}"
                 raise ToolDefinitionError(msg)
-            before = self._cards[card.name].to_dict()
             self._cards[card.name] = self._cards[card.name].enriched(card)
-            after = self._cards[card.name].to_dict()
-            news = {key: value for key, value in after.items() if key != "input" and before.get(key) != value}
-            self._told[card.name] = self._told[card.name] | news
+        self._told = {name: _beyond(card.to_dict(), derived[name]) for name, card in self._cards.items()}
         self.names = tuple(self.by_name)
 
     def __repr__(self) -> str:
@@ -225,16 +218,12 @@ def checked_arguments(tool: BaseTool, written: Mapping[str, Any]) -> tuple[dict[
     if isinstance(tool.args_schema, dict):
         return arguments, _json_schema_problem(tool.args_schema, arguments)
     # The full schema and not the one without injected fields: only the full one has the author's validators.
-    schema = tool.get_input_schema()
+    schema: Any = tool.get_input_schema()
     try:
-        if issubclass(schema, BaseModelV1):
-            schema.parse_obj(dict(arguments))
-        else:
-            schema.model_validate(dict(arguments))
-    except (ValidationError, ValidationErrorV1) as error:
-        plain = {} if isinstance(error, ValidationErrorV1) else {"include_url": False, "include_input": False}
-        problems = ((problem["loc"], problem["msg"]) for problem in error.errors(**plain))
-        return arguments, _describe((at, said) for at, said in problems if not (at and at[0] in injected))
+        schema.model_validate(dict(arguments))
+    except ValidationError as error:
+        problems = ((each["loc"], each["msg"]) for each in error.errors(include_url=False, include_input=False))
+        return arguments, _describe((at, problem) for at, problem in problems if not (at and at[0] in injected))
     except Exception as error:  # noqa: BLE001 - a validator of the author's
         return arguments, f"the tool's own schema refuses them: {shortened(described(error))}"
     return arguments, None
@@ -326,86 +315,3 @@ def returns_command(tool: BaseTool) -> bool:
     united = typing.get_origin(returned) in {typing.Union, types.UnionType}
     parts = [part for part in (typing.get_args(returned) if united else (returned,)) if part is not type(None)]
     return bool(parts) and all((typing.get_origin(part) or part) is Command for part in parts)
-
-
-def nested_inputs(card: ToolCard) -> list[str]:
-    """Names of the required inputs that are objects, or lists of objects."""
-    schema = card.input_schema or {}
-    return _nested(schema, schema.get("required", ()))
-
-
-def opaque_outputs(card: ToolCard) -> set[str]:
-    """Names of the fields of a result if all of them are objects, so that only another tool can use it."""
-    schema = card.output_schema or {}
-    fields = {*schema.get("properties", ())}
-    return fields if fields == {*_nested(schema, fields)} else set()
-
-
-def fields_of(schema: Mapping[str, Any]) -> set[str]:
-    """Names of the fields of a result, or of each in a list of results."""
-    return {name for each in _with_items(schema, schema) for name in each.get("properties", ())}
-
-
-def _nested(schema: Mapping[str, Any], names: Iterable[str]) -> list[str]:
-    """Those properties of a schema that are objects, or lists of objects."""
-    parts = {name: _with_items(schema.get("properties", {}).get(name), schema) for name in names}
-    return [name for name, each in parts.items() if "object" in (part.get("type") for part in each)]
-
-
-def _with_items(part: Any, schema: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """A part of a schema and, of a list, its items, where they are named elsewhere in it, from there."""
-    parts: list[Mapping[str, Any]] = []
-    while isinstance(part, Mapping):
-        if isinstance(reference := part.get("$ref"), str):
-            part = schema.get("$defs", {}).get(reference.rpartition("/")[2], {})
-        parts.append(part)
-        part = part.get("items")
-    return parts
-
-
-@dataclass(frozen=True, slots=True)
-class ToolStep:
-    """One tool call, as a step of a flow; it raises `TimeoutError` if it takes too long.
-
-    A sync-only tool runs in a thread on the async path, an async-only one in an event loop of its own on the sync path.
-    A sync tool cannot be stopped: its thread is left behind.
-    """
-
-    node: ToolNode
-    tool: BaseTool
-    input: dict[str, Any]
-    timeout: float | None  # in seconds, `None` for no limit
-    config: RunnableConfig
-
-    def run(self) -> Any:
-        """Run the tool on a thread: one that hangs takes no place of others in a pool."""
-        async_only = isinstance(self.tool, StructuredTool) and self.tool.func is None
-        work = (lambda: asyncio.run(self.arun())) if async_only else self._invoke
-        return in_thread(work, f"tooltree-{self.tool.name}").result(self.timeout)
-
-    async def arun(self) -> Any:
-        """Run the tool without blocking the loop."""
-        async with asyncio.timeout(self.timeout):
-            if isinstance(self.tool, StructuredTool) and self.tool.coroutine is None:
-                return await asyncio.wrap_future(in_thread(self._invoke, f"tooltree-{self.tool.name}"))
-            return await self.node.ainvoke(self.input, self._whole_config)
-
-    def _invoke(self) -> Any:
-        return self.node.invoke(self.input, self._whole_config)
-
-    @property
-    def _whole_config(self) -> RunnableConfig:
-        return with_runtime(merge_configs(ensure_config(), self.config))
-
-
-def with_sync_form(tool: BaseTool) -> BaseTool:
-    """A tool that can be run on the sync path as well: in an event loop of its own if it is async-only."""
-    coroutine = tool.coroutine if isinstance(tool, StructuredTool) and tool.func is None else None
-    if coroutine is None:
-        return tool
-
-    @wraps(coroutine)
-    def run(*args: Any, **kwargs: Any) -> Any:
-        return in_thread(lambda: asyncio.run(awaited(coroutine(*args, **kwargs))), f"tooltree-{tool.name}").result()
-
-    return tool.model_copy(update={"func": run})

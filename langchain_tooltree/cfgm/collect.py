@@ -1,4 +1,7 @@
-"""Collecting: training tasks are tried, and what happened is kept with what was learnt from failures (CFGM, Alg. 1)."""
+"""Exploring (CFGM, Alg. 1): focus points say what to watch, and training tasks are tried with them in mind.
+
+An attempt is done when its trajectory is in the store: a collection makes those that are missing, and no other.
+"""
 
 import inspect
 import json
@@ -6,13 +9,12 @@ import logging
 import math
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, astuple, dataclass, field, replace
-from operator import add
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, TypedDict
 from uuid import uuid4
 
-import numpy as np
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolCall, ToolMessage
@@ -24,11 +26,11 @@ from langgraph.pregel import Pregel
 from pydantic import BaseModel, Field
 
 from langchain_tooltree._langgraph import interrupts_in, without_graph
-from langchain_tooltree.errors import ConfigurationError, ToolTreeError, described
-from langchain_tooltree.experience.recorder import TrajectoryRecorder
-from langchain_tooltree.experience.recording import MESSAGES_KEY
+from langchain_tooltree.cfgm.recall import example_text
+from langchain_tooltree.errors import ConfigurationError, ReplyError, ToolTreeError, described
+from langchain_tooltree.experience.recorder import MESSAGES_KEY, TrajectoryRecorder
 from langchain_tooltree.experience.run_identity import collecting
-from langchain_tooltree.experience.store import ExperienceStore
+from langchain_tooltree.experience.store import ExperienceStore, RecordCollection
 from langchain_tooltree.experience.trajectory import SUCCESS_REWARD, Trajectory, as_reference
 from langchain_tooltree.experience.verdict import DEFAULT_MAX_CHARACTERS, excerpt
 from langchain_tooltree.flows import Flow, FunctionStep, TogetherStep, TwinStep, flow_of
@@ -40,13 +42,125 @@ from langchain_tooltree.models import (
     call_tools,
     document_prompt,
     filled_in,
-    http_status,
     inner_config,
     was_refused,
 )
 from langchain_tooltree.text import cut, digest, shortened
 
 logger = logging.getLogger(__name__)
+
+
+# --- focus points ---
+
+DEFAULT_FOCUS_PROMPT = """\
+An assistant is about to try tasks in an environment that it does not know, in order to learn how things work there. \
+You tell it beforehand what to watch.
+
+You get one JSON document. `description` says what the environment is; `examples`, if there are any, are runs or texts \
+from it.
+
+Name at most 10 focus points, the most important first. Before each, say in one sentence what in the description or \
+the examples makes it matter. A focus point is one sentence that says what to look at, to \
+try out or to compare, and what can be learnt from it: how things are found and used, what has to be done before what, \
+how the environment says that something cannot be done, what tells success from failure, which mistakes are likely. It \
+must hold for many tasks of this environment, so do not solve one of the examples."""
+
+MOST_FOCUS_POINTS = 10  # focus points there are at the most, as in the paper
+LONGEST_FOCUS_POINT = 500  # characters of a focus point that are kept: about 125 tokens
+MOST_EXAMPLES = 12  # examples a model is shown, so that there is room for something of each
+
+FOCUS = "focus"  # under what label focus points are kept
+CURRENT = "current"  # key of those that were asked for last; others stand under the digest of what they are from
+
+
+class FocusPointForm(BaseModel):
+    """One focus point, after its reasoning."""
+
+    reasoning: str = Field(description="What makes it matter here, in one sentence")
+    focus_point: Words = Field(description="What to watch, in one sentence")
+
+
+class FocusForm(BaseModel):
+    """What a model is asked to fill in."""
+
+    focus_points: list[FocusPointForm] = Field(description="At most 10, the most important first")
+
+
+class FocusPoints(TypedDict):
+    """What is kept of focus points."""
+
+    focus_points: list[str]
+    examples: list[str]  # as attempts are shown them
+    trajectories: list[str]  # ids of the runs that the model was shown
+
+
+def make_focus_points(
+    model: BaseChatModel, collection: RecordCollection, description: str, examples: Sequence[str | Trajectory] = ()
+) -> Flow[list[str]]:
+    """Make the focus points for an environment, or take those that were made from the same: at most 10.
+
+    Those that were asked for last are the current ones. Raises `ReplyError` if the model's replies hold none.
+    """
+    if not isinstance(description, str) or not description.strip():
+        msg = f"description must be a text that says what the environment is, got {description!r:.80}."
+        raise ConfigurationError(msg)
+    if isinstance(examples, str):
+        msg = f"examples must be a sequence of trajectories or texts, got one text: {examples!r:.80}. Put it in a list."
+        raise ConfigurationError(msg)
+    document: dict[str, Any] = {"description": shortened(description.strip(), DEFAULT_MAX_CHARACTERS)}
+    if examples:
+        room = DEFAULT_MAX_CHARACTERS // min(len(examples), MOST_EXAMPLES)
+        document["examples"] = [_example(each, room) for each in examples[:MOST_EXAMPLES]]
+    key = digest([{"prompt": DEFAULT_FOCUS_PROMPT, **document}])
+    earlier = yield from collection.getting(key)
+    points = earlier["focus_points"] if earlier else (yield from _ask_for_focus_points(model, document))
+    runs = [each.id for each in examples if isinstance(each, Trajectory)]
+    record = FocusPoints(focus_points=points, examples=list(map(example_text, examples)), trajectories=runs)
+    for place in (key, CURRENT):
+        yield from collection.putting(place, record)
+    return points
+
+
+def _example(example: str | Trajectory, room: int) -> Any:
+    if isinstance(example, str):
+        return shortened(example, room)
+    if not isinstance(example, Trajectory):
+        msg = f"An example must be a Trajectory or a text, got {type(example).__name__}: {example!r:.80}."
+        raise ConfigurationError(msg)
+    outcome = {} if example.success is None else {"success": example.success}
+    return {"task": shortened(example.task), "record": excerpt(example, max_characters=room), **outcome}
+
+
+def _ask_for_focus_points(model: BaseChatModel, document: Mapping[str, Any]) -> Flow[list[str]]:
+    meter = Meter(ATTEMPTS)
+    prompt = document_prompt(DEFAULT_FOCUS_PROMPT, document)
+    reply = yield from filled_in(model, FocusForm, prompt, inner_config("focus", {}), meter)
+    if reply is None or not reply.focus_points:
+        problem = "; ".join(meter.problems) or "the list is empty"
+        msg = f"The model named no focus points: {problem}. Try again, or use another model."
+        raise ReplyError(msg)
+    lines = [" ".join(each.focus_point.split()) for each in reply.focus_points]
+    points = {line.casefold().rstrip("."): line for line in lines}
+    return [shortened(line, LONGEST_FOCUS_POINT) for line in points.values()][:MOST_FOCUS_POINTS]
+
+
+def current_focus_points(collection: RecordCollection) -> Flow[tuple[list[str], list[str]]]:
+    """The focus points that were asked for last, and the examples that came with them."""
+    record = yield from collection.getting(CURRENT)
+    return (record["focus_points"], record["examples"]) if record else ([], [])
+
+
+def forget_focus_points(collection: RecordCollection, runs: AbstractSet[str] | None) -> Flow[int]:
+    """Delete the focus points that were made of some runs, or all; how many sets there were."""
+    count = 0
+    for key, record in (yield from collection.reading()).items():
+        if runs is None or not runs.isdisjoint(record["trajectories"]):
+            yield from collection.deleting(key)
+            count += key != CURRENT
+    return count
+
+
+# --- tasks, and what became of them ---
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +182,7 @@ class Task:
 class NamedTask:
     """A task under the name by which its attempts are recognised in the store."""
 
-    given: str | Task  # what the user passed
+    original: str | Task  # what the user passed, for the user's functions
     text: str
     id: str
 
@@ -77,44 +191,27 @@ class NamedTask:
         return f"collected-{digest(json.dumps([self.id, self.text]), 24)}-{number}"
 
     def __str__(self) -> str:
-        shown = cut(self.text, 60)  # in messages and reports
-        return f"{self.id}: {shown}" if self.id else shown
+        return f"{self.id}: {cut(self.text, 60)}".removeprefix(": ")
 
 
-def named(tasks: Iterable[str | Task]) -> list[NamedTask]:
+def named_tasks(tasks: Iterable[str | Task]) -> list[NamedTask]:
     """Check tasks and name them; a `ConfigurationError` if there are none, one says nothing, or two are the same."""
-    if isinstance(tasks, str | Task) or not isinstance(tasks, Iterable):
-        msg = f"tasks must be a list of texts or Task records, got {type(tasks).__name__}. Put a single task in a list."
+    if isinstance(tasks, str | Task):
+        msg = f"tasks must be a list of texts or Task records, got {tasks!r:.80}. Put a single task in a list."
         raise ConfigurationError(msg)
-    kept: dict[str, NamedTask] = {}
-    for given in tasks:
-        text, key = (given.text, given.id) if isinstance(given, Task) else (given, "")
-        if not isinstance(text, str) or not text.strip() or not isinstance(key, str):
-            msg = f"A task must be a text that says something, or a Task with one and a str as id; got {given!r:.80}."
+    named: dict[str, NamedTask] = {}
+    for each in tasks:
+        task = NamedTask(each, each.text, each.id) if isinstance(each, Task) else NamedTask(each, each, "")
+        if not isinstance(task.text, str) or not task.text.strip():
+            msg = f"A task must be a text that says something, or a Task with one; got {each!r:.80}."
             raise ConfigurationError(msg)
-        task = NamedTask(given, text, key)
-        if kept.setdefault(task.attempt_id(1), task) is not task:
+        if named.setdefault(task.attempt_id(1), task) is not task:
             msg = f"Two tasks are the same: {task}. Tell tasks with the same text apart: Task(text, id=...)."
             raise ConfigurationError(msg)
-    if not kept:
+    if not named:
         msg = "tasks is empty: there is nothing to collect experience from. Pass texts or Task records."
         raise ConfigurationError(msg)
-    return list(kept.values())
-
-
-@dataclass(frozen=True, slots=True)
-class Cost:
-    """What model calls cost; tokens as far as the provider reports them."""
-
-    model_calls: int = 0
-    input_tokens: int = 0
-    output_tokens: int = 0
-
-    def __add__(self, other: "Cost") -> "Cost":
-        return Cost(*map(add, astuple(self), astuple(other)))
-
-    def __str__(self) -> str:
-        return f"{self.model_calls:,} model calls, {self.input_tokens:,} tokens in, {self.output_tokens:,} out"
+    return list(named.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,12 +225,12 @@ class TaskOutcome:
     reasons: str  # why the last attempt counts as what it does
     problem: str  # why it is unfinished; the same collection, run again, goes on with it
     made: int  # attempts that were made in this run; the others were stored before
-    cost: Cost  # of this run, with an attempt that it did not finish
+    cost: Meter  # of this run, with an attempt that it did not finish
 
 
 @dataclass(frozen=True, slots=True)
 class CollectionReport:
-    """What a collection came to, with one outcome for each task, in the order they were given."""
+    """What a collection came to, with one outcome for each task, in the order they were passed."""
 
     outcomes: tuple[TaskOutcome, ...]
 
@@ -158,24 +255,29 @@ class CollectionReport:
         return tuple(outcome for outcome in self.outcomes if outcome.success is None)
 
     @property
-    def cost(self) -> Cost:
-        """What this run cost; what each stored attempt did stands in its metadata, under `usage`."""
-        return sum((outcome.cost for outcome in self.outcomes), Cost())
+    def cost(self) -> Meter:
+        """Model calls and tokens of this run; those of a stored attempt stand in its metadata, under `usage`."""
+        total = Meter(0)
+        for outcome in self.outcomes:
+            total.add(outcome.cost)
+        return total
 
     def __str__(self) -> str:
-        tasks, unfinished = len(self.outcomes), self.unfinished
+        tasks, unfinished, cost = len(self.outcomes), self.unfinished, self.cost
         failed = tasks - self.successes - len(unfinished)
+        spent = f"{cost.model_calls:,} model calls, {cost.input_tokens:,} tokens in, {cost.output_tokens:,} out"
         lines = [
             f"{tasks} tasks: {self.successes} succeeded, {failed} failed, {len(unfinished)} unfinished",
-            f"{self.attempts} attempts, {self.made} of them in this run: {self.cost}",
+            f"{self.attempts} attempts, {self.made} of them in this run: {spent}",
+            *(f"unfinished: {each.id or each.task:.60}: {each.problem:.160}" for each in unfinished),
         ]
-        return "\n".join(
-            [*lines, *(f"unfinished: {each.id or each.task:.60}: {each.problem:.160}" for each in unfinished)]
-        )
+        return "\n".join(lines)
 
 
-UNACCEPTABLE = frozenset({400, 413, 422})
-"""HTTP statuses by which providers refuse a conversation as such, for its length or its form."""
+# --- attempts ---
+
+OUTAGES = (ConnectionError, TimeoutError)
+"""What is raised where a service cannot be reached."""
 
 
 class UnfinishedError(ToolTreeError, RuntimeError):
@@ -186,23 +288,12 @@ class FailedError(ToolTreeError, RuntimeError):
     """The agent has failed before its attempt could be evaluated."""
 
 
-def is_unacceptable(error: BaseException | None) -> bool:
-    """Whether a provider will never take this conversation, which is the agent's own doing."""
-    return error is not None and http_status(error) in UNACCEPTABLE
-
-
-def is_outage(error: BaseException) -> bool:
-    """Whether a service cannot be reached or does not serve now."""
-    down = isinstance(error, ConnectionError | TimeoutError) or was_refused(error)
-    return down and not is_unacceptable(error)
-
-
 @contextmanager
 def no_fault_of_the_agent(problem: str) -> Iterator[None]:
     """What is raised within leaves the attempt unfinished, for this reason."""
     try:
         yield
-    except (ConfigurationError, FailedError, UnfinishedError):
+    except ConfigurationError:
         raise
     except Exception as error:
         msg = f"{problem}: {described(error)}"
@@ -214,7 +305,7 @@ class AttemptResult:
     """What an attempt came to, before it is evaluated."""
 
     trajectory: Trajectory
-    result: Any = None  # what the user's `evaluate` is given
+    result: Any = None  # what the user's `evaluate` is passed
     problem: str = ""  # why it failed before it could be evaluated
     success: bool = False  # what the environment itself says
     reward: float | None = None  # the sum of the environment's rewards
@@ -228,7 +319,7 @@ class Attempt:
     number: int
     request: str  # the task, and before it what may help
     max_steps: int
-    stopped: threading.Event = field(default_factory=threading.Event)  # nothing new is begun once it is set
+    stopped: threading.Event = field(default_factory=threading.Event)  # once it is set, nothing new begins
     spent: Meter = field(default_factory=lambda: Meter(0))  # it only counts
 
     @property
@@ -236,11 +327,19 @@ class Attempt:
         """The id of the trajectory that it becomes."""
         return self.task.attempt_id(self.number)
 
+    @property
+    def usage(self) -> dict[str, int]:
+        """What it has cost, as its record says it."""
+        return {name: getattr(self.spent, name) for name in ("model_calls", "input_tokens", "output_tokens")}
+
     def check(self) -> None:
         """Raise `UnfinishedError` once the collection is being stopped."""
         if self.stopped.is_set():
             msg = "The collection was stopped."
             raise UnfinishedError(msg)
+
+
+# --- in an environment ---
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,15 +358,19 @@ def is_environment(candidate: object) -> bool:
     return able and not isinstance(candidate, type)
 
 
-def resetting(world: Any, task: Any) -> Flow[str]:
+def is_agent(candidate: object) -> bool:
+    """Whether it is an agent or a world by itself: a compiled graph, or an environment with reset and step."""
+    return isinstance(candidate, Pregel) or is_environment(candidate)
+
+
+def reset_world(world: Any, task: Any) -> Flow[str]:
     """Begin an episode, as a flow; returns the first observation.
 
-    `reset(task)` returns an observation, or one and an info. It is called without the task where its first argument can
-    be left out and is not called `task`: gymnasium's is a seed.
+    `reset(task)` returns an observation, or one and an info. It is called without the task where it takes none, as
+    gymnasium's does, whose arguments are by keyword only.
     """
-    first = next(iter(inspect.signature(world.reset).parameters.values()), None)
-    named = first is not None and first.kind not in (first.KEYWORD_ONLY, first.VAR_KEYWORD)
-    takes_task = first is not None and named and (first.default is first.empty or first.name == "task")
+    kinds = [parameter.kind for parameter in inspect.signature(world.reset).parameters.values()]
+    takes_task = bool(kinds) and kinds[0] not in (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD)
     match (yield FunctionStep(world.reset if takes_task else lambda _: world.reset(), task)):
         case tuple((observation, Mapping())) | observation:
             return as_text(observation)
@@ -277,36 +380,24 @@ def read_step(returned: Any) -> StepReading:
     """Read what a `step` returned; a `ConfigurationError` for tuples of other lengths.
 
     That is `(observation, reward, done)`, with an info if you like; gymnasium's five values; or the observation alone.
-    One-element lists, which environments for batches return, count as their element.
     """
-    truncated = False
-    match returned:
-        case tuple((observation, reward, done)) | tuple((observation, reward, done, _)):
-            pass
-        case tuple((observation, reward, done, truncated, _)):
-            pass
-        case tuple():
-            remedy = "Return (observation, reward, done), with an info if you like, or gymnasium's five values."
-            msg = f"step returned {len(returned)} values: {returned!r:.120}. {remedy}"
-            raise ConfigurationError(msg)
-        case _:
-            return StepReading(as_text(returned))
-    ended, cut_off = bool(_single(done)), bool(_single(truncated))
-    given = None if _single(reward) is None else float(_single(reward))
-    return StepReading(as_text(observation), given, ended or cut_off, cut_off and not ended)
+    if not isinstance(returned, tuple):
+        return StepReading(as_text(returned))
+    if len(returned) not in (3, 4, 5):
+        remedy = "Return (observation, reward, done), with an info if you like, or gymnasium's five values."
+        msg = f"step returned {len(returned)} values: {returned!r:.120}. {remedy}"
+        raise ConfigurationError(msg)
+    observation, reward, done, *others = returned
+    truncated = len(others) == 2 and bool(others[0])  # noqa: PLR2004 - and an info
+    amount = None if reward is None else float(reward)
+    return StepReading(as_text(observation), amount, bool(done) or truncated, truncated and not done)
 
 
 def as_text(observation: Any) -> str:
     """An observation as text: data as JSON, and anything else as it prints itself."""
-    observation = _single(observation)
     if isinstance(observation, Mapping | list | tuple):
         return json.dumps(observation, ensure_ascii=False, default=str)
     return "" if observation is None else str(observation)
-
-
-def _single(value: Any) -> Any:
-    """The element of a list of one; anything else as it is."""
-    return value[0] if isinstance(value, list | tuple) and len(value) == 1 else value
 
 
 DEFAULT_ACT_PROMPT = """\
@@ -347,7 +438,7 @@ def run_in_environment(
     rewards: list[float] = []
     latest, steps, problem = StepReading(""), 0, ""
     with no_fault_of_the_agent("The environment could not be reset"):
-        observation = yield from resetting(world, attempt.task.given)
+        observation = yield from reset_world(world, attempt.task.original)
     messages.append(HumanMessage(f"{attempt.request}\n\n{observation}".strip()))
     try:
         while not latest.done:
@@ -364,9 +455,9 @@ def run_in_environment(
                 rewards += [] if latest.reward is None else [latest.reward]
                 if latest.done:
                     break
-            if review is not None and (seen := (yield from review(messages, attempt.max_steps - steps))):
+            if review is not None and (advised := (yield from review(messages, attempt.max_steps - steps))):
                 ids = [getattr(each, "tool_call_id", None) for each in messages]
-                messages[max(at for at, each in enumerate(ids) if each == seen.tool_call_id)] = seen
+                messages[max(at for at, each in enumerate(ids) if each == advised.tool_call_id)] = advised
     except FailedError as error:
         problem = str(error)
     reward = sum(rewards) if rewards else None
@@ -383,15 +474,11 @@ def _reply(attempt: Attempt, model: BaseChatModel, messages: Sequence[BaseMessag
     """What the model says next."""
     attempt.check()
     meter = Meter(1)
-    config = inner_config("collect", {"trajectory": attempt.id})
     prompt = [SystemMessage(DEFAULT_ACT_PROMPT), *messages]
     try:
         with no_fault_of_the_agent("The model could not be asked"):
+            config = inner_config("collect", {"trajectory": attempt.id})
             reply = yield from call_tools(model, [ACT_TOOL], prompt, meter, config)
-    except UnfinishedError as error:
-        if len(messages) > 1 and is_unacceptable(error.__cause__):  # it has grown in the attempt, as into one too long
-            raise FailedError(str(error)) from error
-        raise
     finally:
         attempt.spent.add(meter)
     return reply.model_copy(update={"invalid_tool_calls": []})
@@ -406,10 +493,12 @@ def _act(world: Any, call: ToolCall) -> Flow[tuple[StepReading, ToolMessage]]:
         raise UnfinishedError(str(error)) from error
     except Exception as error:
         msg = f"The environment raised {described(error)} on the action {action!r:.120}."
-        raise (UnfinishedError if is_outage(error) else FailedError)(msg) from error
+        raise (UnfinishedError if isinstance(error, OUTAGES) else FailedError)(msg) from error
     status = "success" if action else "error"
     return reading, ToolMessage(reading.observation, tool_call_id=call["id"], name=call["name"], status=status)
 
+
+# --- by a graph ---
 
 AgentGraph = Pregel[Any, Any, Any, Any]
 
@@ -456,7 +545,7 @@ def run_graph(attempt: Attempt, graph: AgentGraph, config: RunnableConfig | None
     watch = _Watch(attempt)
     if graph.checkpointer:  # a graph that has none may hold things in its state that no checkpoint takes
         graph = graph.copy(update={"checkpointer": InMemorySaver()})
-    given = {MESSAGES_KEY: [HumanMessage(attempt.request)]}
+    state = {MESSAGES_KEY: [HumanMessage(attempt.request)]}
     # Enough for an agent whose nodes all run once for each tool call; what counts is the limit of tool calls.
     limit = (attempt.max_steps + 1) * (len(graph.nodes) + 1)
     configured: RunnableConfig = {
@@ -470,29 +559,29 @@ def run_graph(attempt: Attempt, graph: AgentGraph, config: RunnableConfig | None
             **collecting(),
         },
     }
-    raised, state = None, None
 
     def run() -> Any:
         with suppress(_Halt):
-            return graph.invoke(given, configured, context=context)
+            return graph.invoke(state, configured, context=context)
 
     async def arun() -> Any:
         with suppress(_Halt):
-            return await graph.ainvoke(given, configured, context=context)
+            return await graph.ainvoke(state, configured, context=context)
 
+    raised, end = None, None
     try:
-        state = yield TwinStep(run, arun)
+        end = yield TwinStep(run, arun)
     except ConfigurationError:
         raise
     except Exception as error:  # noqa: BLE001 - what it means is decided below
         raised = error
     attempt.check()
-    problem = _problem(raised, state, watch, attempt)
-    held = state.get(MESSAGES_KEY) if isinstance(state, Mapping) else getattr(state, MESSAGES_KEY, None)
-    if not runs or not (problem or held):
+    problem = _problem(raised, end, watch, attempt)
+    messages = end.get(MESSAGES_KEY) if isinstance(end, Mapping) else getattr(end, MESSAGES_KEY, None)
+    if not runs or not (problem or messages):
         msg = f"The state of the agent has no {MESSAGES_KEY!r}; collect needs an agent that keeps its messages there."
         raise UnfinishedError(msg)
-    return AttemptResult(replace(runs[-1], id=attempt.id, task=attempt.task.text), state, problem)
+    return AttemptResult(replace(runs[-1], id=attempt.id, task=attempt.task.text), end, problem)
 
 
 def _problem(error: Exception | None, state: Any, watch: _Watch, attempt: Attempt) -> str:
@@ -500,20 +589,21 @@ def _problem(error: Exception | None, state: Any, watch: _Watch, attempt: Attemp
     if watch.calls > attempt.max_steps:
         return f"The limit of {attempt.max_steps} tool calls was reached."
     if interrupts := interrupts_in(state):
-        asked = "; ".join(f"{interrupt.value!r:.200}" for interrupt in interrupts)
-        return f"The agent was interrupted, and nobody is there to answer: {asked}"
+        questions = "; ".join(f"{interrupt.value!r:.200}" for interrupt in interrupts)
+        return f"The agent was interrupted, and nobody is there to answer: {questions}"
     if error is None or isinstance(error, GraphRecursionError):
         return str(error or "")
     # Tools and middleware without a sync half raise the one, nodes and runnables of LangGraph and LangChain the other.
     if isinstance(error, NotImplementedError) or "synchronous function" in str(error) or "coroutine" in str(error):
         msg = f"The agent is async in part and cannot be run by collect; use acollect. ({described(error)})"
         raise ConfigurationError(msg) from error
-    from_model = any(error is each for each in watch.errors)
-    if is_outage(error) or (from_model and not is_unacceptable(error)):  # the agent could do nothing about it
+    if isinstance(error, OUTAGES) or any(error is each for each in watch.errors):  # those of models
         msg = f"The agent could not be run: {described(error)}"
         raise UnfinishedError(msg) from error
     return f"The agent raised {described(error)}"
 
+
+# --- the collection ---
 
 Evaluate = Callable[[Any, Any], bool | float | Awaitable[bool | float]]
 """A function of the user's, sync or async, from a task and a result to whether it succeeded, or a reward."""
@@ -521,10 +611,7 @@ Evaluate = Callable[[Any, Any], bool | float | Awaitable[bool | float]]
 
 @dataclass(kw_only=True)
 class Collection:
-    """The arguments of a collection, and the course of its tasks.
-
-    An attempt is done when its trajectory is in the store: what is there is not made again, and what is not, is.
-    """
+    """The arguments of a collection, and the course of its tasks."""
 
     model: BaseChatModel  # acts in environments
     reflector: BaseChatModel  # reflects on failures
@@ -545,46 +632,42 @@ class Collection:
         waiting = iter(tasks)  # shared: who is free takes the next one
         # An environment is one world, in which one attempt is made at a time.
         workers = 1 if is_environment(self.agent) else min(max_concurrency, len(tasks))
-        with self._stopping_on_error():
+        try:
             yield TogetherStep([self._working(waiting, outcomes) for _ in range(workers)])
+        finally:
+            self._stopped.set()  # after Ctrl-C other threads still run
         return CollectionReport(tuple(outcomes[task.attempt_id(1)] for task in tasks))
 
-    @contextmanager
-    def _stopping_on_error(self) -> Iterator[None]:
-        """After an error of the store or an interrupt, have nobody begin anything new."""
-        try:
-            yield
-        except BaseException:  # also that a flow is closed, which is how it hears of Ctrl-C
-            self._stopped.set()
-            raise
-
     def _working(self, waiting: Iterator[NamedTask], outcomes: dict[str, TaskOutcome]) -> Flow[None]:
-        """Try one task after the other, beside others who do so."""
-        with self._stopping_on_error():
+        """Try one task after the other, beside others who do so; after an error nobody begins anything new."""
+        try:
             for task in waiting:
                 outcomes[task.attempt_id(1)] = yield from self._trying(task)
+        except BaseException:
+            self._stopped.set()
+            raise
 
     def _trying(self, task: NamedTask) -> Flow[TaskOutcome]:
         """Try a task until it succeeds or there are no retries left."""
         attempts: list[Trajectory] = []
-        made, cost, problem = 0, Cost(), ""
+        made, cost, problem = 0, Meter(0), ""
         for number in range(1, self.max_retries + 2):
-            stored = yield from flow_of(self.experience.get)(task.attempt_id(number))
-            if stored is None:
+            trajectory = yield from flow_of(self.experience.get)(task.attempt_id(number))
+            if trajectory is None:
                 reflections = [text for each in attempts if (text := str(each.metadata.get("reflection") or ""))]
                 attempt = Attempt(task, number, self._request(task, reflections), self.max_steps, self._stopped)
                 try:
-                    stored = yield from self._attempting(attempt, reflections)
+                    trajectory = yield from self._attempting(attempt, reflections)
                 except UnfinishedError as error:
                     problem = str(error)
                     logger.warning("Attempt %d at the task %s is unfinished: %s", number, task, problem)
                     break
                 finally:
-                    cost += _cost(attempt)
+                    cost.add(attempt.spent)
                 made += 1
-                yield from flow_of(self.experience.add)(stored)
-            attempts.append(stored)
-            if stored.success:
+                yield from flow_of(self.experience.add)(trajectory)
+            attempts.append(trajectory)
+            if trajectory.success:
                 break
         ids = tuple(each.id for each in attempts)
         success = None if problem else bool(attempts[-1].success)
@@ -592,7 +675,7 @@ class Collection:
         return TaskOutcome(task.text, task.id, success, ids, reasons, problem, made, cost)
 
     def _request(self, task: NamedTask, reflections: Sequence[str]) -> str:
-        """What an agent is given: the task, and in front of it what may help, marked as reference material."""
+        """What an agent is asked: the task, and in front of it what may help, marked as reference material."""
         parts = []
         if self.examples:
             parts.append("\n\n".join(["Examples of tasks done in this environment:", *self.examples]))
@@ -612,14 +695,14 @@ class Collection:
         trajectory = replace(run.trajectory, success=success, reasons=reasons)
         reflection = "" if success else (yield from self._reflecting(attempt, trajectory, reflections))
         about = {"attempt": attempt.number, "task_id": attempt.task.id, "reflection": reflection, "reward": reward}
-        return replace(trajectory, metadata={**trajectory.metadata, **about, "usage": asdict(_cost(attempt))})
+        return replace(trajectory, metadata={**trajectory.metadata, **about, "usage": attempt.usage})
 
     def _in_world(self, attempt: Attempt) -> Flow[AttemptResult]:
         """Run the agent, in a world of its own if there is a function that makes one, which is closed afterwards."""
         if is_agent(self.agent):
             return (yield from self._running(attempt, self.agent))
         with no_fault_of_the_agent("No world could be made"):
-            world = yield FunctionStep(self.agent, attempt.task.given)
+            world = yield FunctionStep(self.agent, attempt.task.original)
         if not is_agent(world):
             remedy = "It has to return a compiled graph or an environment with reset and step."
             msg = f"The function passed as agent returned {type(world).__name__} for the task {attempt.task}. {remedy}"
@@ -647,23 +730,14 @@ class Collection:
             "record": excerpt(trajectory, max_characters=DEFAULT_MAX_CHARACTERS),
         }
         meter = Meter(ATTEMPTS)
-        asked = document_prompt(DEFAULT_FAILURE_PROMPT, document)
+        prompt = document_prompt(DEFAULT_FAILURE_PROMPT, document)
         config = inner_config("failure_reflection", {"trajectory": trajectory.id})
-        reply = yield from filled_in(self.reflector, FailureForm, asked, config, meter)
+        reply = yield from filled_in(self.reflector, FailureForm, prompt, config, meter)
         attempt.spent.add(meter)
         if reply is None:
             logger.warning("Attempt %s is kept without a reflection: %s", attempt.id, "; ".join(meter.problems))
             return ""
         return shortened(f"{reply.what_went_wrong}\n{reply.next_time}", LONGEST_REFLECTION)
-
-
-def is_agent(candidate: object) -> bool:
-    """Whether it is an agent or a world by itself: a compiled graph, or an environment with reset and step."""
-    return isinstance(candidate, Pregel) or is_environment(candidate)
-
-
-def _cost(attempt: Attempt) -> Cost:
-    return Cost(attempt.spent.model_calls, attempt.spent.input_tokens, attempt.spent.output_tokens)
 
 
 def _closing(world: Any) -> Flow[None]:
@@ -689,11 +763,11 @@ def evaluating(evaluate: Evaluate | None, task: NamedTask, run: AttemptResult) -
         reasons = f"The episode {'was cut off' if run.result['truncated'] else ended}; its reward is {run.reward}."
         return run.success, run.reward, reasons
     with no_fault_of_the_agent(f"evaluate raised for the task {task}"):
-        verdict = yield FunctionStep(lambda given: evaluate(given, run.result), task.given)
-    if isinstance(verdict, bool | np.bool_):
-        return bool(verdict), run.reward, f"evaluate says that it {'succeeded' if verdict else 'failed'}."
-    with suppress(OverflowError, TypeError):  # too large for a float, or complex
-        if isinstance(verdict, int | float | np.number) and math.isfinite(reward := float(verdict)):
+        verdict = yield FunctionStep(lambda original: evaluate(original, run.result), task.original)
+    if isinstance(verdict, bool):
+        return verdict, run.reward, f"evaluate says that it {'succeeded' if verdict else 'failed'}."
+    with suppress(OverflowError, TypeError, ValueError):
+        if math.isfinite(reward := float(verdict)):
             return reward >= SUCCESS_REWARD, reward, f"Its reward is {reward:g}; {SUCCESS_REWARD:g} is a success."
     msg = f"evaluate returned {verdict!r:.80} for the task {task}. Return True, False or a reward (1 is a success)."
     raise UnfinishedError(msg)

@@ -4,7 +4,6 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import islice
 from typing import Any, Literal, Self, get_args
 from uuid import uuid4
 
@@ -17,31 +16,32 @@ from langgraph.pregel import Pregel
 from langgraph.store.base import BaseStore
 
 from langchain_tooltree.anomaly.detector import AnomalyDetector
-from langchain_tooltree.cfgm import focus
 from langchain_tooltree.cfgm.collect import (
     ACT_TOOL,
+    FOCUS,
     Attempt,
     Collection,
     CollectionReport,
     Evaluate,
     Task,
+    current_focus_points,
     evaluating,
     is_agent,
     is_environment,
-    named,
+    make_focus_points,
+    named_tasks,
     run_in_environment,
 )
 from langchain_tooltree.cfgm.recall import (
     CANDIDATES,
-    RecalledRun,
     Recollection,
     example_text,
     examples_in,
     most_like,
     recall_text,
 )
-from langchain_tooltree.cfgm.reflection import Known, Recovery, Reflector
-from langchain_tooltree.cfgm.tips import Tip, aligned_tips, extract_tips, task_id_of, tips_of
+from langchain_tooltree.cfgm.reflection import Help, Recovery, Reflector
+from langchain_tooltree.cfgm.tips import Tip, aligned_tips, distinct, extract_tips, task_id_of, tips_of
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError, ForeignNamespaceError, check_count, described
 from langchain_tooltree.experience.run_identity import is_in
@@ -120,9 +120,9 @@ class CFGMMemory:
             msg = f"models has models by role, one of {', '.join(get_args(Role))}; got {sorted(unknown)}."
             raise ConfigurationError(msg)
         self._model = None if model is None else resolve_model(model)
-        self._models = {role: resolve_model(given) for role, given in (models or {}).items()}
+        self._models = {role: resolve_model(each) for role, each in (models or {}).items()}
         self._verbatim = verbatim
-        self._as_printed = False
+        self.is_paper = False  # whether it does as the paper says
         self.max_characters = max_characters
         self._max_concurrency = max_concurrency
 
@@ -140,17 +140,17 @@ class CFGMMemory:
         if not isinstance(store, ExperienceStore):
             settings.setdefault("embeddings", PAPER_EMBEDDINGS)
         memory = cls(model, store, **{"verbatim": True, **settings})
-        memory._as_printed = True
+        memory.is_paper = True
         return memory
 
     def _model_for(self, role: Role) -> BaseChatModel:
         return self._models.get(role) or self.model
 
-    def _reflector(
+    def reflector(
         self, model: str | BaseChatModel, *, recall: Callable[[str], Recollection] | None = None
     ) -> Reflector:
         """What reflects on anomalies: in two questions as in the paper, or in one."""
-        if not self._as_printed:
+        if not self.is_paper:
             return Reflector(model)
         return Reflector(model, recall=recall or self.recall, extraction=self._models.get("extraction"))
 
@@ -177,8 +177,8 @@ class CFGMMemory:
         `collect` uses the ones made or asked for last, with their examples. Raises `ReplyError` if the model's replies
         hold none, even when it is asked again.
         """
-        collection = self.experience.within_config(config).collection(focus.LABEL)
-        return (yield from focus.focus_points(self._model_for("focus"), collection, description, examples))
+        collection = self.experience.within_config(config).collection(FOCUS)
+        return (yield from make_focus_points(self._model_for("focus"), collection, description, examples))
 
     afocus_points = async_twin(focus_points)
 
@@ -245,10 +245,10 @@ class CFGMMemory:
             msg = "focus_points and examples must be lists, got one text. Put it in a list."
             raise ConfigurationError(msg)
         experience = self.experience.within_config(config)
-        acted_by = [example_text(each) for each in examples]
+        shown = [example_text(each) for each in examples]
         if focus_points is None:
-            focus_points, kept = yield from focus.kept_focus_points(experience.collection(focus.LABEL))
-            acted_by = acted_by or kept
+            focus_points, current = yield from current_focus_points(experience.collection(FOCUS))
+            shown = shown or current
         collection = Collection(
             model=self._model_for("policy"),
             reflector=self._model_for("reflection"),
@@ -256,13 +256,13 @@ class CFGMMemory:
             agent=agent,
             evaluate=evaluate,
             focus_points=focus_points,
-            examples=acted_by,
+            examples=shown,
             max_retries=max_retries,
             max_steps=max_steps,
             config=config,
             context=context,
         )
-        return (yield from collection.collecting(named(tasks), max_concurrency))
+        return (yield from collection.collecting(named_tasks(tasks), max_concurrency))
 
     acollect = async_twin(collect)
 
@@ -307,29 +307,33 @@ class CFGMMemory:
             msg = f"task must be a text, got {task!r:.80}."
             raise ConfigurationError(msg)
         check_count("k", k, 1)
-        experience = self.experience.within_config(config)
-        similar = partial(flow_of(experience.similar), task, success=True)
-        runs = yield from similar(k=CANDIDATES * k)
-        sources = {run.came_from or run.id for run in runs}
-        # There may be others behind them, but nobody stands between a user and runs of theirs.
-        if len(sources) == 1 and len(runs) == CANDIDATES * k and not sources & {*experience.values.values()}:
-            runs = yield from similar(k=4 * CANDIDATES * k)
-        recalled: list[RecalledRun] = []
-        for run in runs[:k] if self._as_printed else most_like(task, runs, k):
-            # Tasks of the same text may be told apart by an id; the tips of all that are like the task are recalled.
-            ids = [task_id_of(each) for each in runs if each.task == run.task]
-            recalled.append(RecalledRun(run, (yield from tips_of(experience, run.task, ids))))
-        # A tip counts while the success that it was taken of does: it may be gone, in quarantine, or called a failure.
-        known = {run.id for run in runs}
-        of = {tip.trajectories[-1] for each in recalled for tip in each.tips if tip.trajectories} - known
-        others = yield from experience.reading(sorted(of))
-        known |= {run.id for run in others if run.success and QUARANTINED not in run.metadata}
-        for place, each in enumerate(recalled):
-            tips = tuple(tip for tip in each.tips if not tip.trajectories or tip.trajectories[-1] in known)
-            recalled[place] = replace(each, tips=tips)
-        return Recollection(task, tuple(recalled), self._verbatim)
+        return (yield from self.recalling(task, k, self.experience.within_config(config)))
 
     arecall = async_twin(recall)
+
+    def recalling(self, task: str, k: int, experience: ExperienceStore, own: str | None = None) -> Flow[Recollection]:
+        """Recall, as a flow; `own` is the id of a conversation that is not recalled for itself."""
+        similar = partial(flow_of(experience.similar), task, success=True)
+        runs = yield from similar(k=CANDIDATES * k)
+        users = {run.came_from or run.id for run in runs}
+        # There may be others behind them, but nobody stands between a user and runs of theirs.
+        if len(users) == 1 and len(runs) == CANDIDATES * k and not users & {*experience.values.values()}:
+            runs = yield from similar(k=4 * CANDIDATES * k)
+        others = [run for run in runs if not is_in(run.id, own)]
+        chosen = others[:k] if self.is_paper else most_like(task, others, k)
+        tips: list[Tip] = []
+        for run in chosen:
+            # Tasks of the same text may be told apart by an id; the tips of all that are like the task are recalled.
+            tips += yield from tips_of(
+                experience, run.task, [task_id_of(each) for each in runs if each.task == run.task]
+            )
+        # A tip counts while the success that it was taken of does: it may be gone, in quarantine, or called a failure.
+        successes = {run.id for run in runs}
+        sources = {tip.trajectories[-1] for tip in tips} - successes
+        for run in (yield from experience.reading(sorted(sources))):
+            successes |= {run.id} if run.success and QUARANTINED not in run.metadata else set()
+        holding = distinct(tip for tip in tips if tip.trajectories[-1] in successes)
+        return Recollection(task, tuple(chosen), tuple(holding.values()), self._verbatim)
 
     @driven
     def act(
@@ -355,7 +359,7 @@ class CFGMMemory:
             msg = f"environment must have reset and step, got {type(environment).__name__}."
             raise ConfigurationError(msg)
         check_count("max_steps", max_steps)
-        (to_do,) = named([task])
+        (to_do,) = named_tasks([task])
 
         @driven
         def similar(query: str) -> Flow[Recollection]:
@@ -364,22 +368,22 @@ class CFGMMemory:
         recollection = yield from flow_of(similar)(to_do.text)
         # In an environment of one tool, the values of its argument are the actions.
         recalled = recall_text(replace(recollection, verbatim=True), max_characters=self.max_characters)
-        reflector = self._reflector(self._model_for("reflection"), recall=similar)
-        recovery = recovery_with(self, reflector, detector, max_reflections=max_steps if self._as_printed else None)
+        reflector = self.reflector(self._model_for("reflection"), recall=similar)
+        recovery = recovery_with(self, reflector, detector, max_reflections=max_steps if self.is_paper else None)
 
-        def known() -> Flow[Known]:
+        def help_() -> Flow[Help]:
             yield from ()
-            return Known(recollection.tips, examples_in(recalled), [ACT_TOOL])
+            return Help(recollection.tips, examples_in(recalled), [ACT_TOOL])
 
         def reviewed(messages: Sequence[BaseMessage], steps_left: int) -> Flow[ToolMessage | None]:
             return recovery.correction(
-                Conversation(messages), known=known(), task=to_do.text, steps_left=steps_left, writer=None
+                Conversation(messages), help_=help_(), task=to_do.text, steps_left=steps_left, writer=None
             )
 
         attempt = Attempt(to_do, 1, f"{recalled}\n\n{to_do.text}".strip(), max_steps)
         run = yield from run_in_environment(attempt, environment, self._model_for("policy"), reviewed)
         success, reward, reasons = yield from evaluating(evaluate, to_do, run)
-        runs = (each.trajectory.id for each in recollection.runs)
+        runs = (run.id for run in recollection.runs)
         recall = Recall(tuple(runs), {tip.id: tip.trajectories for tip in recollection.tips})
         metadata = {**run.trajectory.metadata, "task_id": to_do.id, "reward": reward, **recall.metadata()}
         return replace(run.trajectory, id=uuid4().hex, success=success, reasons=reasons, metadata=metadata)
@@ -391,13 +395,11 @@ def _experience(
     store: ExperienceStore | BaseStore, namespace: Sequence[str] | None, embeddings: Embeddings | str | None
 ) -> ExperienceStore:
     if not isinstance(store, ExperienceStore):
-        return ExperienceStore(
-            store, namespace=DEFAULT_NAMESPACE if namespace is None else namespace, embeddings=embeddings
-        )
-    for name, given in (("namespace", namespace), ("embeddings", embeddings)):
-        if given is not None:
-            msg = f"An ExperienceStore has its own {name}, but {name}={given!r:.80} was passed as well. Leave it out."
-            raise ConfigurationError(msg)
+        namespace = DEFAULT_NAMESPACE if namespace is None else namespace
+        return ExperienceStore(store, namespace=namespace, embeddings=embeddings)
+    if namespace is not None or embeddings is not None:
+        msg = f"An ExperienceStore has its own namespace and embeddings; leave out {namespace=} and {embeddings=}."
+        raise ConfigurationError(msg)
     return store
 
 
@@ -418,13 +420,10 @@ def recovery_with(
 
     What of the `budget` is `None` is the default: that of `ReflectionBudget`, or the paper's.
     """
-    usual: Mapping[str, int] = {}
-    if memory is not None and memory._as_printed:  # noqa: SLF001 - what the paper does is nobody else's setting
-        usual = EACH_ANOMALY
     if memory is not None and not isinstance(model, Reflector):
-        model = memory._reflector(model)  # noqa: SLF001
-    given = {name: value for name, value in budget.items() if value is not None}
-    return Recovery(model, detector, **{**usual, **given})
+        model = memory.reflector(model)
+    usual = EACH_ANOMALY if memory is not None and memory.is_paper else {}
+    return Recovery(model, detector, **{**usual, **{name: each for name, each in budget.items() if each is not None}})
 
 
 def recall_for(
@@ -435,11 +434,9 @@ def recall_for(
     `own` is the id under which this conversation itself is remembered: it is not recalled for itself.
     """
     try:
-        recollection = yield from flow_of(memory.recall)(task, k if own is None else k + 1)
-        others = (run for run in recollection.runs if not is_in(run.trajectory.id, own))
-        recollection = replace(recollection, runs=tuple(islice(others, k)))
-        tasks, tips = [run.trajectory.task for run in recollection.runs], [tip.advice for tip in recollection.tips]
-        yield from emit([{"type": "recall", "task": task, "runs": tasks, "tips": tips}], writer)
+        recollection = yield from memory.recalling(task, k, memory.experience.within_config(), own)
+        runs, tips = [run.task for run in recollection.runs], [tip.advice for tip in recollection.tips]
+        yield from emit([{"type": "recall", "task": task, "runs": runs, "tips": tips}], writer)
     except ForeignNamespaceError:
         raise
     except Exception as error:  # noqa: BLE001 - the store may be down, and the agent can do without

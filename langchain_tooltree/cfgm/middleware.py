@@ -2,24 +2,24 @@
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Annotated, Any, NotRequired
 
 from langchain.agents.middleware import AgentMiddleware, AgentState, ModelRequest, ModelResponse
 from langchain.agents.middleware.types import PrivateStateAttr
-from langchain.agents.structured_output import AutoStrategy, ToolStrategy
 from langchain_core.language_models import BaseChatModel
 from langgraph.runtime import Runtime
 
 from langchain_tooltree.anomaly.detector import AnomalyDetector
 from langchain_tooltree.cfgm.memory import DEFAULT_K, CFGMMemory, check_memory, recall_for, recovery_with
 from langchain_tooltree.cfgm.recall import SOURCE, examples_in, recall_text
-from langchain_tooltree.cfgm.reflection import Known, Reflector
+from langchain_tooltree.cfgm.reflection import Help, Reflector
 from langchain_tooltree.cfgm.tips import Tip
 from langchain_tooltree.conversation import Conversation, visible_path
 from langchain_tooltree.errors import check_count
 from langchain_tooltree.experience.guide import Remembered, begun_with
 from langchain_tooltree.experience.recorder import RunRecorder
-from langchain_tooltree.experience.run_identity import is_collecting, run_id, run_key
+from langchain_tooltree.experience.run_identity import is_collecting, run_id
 from langchain_tooltree.experience.trajectory import Recall, aim_of, remarked
 from langchain_tooltree.experience.verdict import AnyVerdict
 from langchain_tooltree.flows import Flow, async_twin, driven
@@ -65,8 +65,8 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
       agent; trouble that goes on gets one reflection, and another one only if it goes on still. Without memory, this
       is all that is done.
     - *Recording*: when a run has come to its end, the conversation is judged and kept in memory, without what was
-      recalled and advised. One that goes on takes the place of its beginning; one that was summarized since does so
-      only if it still has as many tool calls as the record that is there, and otherwise leaves that as it is.
+      recalled and advised. One that goes on takes the place of its beginning; what was summarized or removed since
+      stays in the record.
 
     Runs by which `CFGMMemory.collect` collects experience are neither recalled for nor recorded: it does both itself.
 
@@ -83,8 +83,8 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
         detector: Tells anomalous results from normal ones.
         recall: Whether to recall.
         reflect: Whether to look for anomalies and reflect on them.
-        record: Whether to keep runs. Where a `TrajectoryRecorder` keeps the runs of this agent in the same store, the
-            record is left to it, and judged by this verdict if it has none.
+        record: Whether to keep runs. Where a `TrajectoryRecorder` keeps the runs of this agent in the same store, each
+            adds to the record what it knows, and this verdict holds for both if the other has none.
         verdict: Says whether a run succeeded: a function (see `VerdictFunction`), a chat model, the name of one, or a
             `ModelVerdict`. Only runs that succeeded are recalled, so without a verdict they are kept and never come
             back, unless they are judged elsewhere; this is logged.
@@ -120,10 +120,10 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
         budget = {"cooldown": cooldown, "max_reflections": max_reflections, "patience": patience}
         self._recovery = recovery_with(memory, model, detector, **budget) if reflect else None
         self._memory = memory if recall or record else None
-        self._recalls_from = memory if recall else None
-        self._records_in = memory if record else None
+        self._recalls = recall and memory is not None
+        self._records = record and memory is not None
         self._recorder = RunRecorder(verdict)
-        if self._records_in is not None and verdict is None:
+        if self._records and verdict is None:
             logger.info("Runs are kept without a verdict, so that they will not be recalled. Pass verdict=.")
         self._k = k
 
@@ -131,22 +131,22 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
     def before_agent(self, state: CFGMState, runtime: Runtime[Any]) -> Flow[dict[str, Any]]:
         """Recall what is known of tasks like the user's."""
         memory = None if is_collecting() else self._memory
-        known: Mapping[str, Any] = state.get("cfgm_recalled") or {}
-        said = Conversation.of(state)
-        values = {} if memory is None else memory.experience.within_config().values
-        if known.get("namespace") != values:
-            known = {}
-        remembered = begun_with(said, known, values)
-        begun = Recalled(**remembered, runs=[], tips=[], latest=said.task or known.get("latest", ""), text="")
-        is_new = said.task and not (known and known["request"] == begun["request"])  # at least in words
-        if memory is None or self._recalls_from is None or not is_new:
-            before = {name: known[name] for name in ("runs", "tips", "text") if name in known}
-            return {"cfgm_recalled": {**begun, **before}}
-        wanted = aim_of(dict.fromkeys([begun["first"], *said.requests]))
-        found = yield from recall_for(memory, wanted, k=self._k, own=run_id(runtime), writer=runtime.stream_writer)
-        text = recall_text(found, max_characters=memory.max_characters)
-        tips, runs = list(map(Tip.to_dict, found.tips)), [each.trajectory.id for each in found.runs]
-        return {"cfgm_recalled": {**begun, "runs": runs, "tips": tips, "text": text}}
+        conversation = Conversation.of(state)
+        namespace = {} if memory is None else memory.experience.within_config().values
+        earlier: Mapping[str, Any] = state.get("cfgm_recalled") or {}
+        if earlier.get("namespace") != namespace:
+            earlier = {}
+        turn = begun_with(conversation, earlier, namespace)
+        latest = conversation.task or earlier.get("latest", "")
+        is_new = conversation.task and not (earlier and earlier["request"] == turn["request"])  # at least in words
+        if memory is None or not self._recalls or not is_new:
+            recall = {name: earlier[name] for name in ("runs", "tips", "text") if name in earlier}
+            return {"cfgm_recalled": {**Recalled(**turn, runs=[], tips=[], latest=latest, text=""), **recall}}
+        aim = aim_of(dict.fromkeys([turn["first"], *conversation.requests]))
+        recollection = yield from recall_for(memory, aim, k=self._k, own=run_id(runtime), writer=runtime.stream_writer)
+        text = recall_text(recollection, max_characters=memory.max_characters)
+        runs, tips = [run.id for run in recollection.runs], [tip.to_dict() for tip in recollection.tips]
+        return {"cfgm_recalled": Recalled(**turn, runs=runs, tips=tips, latest=latest, text=text)}
 
     abefore_agent = async_twin(before_agent)  # type: ignore[arg-type] # mypy takes `self` from the base class
 
@@ -156,15 +156,15 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
 
         It is a step of the graph of its own: no model is asked twice where a run is resumed or a model call repeated.
         """
-        said = Conversation(visible_path(state))
-        if self._recovery is None or not said.observations:
+        conversation = Conversation(visible_path(state))
+        if self._recovery is None or not conversation.observations:
             return None
-        begun: Mapping[str, Any] = state.get("cfgm_recalled") or {}
+        turn: Mapping[str, Any] = state.get("cfgm_recalled") or {}
         message = yield from self._recovery.correction(
-            said,
-            known=self._known(state, runtime),
-            task=begun.get("latest", ""),
-            instructions=self._recorder.tools.instructions(run_key(runtime)),
+            conversation,
+            help_=self._help(turn, runtime),
+            task=turn.get("latest", ""),
+            instructions=self._recorder.requests.of(runtime).instructions,
             writer=runtime.stream_writer,
         )
         return None if message is None else {"messages": [message]}
@@ -186,53 +186,35 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
     @driven
     def after_agent(self, state: CFGMState, runtime: Runtime[Any]) -> Flow[None]:
         """Record a run that has come to its end; one that is interrupted has not. What goes wrong is logged."""
-        self._recorder.tools.take(run_key(runtime))
-        instructions = self._recorder.tools.take_instructions(run_key(runtime))
-        if self._records_in is None or is_collecting():
+        instructions = self._recorder.requests.pop(runtime).instructions
+        if self._memory is None or not self._records or is_collecting():
             return
-        begun: Mapping[str, Any] = state.get("cfgm_recalled") or {}
+        turn: Mapping[str, Any] = state.get("cfgm_recalled") or {}
         try:
-            experience = self._records_in.experience
-            experience = experience.resumed(begun["namespace"]) if "namespace" in begun else experience.within_config()
-            task = begun.get("first") or None
+            experience = self._memory.experience
+            experience = experience.resumed(turn["namespace"]) if "namespace" in turn else experience.within_config()
             # What was recalled stands in the record: tips get credit by its verdict.
             # Where nothing was, that stands there, too: else its reflections may have repeated anything.
-            tips = map(Tip.from_dict, begun.get("tips", ()))
-            noted = Recall(begun.get("runs", ()), {tip.id: tip.trajectories for tip in tips})
-            about = noted.metadata() if "runs" in begun else {}
-            keeping = self._recorder.keeping(
-                state["messages"], runtime, experience, task=task, instructions=instructions, about=about
-            )
-            yield from keeping
+            tips = map(Tip.from_dict, turn.get("tips", ()))
+            recall = Recall(turn.get("runs", ()), {tip.id: tip.trajectories for tip in tips})
+            about = recall.metadata() if "runs" in turn else {}
+            keep = partial(self._recorder.keep, state["messages"], runtime, experience)
+            yield from keep(task=turn.get("first") or None, instructions=instructions, about=about)
         except Exception as error:
             logger.exception("A run was not recorded: %s", error)  # noqa: TRY401 - names the reason in one line
 
     aafter_agent = async_twin(after_agent)  # type: ignore[arg-type] # as above
 
-    def _known(self, state: CFGMState, runtime: Runtime[Any]) -> Flow[Known]:
+    def _help(self, turn: Mapping[str, Any], runtime: Runtime[Any]) -> Flow[Help]:
         """The tips that were recalled when the run began, and the tools that its model was offered."""
         yield from ()
-        recalled: Mapping[str, Any] = state.get("cfgm_recalled") or {}
-        tips = [tip for tip in map(Tip.from_dict, recalled.get("tips", ())) if tip.text]
-        return Known(tips, examples_in(recalled.get("text", "")), self._recorder.tools.held(run_key(runtime)))
+        tips = map(Tip.from_dict, turn.get("tips", ()))
+        return Help(tips, examples_in(turn.get("text", "")), [*self._recorder.requests.of(runtime).tools.values()])
 
     def _with_recalled(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
-        self._recorder.tools.hear_instructions(run_key(request.runtime), request.system_message)
-        if self._recovery is not None:
-            tools = [*request.tools, *_forms(request)]
-            self._recorder.tools.hear(run_key(request.runtime), tools)
-        recalled: Mapping[str, Any] = request.state.get("cfgm_recalled") or {}  # type: ignore[assignment]
-        if self._recalls_from is None or not recalled.get("text"):
+        self._recorder.requests.add(request.runtime, request.tools, request.system_message)
+        turn: Mapping[str, Any] = request.state.get("cfgm_recalled") or {}  # type: ignore[assignment]
+        if not self._recalls or not turn.get("text"):
             return request
-        return request.override(
-            system_message=extended(request.system_message, remarked(recalled["text"], source=SOURCE))
-        )
-
-
-def _forms(request: ModelRequest[Any]) -> list[dict[str, Any]]:
-    """What the model is given to answer in a set form, which it calls like tools."""
-    form = request.response_format
-    if isinstance(form, AutoStrategy):
-        form = ToolStrategy(form.schema)
-    specs = form.schema_specs if isinstance(form, ToolStrategy) else ()
-    return [{"name": spec.name, "description": spec.description, "parameters": spec.json_schema} for spec in specs]
+        prompt = extended(request.system_message, remarked(turn["text"], source=SOURCE))
+        return request.override(system_message=prompt)

@@ -11,7 +11,7 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_tooltree.anomaly.detector import AnomalyDetector
 from langchain_tooltree.cfgm.memory import DEFAULT_K, CFGMMemory, check_memory, recall_for, recovery_with
 from langchain_tooltree.cfgm.recall import examples_in, recall_text
-from langchain_tooltree.cfgm.reflection import AgentTool, Known, Reflector
+from langchain_tooltree.cfgm.reflection import AgentTool, Help, Reflector
 from langchain_tooltree.conversation import Conversation, visible_path
 from langchain_tooltree.errors import ConfigurationError, check_count
 from langchain_tooltree.experience.run_identity import names_of, run_id
@@ -66,12 +66,12 @@ class CFGMRecallNode(Runnable[Any, dict[str, str]]):
         Returns:
             The text under `recalled_key`; empty if nothing is known.
         """
-        said = Conversation.of(input, self._messages_key)
-        if not said.task:
+        conversation = Conversation.of(input, self._messages_key)
+        if not conversation.task:
             return {self._recalled_key: ""}
-        runtime = current_runtime()
+        runtime, writer = current_runtime(), current_writer()
         own = run_id(runtime) if runtime else None
-        recollection = yield from recall_for(self._memory, said.aim, k=self._k, own=own, writer=current_writer())
+        recollection = yield from recall_for(self._memory, conversation.aim, k=self._k, own=own, writer=writer)
         return {self._recalled_key: recall_text(recollection, max_characters=self._memory.max_characters)}
 
     ainvoke = async_twin(invoke)  # type: ignore[arg-type] # mypy takes `self` from the declaration in Runnable
@@ -144,22 +144,21 @@ class CFGMReflectionNode(Runnable[Any, Correction]):
             The anomalous observation, with the correction, under `messages_key`; nothing if all is well. Of a state
             that is a list, a list.
         """
-        said = Conversation(visible_path(input, key=self._messages_key))
+        conversation = Conversation(visible_path(input, key=self._messages_key))
         writer = current_writer()
-        corrected: list[BaseMessage] = []
+        message = None
         # Outside of any graph, the caller puts the correction in its place.
-        if writer is None or self._can_replace(said.observations):
+        if writer is None or self._can_replace(conversation.observations):
             message = yield from self._recovery.correction(
-                said,
+                conversation,
                 names=self._names,
-                known=self._known(said, writer),
+                help_=self._help(conversation, writer),
                 steps_left=input.get("remaining_steps") if isinstance(input, Mapping) else None,
                 writer=writer,
             )
-            corrected = [] if message is None else [message]
         if isinstance(input, list):
-            return corrected
-        return {self._messages_key: corrected} if corrected else {}
+            return [message] if message else []
+        return {self._messages_key: [message]} if message else {}
 
     ainvoke = async_twin(invoke)  # type: ignore[arg-type] # mypy takes `self` from the declaration in Runnable
 
@@ -175,9 +174,9 @@ class CFGMReflectionNode(Runnable[Any, Correction]):
             )
         return False
 
-    def _known(self, said: Conversation, writer: Writer | None) -> Flow[Known]:
-        if self._memory is None or not said.task:
-            return Known((), (), self._tools)
-        recollection = yield from recall_for(self._memory, said.aim, k=self._k, writer=writer)
+    def _help(self, conversation: Conversation, writer: Writer | None) -> Flow[Help]:
+        if self._memory is None or not conversation.task:
+            return Help((), (), self._tools)
+        recollection = yield from recall_for(self._memory, conversation.aim, k=self._k, writer=writer)
         text = recall_text(recollection, max_characters=self._memory.max_characters)
-        return Known(recollection.tips, examples_in(text), self._tools)
+        return Help(recollection.tips, examples_in(text), self._tools)

@@ -1,12 +1,12 @@
 """Recall: the successful runs that are most like a task, and how they read in a prompt (CFGM, Alg. 3)."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
 from langchain_tooltree.anomaly.rules import has_failed
-from langchain_tooltree.cfgm.tips import IDENTIFYING, Tip, distinct
+from langchain_tooltree.cfgm.tips import IDENTIFYING, Tip
 from langchain_tooltree.errors import check_count
 from langchain_tooltree.experience.trajectory import SUMMARIZE_STATE, Step, Trajectory, as_reference
 from langchain_tooltree.text import (
@@ -56,36 +56,20 @@ def most_like(task: str, runs: Sequence[Trajectory], k: int) -> list[Trajectory]
 
 
 @dataclass(frozen=True, slots=True)
-class RecalledRun:
-    """A past run, and the tips that came out of its task.
-
-    Attributes:
-        trajectory: The run.
-        tips: Its tips.
-    """
-
-    trajectory: Trajectory
-    tips: tuple[Tip, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class Recollection:
     """The successful runs that are most like a task, most similar first (CFGM, Alg. 3).
 
     Attributes:
         task: The task.
         runs: The runs.
+        tips: The tips of their tasks; of such as say nearly the same the first.
         verbatim: Whether calls are shown with the values of their arguments, as in the paper, and not by names alone.
     """
 
     task: str
-    runs: tuple[RecalledRun, ...] = ()
+    runs: tuple[Trajectory, ...] = ()
+    tips: tuple[Tip, ...] = ()
     verbatim: bool = False
-
-    @property
-    def tips(self) -> tuple[Tip, ...]:
-        """The tips of all runs, and of such as say nearly the same the first."""
-        return tuple(distinct(tip for run in self.runs for tip in run.tips).values())
 
 
 SOURCE = "past runs"
@@ -114,12 +98,16 @@ def recall_text(recollection: Recollection, *, max_characters: int) -> str:
     reference material.
     """
     check_count("max_characters", max_characters, 0)
-    runs = [_RunLines.of(run.trajectory, verbatim=recollection.verbatim) for run in recollection.runs]
     room = max_characters - len(as_reference(f"{HEADING}{PARAGRAPH}", source=SOURCE))
-    tips = _tips(recollection.tips, int(room * FOR_TIPS) if runs else room)
-    for body in _from_fullest(tips, runs):
-        if body and len(body) <= room:
-            text = as_reference(whole_characters(f"{HEADING}{PARAGRAPH}{body}"), source=SOURCE)
+    tips = _tips(recollection.tips, int(room * FOR_TIPS) if recollection.runs else room)
+    for count in range(len(recollection.runs), -1, -1):  # the last runs go before too little is left of the others
+        parts, left = [tips] if tips else [], room - len(tips)
+        for number, run in enumerate(recollection.runs[:count]):
+            share = left // (count - number) - len(PARAGRAPH)
+            parts.append(_run_text(run, share, verbatim=recollection.verbatim))
+            left -= len(parts[-1]) + len(PARAGRAPH)
+        if parts and all(parts):
+            text = as_reference(whole_characters(PARAGRAPH.join([HEADING, *parts])), source=SOURCE)
             if len(text) <= max_characters:  # what looks like a mark is escaped, which takes characters
                 return text
     return ""
@@ -134,7 +122,7 @@ def example_text(example: str | Trajectory) -> str:
     """A text, or a run in words, as an example to act by; at most `LONGEST_EXAMPLE` characters."""
     if isinstance(example, str):
         return shortened(example, LONGEST_EXAMPLE)
-    recalled = recall_text(Recollection("", (RecalledRun(example),), verbatim=True), max_characters=LONGEST_EXAMPLE)
+    recalled = recall_text(Recollection("", (example,), verbatim=True), max_characters=LONGEST_EXAMPLE)
     return PARAGRAPH.join(examples_in(recalled))
 
 
@@ -154,37 +142,32 @@ def _times(call: str, times: int) -> str:
     return f"{call} x{times}" if times > 1 else call
 
 
-@dataclass(frozen=True, slots=True)
-class _RunLines:
-    """A run in words: its task, and its calls, a line each."""
-
-    task: str
-    calls: Sequence[str]
-
-    @classmethod
-    def of(cls, run: Trajectory, *, verbatim: bool) -> "_RunLines":
-        task = run.aim if verbatim else IDENTIFYING.sub(GAP, run.aim)
-        lines = groupby(_call(step, verbatim=verbatim) for step in run.steps)
-        return cls(one_line(task, LONGEST_TASK), [_times(line, len(list(same))) for line, same in lines])
-
-    def text(self, most: int) -> str:
-        """The task and so many calls; how many more there were is counted."""
-        left = len(self.calls) - most
-        more = [f"({counted(left, 'more call')})"] if left > 0 else []
-        return "\n".join([f"{RUN}{self.task}", *self.calls[:most], *more])
+def _run_text(run: Trajectory, room: int, *, verbatim: bool) -> str:
+    """A run in words: its task, and its calls, a line each; empty if there is no room for a few of them."""
+    task = run.aim if verbatim else IDENTIFYING.sub(GAP, run.aim)
+    calls = [
+        _times(call, len(list(same))) for call, same in groupby(_call(each, verbatim=verbatim) for each in run.steps)
+    ]
+    for most in range(min(len(calls), MOST_CALLS), min(len(calls), FEWEST_CALLS) - 1, -1):
+        more = [f"({counted(len(calls) - most, 'more call')})"] if most < len(calls) else []
+        text = "\n".join([f"{RUN}{one_line(task, LONGEST_TASK)}", *calls[:most], *more])
+        if len(text) <= room:
+            return text
+    return ""
 
 
 def _call(step: Step, *, verbatim: bool) -> str:
     """A call with what came of it."""
-    given = step.arguments or {}
-    written = {name: compact_json(value) for name, value in given.items()}
-    shown = [f"{name}={cut(value, LONGEST_VALUE)}" if verbatim else name for name, value in written.items()]
+    arguments = step.arguments or {}
+    shown = list(arguments)
+    if verbatim:
+        shown = [f"{name}={cut(compact_json(value), LONGEST_VALUE)}" for name, value in arguments.items()]
     came = "ok" if step.outcome is not None else "no result"
     if step.outcome is not None and has_failed(step):
         error = step.outcome.text
         if not verbatim:
-            values = sorted((value for value in given.values() if isinstance(value, str) and value), key=len)
-            for value in reversed(values):
+            values = (value for value in arguments.values() if isinstance(value, str) and value)
+            for value in sorted(values, key=len, reverse=True):
                 error = error.replace(value, GAP)
             error = IDENTIFYING.sub(GAP, error)
         came = f"failed: {one_line(error, LONGEST_ERROR)}" if error.strip() else "failed"
@@ -200,11 +183,3 @@ def _tips(tips: Sequence[Tip], room: int) -> str:
             lines.append(line)
             left -= len(line) + 1
     return "\n".join([TIPS, *lines]) if lines else ""
-
-
-def _from_fullest(tips: str, runs: Sequence[_RunLines]) -> Iterator[str]:
-    """Tips and runs, then with fewer and fewer calls of the longest runs, then without the last runs."""
-    for count in range(len(runs), -1, -1):
-        longest = min(MOST_CALLS, max((len(run.calls) for run in runs[:count]), default=0))
-        for most in range(longest, min(FEWEST_CALLS, longest) - 1, -1):
-            yield PARAGRAPH.join(filter(None, [tips, *(run.text(most) for run in runs[:count])]))

@@ -6,13 +6,13 @@
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import islice
-from typing import Any, NamedTuple
+from itertools import compress, islice
+from typing import Annotated, Any, NamedTuple
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool
-from pydantic import BaseModel, Field
+from pydantic import AfterValidator, BaseModel, Field
 
 from langchain_tooltree.anomaly.detector import MOST_MESSAGES, AnomalyDetector, standard_detector
 from langchain_tooltree.anomaly.rules import Anomaly, AnomalyKind
@@ -21,7 +21,7 @@ from langchain_tooltree.cfgm.tips import Tip
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError, check_count, described
 from langchain_tooltree.experience.run_identity import tools_in
-from langchain_tooltree.experience.trajectory import ADDED, NOTES, Trajectory, added_to, as_reference
+from langchain_tooltree.experience.trajectory import ADDED, NOTES, Step, Trajectory, added_to, as_reference
 from langchain_tooltree.experience.verdict import (
     DEFAULT_MAX_CHARACTERS,
     FEWEST_CHARACTERS,
@@ -29,16 +29,24 @@ from langchain_tooltree.experience.verdict import (
     excerpt,
 )
 from langchain_tooltree.flows import Flow, Writer, async_twin, driven, emit, flow_of
-from langchain_tooltree.models import ATTEMPTS, Meter, Words, document_prompt, filled_in, inner_config, resolve_model
+from langchain_tooltree.models import (
+    ATTEMPTS,
+    Meter,
+    Words,
+    document_prompt,
+    filled_in,
+    inner_config,
+    resolve_model,
+)
 from langchain_tooltree.text import (
     LONGEST_TEXT,
     compact_json,
     cut,
+    kinship,
     mapping_in,
     one_line,
     shortened,
     shortened_in,
-    words_of,
 )
 
 logger = logging.getLogger(__name__)
@@ -85,66 +93,54 @@ MOST_TIPS = 10  # tips that a model is shown: the first ones of those that were 
 MOST_EXAMPLES = 2  # past runs that a model is shown, as many as are recalled in the paper
 LONGEST_EXAMPLE = 3_000  # characters of each: about 750 tokens
 MOST_TOOLS = 20  # tools that a model is shown described, as many as a search considers; of others the names
-MOST_NAMES = 300  # names of other tools that a model is shown: about 1,500 tokens
 LONGEST_DESCRIPTION = 300  # characters of a tool's description that a model is shown: about 75 tokens
 LONGEST_ANSWER = 500  # characters that are kept of one piece of key information, question or answer: about 125 tokens
 LEAST_OF_A_CALL = 30  # characters that a call or an observation takes in the record: names, quotes, braces of JSON
 
 
-class KeyInformationForm(BaseModel):
+Bounded = Annotated[str, AfterValidator(lambda text: shortened(text.strip(), LONGEST_ANSWER))]
+
+
+class KeyInformation(BaseModel):
     """What is to be extracted first."""
 
-    objective: str = Field(description="What the task wants to have achieved")
-    initial_environment: str = Field(description="What was there and known at the beginning")
-    progress: str = Field(description="What has been achieved so far, and where things stand now")
+    objective: Bounded = Field(description="What the task wants to have achieved")
+    initial_environment: Bounded = Field(description="What was there and known at the beginning")
+    progress: Bounded = Field(description="What has been achieved so far, and where things stand now")
 
 
-class AnswerForm(BaseModel):
+class Answer(BaseModel):
     """A question and its answer."""
 
-    question: str
-    answer: str
+    question: Bounded
+    answer: Bounded
 
 
-class SelfQAForm(BaseModel):
-    """What a model is asked to fill in where it is given the key information."""
-
-    questions: list[AnswerForm] = Field(description="Questions about what went wrong, with their answers")
-    next_step: Words = Field(description="What the assistant should do now, exactly")
-
-
-class ReflectionForm(BaseModel):
-    """What a model is asked to fill in at once, in this order."""
-
-    key_information: KeyInformationForm
-    questions: list[AnswerForm] = Field(description="Questions about what went wrong, with their answers")
-    next_step: Words = Field(description="What the assistant should do now, exactly")
+Answers = Annotated[
+    list[Answer],
+    Field(description="Questions about what went wrong, with their answers"),
+    AfterValidator(lambda answers: [each for each in answers if each.answer][:MOST_QUESTIONS]),
+]
+NextStep = Annotated[
+    Words,
+    Field(description="What the assistant should do now, exactly"),
+    AfterValidator(lambda text: shortened(text, LONGEST_TEXT)),
+]
 
 
-@dataclass(frozen=True, slots=True)
-class Reflection:
-    """What a model made of an anomalous observation (CFGM, Alg. 3). Texts are of bounded length.
+class SelfQA(BaseModel):
+    """Questions about the trouble with their answers, and the corrected next step."""
 
-    Attributes:
-        objective: Key information: what the task wants to have achieved.
-        initial_environment: Key information: what was there and known at the beginning.
-        progress: Key information: what has been achieved so far, and where things stand.
-        questions: Pairs of a question about what went wrong and its answer.
-        next_step: The corrected next step.
-    """
+    questions: Answers
+    next_step: NextStep
 
-    objective: str = ""
-    initial_environment: str = ""
-    progress: str = ""
-    questions: tuple[tuple[str, str], ...] = ()
-    next_step: str = ""
 
-    def to_dict(self) -> dict[str, Any]:
-        """The reflection as plain data."""
-        return {
-            **asdict(self),
-            "questions": [{"question": asked, "answer": answer} for asked, answer in self.questions],
-        }
+class Reflection(BaseModel):
+    """Key information, questions about the trouble with their answers, and the corrected next step (CFGM, Alg. 3)."""
+
+    key_information: KeyInformation  # first, so that the questions are grounded in it
+    questions: Answers
+    next_step: NextStep
 
 
 class Reflector:
@@ -202,19 +198,17 @@ class Reflector:
         config = inner_config("reflect", {"anomaly": anomaly.kind, "tool": anomaly.tool})
         document = self._document(Conversation.of(messages), anomaly, tools, task, instructions)
         if self._recall is None:
-            asked = document_prompt(REFLECTION_PROMPT, document | _help(tips, examples))
-            form = yield from filled_in(self._model, ReflectionForm, asked, config, meter)
-            return None if form is None else _reflection(form.key_information, form)
-        asked = document_prompt(KEY_INFORMATION_PROMPT, document)
-        key = yield from filled_in(self._extraction, KeyInformationForm, asked, config, meter)
+            prompt = document_prompt(REFLECTION_PROMPT, document | _help(tips, examples))
+            return (yield from filled_in(self._model, Reflection, prompt, config, meter))
+        prompt = document_prompt(KEY_INFORMATION_PROMPT, document)
+        key = yield from filled_in(self._extraction, KeyInformation, prompt, config, meter)
         if key is None or not meter.left:
             return None
         recollection = yield from flow_of(self._recall)("\n".join(key.model_dump().values()))
         similar = examples_in(recall_text(recollection, max_characters=MOST_EXAMPLES * LONGEST_EXAMPLE))
-        known = {"key_information": key.model_dump(), **_help((), similar or examples)}
-        asked = document_prompt(SELF_QA_PROMPT, document | known)
-        answers = yield from filled_in(self._model, SelfQAForm, asked, config, meter)
-        return None if answers is None else _reflection(key, answers)
+        document |= {"key_information": key.model_dump(), **_help((), similar or examples)}
+        qa = yield from filled_in(self._model, SelfQA, document_prompt(SELF_QA_PROMPT, document), config, meter)
+        return None if qa is None else Reflection(key_information=key, questions=qa.questions, next_step=qa.next_step)
 
     areflect = async_twin(reflect)
 
@@ -226,19 +220,18 @@ class Reflector:
         task: str,
         instructions: str,
     ) -> dict[str, Any]:
-        # An excerpt leaves out the middle, so in a long run it need not be read.
         ends, between = conversation.ends(self._max_characters, longest=LONGEST_TEXT, call=LEAST_OF_A_CALL)
         record = Trajectory.from_messages(ends, id="running")
         task = conversation.task or task
-        observations = (each for turn in list(conversation.earlier_rounds()) for each in turn.observations)
-        same_trouble = (each for each in observations if _is_alike(anomaly_in(each), anomaly))
-        advice = list(filter(None, map(advice_in, same_trouble)))
-        described, others = _most_relevant(list(map(_described, tools)), [step.tool for step in record.steps], task)
+        step, _ = _anomalous(conversation, anomaly)
+        observation = step.outcome.text if step.outcome else ""
+        shown = {"tool": step.tool, "arguments": compact_json(step.arguments), "observation": observation}
+        described, others = _most_relevant(tools, [step.tool for step in record.steps], task)
         document = {
             "instructions": shortened(instructions or record.instructions, LONGEST_INSTRUCTIONS),
             "task": shortened(task),
             "anomaly": asdict(anomaly),
-            "step": shortened_in(_step(record, anomaly)),
+            "step": shortened_in(shown),
             "record": [
                 # There is more in between than this excerpt of both ends knows of.
                 {"left_out": f"more than {between} messages"} if between and "left_out" in entry else entry
@@ -247,9 +240,17 @@ class Reflector:
             ],
             "tools": shortened_in(described, LONGEST_DESCRIPTION),
             "other_tools": others,
-            "earlier_advice": advice[::-1],
+            "earlier_advice": _earlier_advice(conversation, anomaly),
         }
         return {name: value for name, value in document.items() if value}
+
+
+def _earlier_advice(conversation: Conversation, anomaly: Anomaly) -> list[str]:
+    """What was advised in this run for the same trouble: of the same kind, with the same tool."""
+    observations = [each for turn in conversation.earlier_rounds() for each in turn.observations]
+    marks = [anomaly_in(each) for each in observations]
+    alike = [(mark.get("tool"), mark.get("kind")) == (anomaly.tool, anomaly.kind) for mark in marks]
+    return list(filter(None, map(advice_in, compress(observations, alike))))[::-1]
 
 
 def _help(tips: Iterable[Tip], examples: Iterable[str]) -> dict[str, Any]:
@@ -260,49 +261,31 @@ def _help(tips: Iterable[Tip], examples: Iterable[str]) -> dict[str, Any]:
     return {name: value for name, value in shown.items() if value}
 
 
-def _reflection(key: KeyInformationForm, answers: SelfQAForm | ReflectionForm) -> Reflection:
-    pairs = [(each.question.strip(), each.answer.strip()) for each in answers.questions if each.answer.strip()]
-    objective, environment, progress = shortened_in(
-        [text.strip() for text in key.model_dump().values()], LONGEST_ANSWER
-    )
-    questions = tuple(map(tuple, shortened_in(pairs[:MOST_QUESTIONS], LONGEST_ANSWER)))
-    return Reflection(objective, environment, progress, questions, shortened(answers.next_step))
-
-
-def _step(record: Trajectory, anomaly: Anomaly) -> dict[str, Any]:
-    """The call that is anomalous, with its observation: of calls made in parallel, the record names none."""
-    answered = [step for step in reversed(record.steps) if step.outcome is not None]
-    by_id = [step for step in answered if anomaly.call_id is not None and step.call_id == anomaly.call_id]
-    by_tool = [step for step in answered if step.tool == anomaly.tool]
-    step = next(iter(by_id or by_tool or answered), None)
-    if step is None or step.outcome is None:
-        return {}
-    return {"tool": step.tool, "arguments": compact_json(step.arguments), "observation": step.outcome.text}
+def _anomalous(conversation: Conversation, anomaly: Anomaly) -> tuple[Step, ToolMessage]:
+    """The latest call that is anomalous, with its observation; of calls made in parallel, the id tells which it is."""
+    (latest,) = islice(conversation.rounds(), 1)
+    pairs = list(zip(latest.steps(), latest.observations, strict=True))
+    by_id = [pair for pair in pairs if anomaly.call_id is not None and pair[0].call_id == anomaly.call_id]
+    by_tool = [pair for pair in pairs if pair[0].tool == anomaly.tool]
+    return (by_id or by_tool or pairs)[-1]
 
 
 def _most_relevant(
-    tools: list[dict[str, Any]], called: Sequence[str], task: str
+    tools: Iterable[Mapping[str, Any]], called: Sequence[str], task: str
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """The tools that matter most, and the names of others: those called lately, then those for the task."""
-    if len(tools) <= MOST_TOOLS:
-        return tools, []
-    lately = {name: place for place, name in enumerate(called, start=1)}
-    wanted = set(words_of(task))
-
-    def relevance(tool: Mapping[str, Any]) -> tuple[int, int]:
-        return lately.get(tool["name"], 0), len(wanted.intersection(words_of(f"{tool['name']} {tool['description']}")))
-
-    first = sorted(tools, key=relevance, reverse=True)
-    return first[:MOST_TOOLS], [str(tool["name"]) for tool in first[MOST_TOOLS:]][:MOST_NAMES]
-
-
-def _described(tool: Mapping[str, Any]) -> dict[str, Any]:
-    function = mapping_in(tool, "function") or tool
-    return {
-        "name": function.get("name") or function.get("type"),
-        "description": str(function.get("description") or ""),
-        "arguments": list(mapping_in(mapping_in(function, "parameters"), "properties")),
-    }
+    functions = [mapping_in(tool, "function") or tool for tool in tools]
+    described = [
+        {
+            "name": function.get("name") or function.get("type"),
+            "description": str(function.get("description") or ""),
+            "arguments": list(mapping_in(mapping_in(function, "parameters"), "properties")),
+        }
+        for function in functions
+    ]
+    if len(described) > MOST_TOOLS:
+        described.sort(key=lambda tool: (tool["name"] not in called, -kinship(task, " ".join(map(str, tool.values())))))
+    return described[:MOST_TOOLS], [str(tool["name"]) for tool in described[MOST_TOOLS:]]
 
 
 SOURCE = "reflection"
@@ -333,25 +316,24 @@ NOTICES: Mapping[AnomalyKind, str] = {
 def with_correction(message: ToolMessage, anomaly: Anomaly, reflection: Reflection | None) -> ToolMessage:
     """A copy of an observation with the correction at the end of its content, to take its place in the state.
 
-    `response_metadata` gets a mark: `{"tooltree": {"anomaly": {...}, "reflected": bool, "added": [...]}}`. Without a
-    reflection, the mark is all that is added.
+    `response_metadata` gets a mark: `{"tooltree": {"anomaly": {...}, "reflected": bool, "added": [...]}}`.
+    Without a reflection, the mark is all that is added.
     """
-    mark: dict[str, Any] = {"anomaly": asdict(anomaly), "reflected": reflection is not None}
     content = message.content
+    mark: dict[str, Any] = {"anomaly": asdict(anomaly), "reflected": reflection is not None}
     if reflection is not None:
-        added = as_reference(correction_text(anomaly, reflection), source=SOURCE)
-        if isinstance(content, str):
-            content = f"{content}\n\n{added}" if content else added
+        text = as_reference(correction_text(anomaly, reflection), source=SOURCE)
+        mark[ADDED] = [*added_to(message.response_metadata), text]
+        if isinstance(content, list):
+            content = [*content, {"type": "text", "text": text}]
         else:
-            content = [*content, {"type": "text", "text": added}]
-        mark[ADDED] = [*added_to(message.response_metadata), added]
-    metadata = {**message.response_metadata, NOTES: {**_mark(message), **mark}}
-    return message.model_copy(update={"content": content, "response_metadata": metadata})
+            content = f"{content}\n\n{text}" if content else text
+    return _marked(message.model_copy(update={"content": content}), mark)
 
 
 def correction_text(anomaly: Anomaly, reflection: Reflection) -> str:
     """What was noticed, the answer that matters most, and the corrected next step: what an agent needs to go on."""
-    finding = next((answer for _, answer in reflection.questions), reflection.progress)
+    finding = next((each.answer for each in reflection.questions), reflection.key_information.progress)
     lines = [f"{NOTE} Noticed: {NOTICES[anomaly.kind]}."]
     if finding:
         lines.append(one_line(finding, LONGEST_FINDING))
@@ -361,18 +343,17 @@ def correction_text(anomaly: Anomaly, reflection: Reflection) -> str:
 
 def with_anomaly(message: ToolMessage, anomaly: Anomaly) -> ToolMessage:
     """A copy of an observation that bears a mark that it was found anomalous, and nothing else that is new."""
-    metadata = {**message.response_metadata, NOTES: {**_mark(message), "anomaly": asdict(anomaly)}}
+    return _marked(message, {"anomaly": asdict(anomaly)})
+
+
+def _marked(message: ToolMessage, mark: Mapping[str, Any]) -> ToolMessage:
+    metadata = {**message.response_metadata, NOTES: {**_mark(message), **mark}}
     return message.model_copy(update={"response_metadata": metadata})
 
 
 def anomaly_in(message: ToolMessage) -> Mapping[str, Any]:
     """The anomaly that an observation is marked with, as `Anomaly.to_dict` has it; empty if there is none."""
     return mapping_in(_mark(message), "anomaly")
-
-
-def _is_alike(one: Mapping[str, Any], anomaly: Anomaly) -> bool:
-    """Whether it is the same trouble: with the same tool, and of the same kind."""
-    return (one.get("tool"), one.get("kind")) == (anomaly.tool, anomaly.kind)
 
 
 def has_reflection(message: ToolMessage) -> bool:
@@ -382,10 +363,9 @@ def has_reflection(message: ToolMessage) -> bool:
 
 def advice_in(message: ToolMessage) -> str:
     """The next step that an observation advises; empty if there was no reflection on it."""
-    if not _mark(message).get("reflected"):
-        return ""
-    _, _, advice = next(reversed(added_to(message.response_metadata)), "").partition(f"\n{NEXT_STEP}")
-    return advice.rpartition("\n")[0]
+    # It is read where no record keeps it: a run may learn from others, but not from what it was advised itself.
+    *_, added = ("", *added_to(message.response_metadata))
+    return added.partition(f"\n{NEXT_STEP}")[2].rpartition("\n")[0] if _mark(message).get("reflected") else ""
 
 
 def _mark(message: ToolMessage) -> Mapping[str, Any]:
@@ -440,7 +420,7 @@ class ReflectionBudget:
 AgentTool = BaseTool | Callable[..., Any] | dict[str, Any]  # or one that the provider runs, which may have no name
 
 
-class Known(NamedTuple):
+class Help(NamedTuple):
     """What a reflection is shown beside the conversation."""
 
     tips: Iterable[Tip]
@@ -461,10 +441,10 @@ class Recovery:
 
     def correction(
         self,
-        said: Conversation,
+        conversation: Conversation,
         *,
+        help_: Flow[Help],
         names: Collection[str] | None = None,
-        known: Flow[Known],
         task: str = "",
         instructions: str = "",
         steps_left: int | None = None,
@@ -475,13 +455,13 @@ class Recovery:
         The result is the anomalous observation to take the place of the one in the state, with the correction, or with
         no more than a mark where the agent is left to itself; `None` if nothing is off. A detector or a model that
         fails is logged, not raised. `names` are all tools that the agent has, and `steps_left` those of the graph, if
-        they are known. The flow `known` only runs where there is a reflection.
+        they are known. The flow `help_` only runs where there is a reflection.
         """
-        observations = said.observations
+        observations = conversation.observations
         if not observations or any(map(anomaly_in, observations)):
             return None
         try:
-            anomaly = yield from flow_of(self._detector.check)(said, tools=names)
+            anomaly = yield from flow_of(self._detector.check)(conversation, tools=names)
         except Exception as error:  # noqa: BLE001 - a classifier may be down, and the agent can do without
             logger.warning("An observation was not checked: %s", described(error))
             return None
@@ -490,20 +470,16 @@ class Recovery:
         yield from emit([{"type": "anomaly", "anomaly": anomaly.to_dict()}], writer)
         if not anomaly.recoverable:
             return None
-        by_tool = [each for each in observations if each.name == anomaly.tool]
-        by_id = [each for each in observations if anomaly.call_id is not None and each.tool_call_id == anomaly.call_id]
-        message = (by_id or by_tool or observations)[-1]
-        reviewed = (any(map(has_reflection, each.observations)) for each in said.earlier_rounds())
-        if not self._is_worth_it(said, anomaly, steps_left) or not self._budget.allows(reviewed):
+        _, message = _anomalous(conversation, anomaly)
+        reviewed = (any(map(has_reflection, each.observations)) for each in conversation.earlier_rounds())
+        if not self._is_worth_it(conversation, anomaly, steps_left) or not self._budget.allows(reviewed):
             return with_anomaly(message, anomaly)
         meter = Meter(allowance=ATTEMPTS)
         reflection: Reflection | None = None
-        problem = ""
         try:
-            reflect = flow_of(self._reflector.reflect)
-            tips, examples, tools = yield from known
-            reflection = yield from reflect(
-                said,
+            tips, examples, tools = yield from help_
+            reflection = yield from flow_of(self._reflector.reflect)(
+                conversation,
                 anomaly,
                 tips=tips,
                 examples=examples,
@@ -513,27 +489,27 @@ class Recovery:
                 meter=meter,
             )
         except Exception as error:  # noqa: BLE001 - the agent goes on as it would have without a reflection
-            problem = described(error)
-        if reflection is None:
-            problem = problem or "; ".join(meter.problems) or "the model gave no usable reply"
+            meter.problems.append(described(error))
+        problem = "" if reflection else "; ".join(meter.problems) or "the model gave no usable reply"
+        if problem:
             logger.warning("There is no reflection on the result of %s: %s", anomaly.tool, problem)
-        found = None if reflection is None else reflection.to_dict()
+        plain = None if reflection is None else reflection.model_dump()
         yield from emit(
-            [{"type": "reflect", "call_id": anomaly.call_id, "reflection": found, "problem": problem}], writer
+            [{"type": "reflect", "call_id": anomaly.call_id, "reflection": plain, "problem": problem}], writer
         )
         return with_correction(message, anomaly, reflection)
 
-    def _is_worth_it(self, said: Conversation, anomaly: Anomaly, steps_left: int | None) -> bool:
+    def _is_worth_it(self, conversation: Conversation, anomaly: Anomaly, steps_left: int | None) -> bool:
         """Whether an anomaly is unlikely to be got over without help.
 
         It is where trouble has gone on, as in a loop or where as many anomalies as `patience` came before it that are
         not over, and where the run is about to end.
         """
         ends = steps_left is not None and steps_left <= NEARLY_SPENT
-        return ends or anomaly.kind in LOOPS or len(_open_trouble(said)) >= self._budget.patience
+        return ends or anomaly.kind in LOOPS or len(_open_trouble(conversation)) >= self._budget.patience
 
 
-def _open_trouble(said: Conversation) -> list[str]:
+def _open_trouble(conversation: Conversation) -> list[str]:
     """The tools with which there was trouble in earlier rounds that is not over, latest first.
 
     It is over if the tool has come back well since, and some rounds ago; a user who says something in between changes
@@ -541,10 +517,10 @@ def _open_trouble(said: Conversation) -> list[str]:
     """
     trouble: list[str] = []
     well: set[str] = set()
-    for ago, each in enumerate(said.rounds(limit=MOST_MESSAGES, beyond_request=True)):
+    for ago, each in enumerate(conversation.rounds(limit=MOST_MESSAGES, beyond_request=True)):
         named = [(str(call["name"] if call else message.name), message) for call, message in each.pairs()]
-        found = {name for name, message in named if anomaly_in(message)}
+        anomalous = {name for name, message in named if anomaly_in(message)}
         if ago:
-            trouble += [name for name in sorted(found) if name not in well or ago <= RECENT]
-            well |= {name for name, _ in named} - found
+            trouble += [name for name in sorted(anomalous) if name not in well or ago <= RECENT]
+            well |= {name for name, _ in named} - anomalous
     return trouble

@@ -5,8 +5,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import asdict, dataclass, field, replace
-from functools import lru_cache, partial
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal, TypeVar
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.utils import batch_iterate
@@ -16,14 +15,13 @@ from langchain_tooltree.errors import ConfigurationError, ReplyError
 from langchain_tooltree.experience.store import QUARANTINED, ExperienceStore
 from langchain_tooltree.experience.trajectory import Step, Trajectory
 from langchain_tooltree.experience.verdict import DEFAULT_MAX_CHARACTERS, excerpt
-from langchain_tooltree.flows import Flow, TogetherStep, flow_of
+from langchain_tooltree.flows import Flow, TogetherStep
 from langchain_tooltree.models import ATTEMPTS, Meter, Words, document_prompt, filled_in, inner_config
 from langchain_tooltree.text import (
     LONGEST_TEXT,
     compact_json,
     digest,
     kinship,
-    mapping_in,
     one_line,
     shortened,
     telling_words,
@@ -34,11 +32,8 @@ logger = logging.getLogger(__name__)
 
 ReplyT = TypeVar("ReplyT", bound="ComparisonForm")
 
-
 Source = Literal["comparison", "success"]
 """What a tip comes from: failed attempts beside a successful one, or a success alone (the parts of CFGM, Alg. 2)."""
-
-PARTS: tuple[Source, ...] = get_args(Source)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,20 +70,15 @@ class Tip:
 
     def to_dict(self) -> dict[str, Any]:
         """The tip as plain data."""
-        return {**asdict(self), "id": self.id}
+        return asdict(self)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Tip":
-        """The tip that `to_dict` wrote down, also in another version; what is not there is empty."""
-        return cls(
-            text=str(data.get("text") or ""),
-            reasoning=str(data.get("reasoning") or ""),
-            source="comparison" if data.get("source") == "comparison" else "success",
-            task=str(data.get("task") or ""),
-            tools=tuple(data.get("tools") or ()),
-            trajectories=tuple(data.get("trajectories") or ()),
-            when=str(data.get("when") or ""),
-        )
+        """The tip that `to_dict` wrote down; JSON has lists in place of tuples."""
+        values: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in data.items()
+        }
+        return cls(**values)
 
 
 _GOOD_TIP = """\
@@ -195,8 +185,7 @@ def aligned_tips(model: BaseChatModel, experience: ExperienceStore, description:
     if not isinstance(description, str) or not description.strip():
         msg = f"description must be a text that says what the other environment is, got {description!r:.80}."
         raise ConfigurationError(msg)
-    notes = yield from experience.collection(LABEL).reading()
-    tips = distinct(_all_tips(notes)).values()
+    tips = distinct((yield from all_tips(experience))).values()
     aligned: list[Tip] = []
     for shown in batch_iterate(MOST_KNOWN, tips):
         numbered = [{"number": number, "when": tip.when, "tip": tip.text} for number, tip in enumerate(shown, 1)]
@@ -304,7 +293,6 @@ def distinct(tips: Iterable[Tip]) -> dict[Sense, Tip]:
     return kept
 
 
-@lru_cache(maxsize=20_000)  # each new tip is compared with all that there are
 def _words(advice: str) -> tuple[frozenset[str], frozenset[str]]:
     """The telling words of advice, by their beginnings, and those that turn it into its opposite, with numbers."""
     decisive = (word for word in words_of(advice) if word in _DECISIVE or not word.isalpha())
@@ -326,63 +314,95 @@ def tips_for(tips: Iterable[Tip], task: str) -> list[Tip]:
 LABEL = "tips"  # under what label tips are kept
 MOST_FAILURES = 3  # failed attempts beside a successful one: the paper tries a task once and three times again
 
-Note = dict[str, Any]  # what is kept of a task: its text, and for each part the tips and what they were made from
+Note = dict[str, Any]  # what is kept of a task: its text, its tips, and the runs that they were made from
+
+
+@dataclass(slots=True)
+class _Attempts:
+    """What is stored of one task, by the ids of its attempts."""
+
+    task: str
+    task_id: str
+    successes: dict[str, int] = field(default_factory=dict)  # their lengths
+    failures: dict[str, int] = field(default_factory=dict)  # the numbers of the attempts
+    made_from: dict[str, str] = field(default_factory=dict)  # digests of them: a run that goes on keeps its id
+
+    def add(self, attempt: Trajectory) -> None:
+        if attempt.success:
+            self.successes[attempt.id] = len(attempt.steps)
+        else:
+            number = attempt.metadata.get("attempt")
+            self.failures[attempt.id] = number if isinstance(number, int) else 0
+        self.made_from[attempt.id] = digest(attempt.chat(), 16)
 
 
 def extract_tips(model: BaseChatModel, experience: ExperienceStore, *, max_concurrency: int) -> Flow[list[Tip]]:
     """Take tips from what is stored in one namespace, as far as that was not done before; returns all, old and new.
 
-    First every task with a success and failures, from their comparison; then every task with a success, from the
-    success alone. What was made is kept after each few tasks, with what it was made from: an extraction that was
-    killed goes on where it stopped, and a task is asked about again once there are new attempts at it. A task about
-    which the model gives no usable reply stays as it is until the next time. A tip goes with the runs that it was
-    taken from. The `task_id` in the metadata of attempts sets tasks of the same text apart.
+    What was made of a task is kept with what it was made from: an extraction that was killed goes on where it stopped,
+    and a task is asked about again once there are new attempts at it. A task about which the model gives no usable
+    reply stays as it is until the next time. A tip goes with the runs that it was taken from. The `task_id` in the
+    metadata of attempts sets tasks of the same text apart.
     """
     collection = experience.collection(LABEL)
-    tasks = yield from _survey(experience)
-    there = {run for task in tasks.values() for run in task.evidence("comparison")}
-    yield from _without(experience, lambda run: run not in there)
+    tasks: dict[str, _Attempts] = {}
+    for page in (yield from experience.pages()):
+        for attempt in (yield from page):
+            if attempt.success is not None and not attempt.metadata.get(QUARANTINED):
+                key = _key(attempt.task, task_id_of(attempt))
+                tasks.setdefault(key, _Attempts(attempt.task, task_id_of(attempt))).add(attempt)
+    present = {run for attempts in tasks.values() for run in attempts.made_from}
+    yield from _without(experience, lambda run: run not in present)
     notes: dict[str, Note] = yield from collection.reading()
-    tips = {(key, part): _tips_in(note, part) for key, note in _in_order(notes) for part in PARTS}
-    for part in PARTS:
-        due = [task for task in tasks.values() if task.is_due(part, notes.get(task.key, {}))]
-        due.sort(key=lambda task: (task.text, task.id))
-        for together in batch_iterate(max_concurrency, due):
-            known = [_besides(tips, (task.key, part)) for task in together]
-            asked = map(partial(_tips_for, model, experience, part), together, known)
-            replies: list[list[Tip] | None] = yield TogetherStep(list(asked))
-            entries = yield from experience.entries()
-            for task, reply in zip(together, replies, strict=True):
-                if reply is None or not task.evidence(part).keys() <= entries.keys():
-                    continue  # what somebody has had forgotten meanwhile is not written again
-                # A tip that another task has already is kept as it stands there, so that it is recalled once.
-                others = distinct(_besides(tips, (task.key, part)))
-                kept = [others.get(sense, tip) for sense, tip in distinct(reply).items()]
-                tips[task.key, part] = kept
-                made = {"made_from": task.evidence(part), "tips": [tip.to_dict() for tip in kept]}
-                notes[task.key] = {"task": task.text, **notes.get(task.key, {}), part: made}
-                yield from collection.putting(task.key, notes[task.key])
-    return _all_tips(notes)
+    due = [
+        (key, attempts)
+        for key, attempts in sorted(tasks.items(), key=lambda item: (item[1].task, item[1].task_id))
+        if attempts.successes and attempts.made_from != notes.get(key, {}).get("made_from")
+    ]
+    for together in batch_iterate(max_concurrency, due):
+        asked = [_tips_of_task(model, experience, attempts, _others(notes, key)) for key, attempts in together]
+        replies: list[list[Tip] | None] = yield TogetherStep(asked)
+        entries = yield from experience.entries()
+        for (key, attempts), reply in zip(together, replies, strict=True):
+            if reply is None or not attempts.made_from.keys() <= entries.keys():
+                continue  # what somebody has had forgotten meanwhile is not written again
+            # A tip that another task has already is kept as it stands there, so that it is recalled once.
+            known = distinct(_others(notes, key))
+            tips = [known.get(sense, tip).to_dict() for sense, tip in distinct(reply).items()]
+            notes[key] = {"task": attempts.task, "made_from": attempts.made_from, "tips": tips}
+            yield from collection.putting(key, notes[key])
+    return _tips_in(notes)
 
 
-def _besides(tips: Mapping[tuple[str, Source], Sequence[Tip]], holder: tuple[str, Source]) -> list[Tip]:
-    """The tips of other tasks, and of the other part of this one, each once."""
-    return list(dict.fromkeys(tip for other, held in tips.items() if other != holder for tip in held))
+def _tips_of_task(
+    model: BaseChatModel, experience: ExperienceStore, attempts: _Attempts, known: Sequence[Tip]
+) -> Flow[list[Tip] | None]:
+    """The tips of a task, from the shortest success and the latest failures; `None` without a usable reply."""
+    shortest = min(attempts.successes, key=lambda run: (attempts.successes[run], run))
+    latest = sorted(attempts.failures, key=lambda run: (attempts.failures[run], run))[-MOST_FAILURES:]
+    runs = yield from experience.reading([*latest, shortest])
+    if len(runs) <= len(latest):  # one was deleted meanwhile
+        return None
+    *failures, success = runs
+    compared = (yield from tips_by_comparison(model, success, failures)) if failures else []
+    if compared is None:
+        return None
+    praised = yield from tips_from_success(model, success, [*known, *compared])
+    return None if praised is None else [*compared, *praised]
 
 
 def tips_of(experience: ExperienceStore, task: str, ids: Iterable[str] = ("",)) -> Flow[tuple[Tip, ...]]:
     """The tips of one task by its text and ids, those from a comparison first; the id may be empty."""
-    collection = experience.collection(LABEL)
     notes: dict[str, Note] = {}
     for key in dict.fromkeys(_key(task, each) for each in ids):
-        if (note := (yield from collection.getting(key))) is not None:
+        if (note := (yield from experience.collection(LABEL).getting(key))) is not None:
             notes[key] = note
-    return tuple(_all_tips(notes))
+    return tuple(_tips_in(notes))
 
 
 def all_tips(experience: ExperienceStore) -> Flow[list[Tip]]:
     """The tips of all tasks, each once."""
-    return _all_tips((yield from experience.collection(LABEL).reading()))
+    return _tips_in((yield from experience.collection(LABEL).reading()))
 
 
 def forget_tips(experience: ExperienceStore, runs: AbstractSet[str] | None) -> Flow[int]:
@@ -391,7 +411,6 @@ def forget_tips(experience: ExperienceStore, runs: AbstractSet[str] | None) -> F
     What is left of these others is asked about again by the next extraction.
     """
     before = yield from all_tips(experience)
-    _words.cache_clear()
     yield from _without(experience, lambda run: runs is None or run in runs)
     return len(before) - len((yield from all_tips(experience)))
 
@@ -400,104 +419,31 @@ def _without(experience: ExperienceStore, is_gone: Callable[[str], bool]) -> Flo
     """Take what was made of some runs out of what is kept."""
     collection = experience.collection(LABEL)
     for key, note in (yield from collection.reading()).items():
-        left: Note = {name: value for name, value in note.items() if name not in PARTS}
-        for part in PARTS:
-            made_from = mapping_in(mapping_in(note, part), "made_from")
-            tips = _tips_in(note, part)
-            kept = [tip for tip in tips if not any(map(is_gone, tip.trajectories))]
-            # Where tips are gone, the other runs may have more to say.
-            made = {run: each for run, each in made_from.items() if not is_gone(run)} if kept == tips else {}
-            if kept or made:
-                left[part] = {"made_from": made, "tips": [tip.to_dict() for tip in kept]}
-        if not any(part in left for part in PARTS):
+        tips = [tip for tip in note["tips"] if not any(map(is_gone, tip["trajectories"]))]
+        # Where tips are gone, the other runs may have more to say.
+        complete = tips == note["tips"]
+        made_from = {run: each for run, each in note["made_from"].items() if complete and not is_gone(run)}
+        if not tips and not made_from:
             yield from collection.deleting(key)
-        elif left != note:
-            yield from collection.putting(key, left)
+        elif made_from != note["made_from"]:
+            yield from collection.putting(key, {**note, "made_from": made_from, "tips": tips})
 
 
 def task_id_of(attempt: Trajectory) -> str:
     """The id that sets the task of an attempt apart from others with the same text; empty if it has none."""
-    given = attempt.metadata.get("task_id")
-    return given if isinstance(given, str) else ""
-
-
-@dataclass(slots=True)
-class _TaskAttempts:
-    """What is stored of one task, by the ids of its attempts."""
-
-    text: str
-    id: str = ""  # sets it apart from other tasks of the same text
-    successes: dict[str, int] = field(default_factory=dict)  # their lengths
-    failures: dict[str, int] = field(default_factory=dict)  # the numbers of the attempts
-    fingerprints: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def key(self) -> str:
-        return _key(self.text, self.id)
-
-    def add(self, attempt: Trajectory) -> None:
-        if attempt.success is None:
-            return
-        number = attempt.metadata.get("attempt")
-        if attempt.success:
-            self.successes[attempt.id] = len(attempt.steps)
-        else:
-            self.failures[attempt.id] = number if isinstance(number, int) else 0
-        self.fingerprints[attempt.id] = digest(attempt.chat(), 16)
-
-    def evidence(self, part: Source) -> dict[str, str]:
-        """What the tips of a part are made from."""
-        runs = self.successes if part == "success" else self.fingerprints
-        return {run: self.fingerprints[run] for run in runs}
-
-    def is_due(self, part: Source, note: Note) -> bool:
-        """Whether there is something to ask that was not asked before."""
-        possible = bool(self.successes) and (bool(self.failures) or part == "success")
-        return possible and mapping_in(note, part).get("made_from") != self.evidence(part)
+    return str(attempt.metadata.get("task_id") or "")
 
 
 def _key(task: str, task_id: str) -> str:
-    return digest([{"task": task, "id": task_id} if task_id else {"task": task}])
+    return digest([{"task": task, "id": task_id}])
 
 
-def _tips_for(
-    model: BaseChatModel, experience: ExperienceStore, part: Source, task: _TaskAttempts, known: Sequence[Tip]
-) -> Flow[list[Tip] | None]:
-    """The tips of one part of a task, from the shortest success and the latest failures, which are read here."""
-    shortest = min(task.successes, key=lambda run: (task.successes[run], run))
-    latest = sorted(task.failures, key=lambda run: (task.failures[run], run))[-MOST_FAILURES:]
-    success = yield from flow_of(experience.get)(shortest)
-    if success is None:  # deleted since it was surveyed
-        return None
-    if part == "success":
-        return (yield from tips_from_success(model, success, known))
-    failures: list[Trajectory] = []
-    for run in latest:
-        failure = yield from flow_of(experience.get)(run)
-        failures += [] if failure is None else [failure]
-    return (yield from tips_by_comparison(model, success, failures)) if failures else None
+def _tips_in(notes: Mapping[str, Note]) -> list[Tip]:
+    """The tips of tasks, in the order of these, each once."""
+    in_order = sorted(notes.items(), key=lambda item: (item[1]["task"], item[0]))
+    return list(dict.fromkeys(Tip.from_dict(tip) for _, note in in_order for tip in note["tips"]))
 
 
-def _in_order(notes: Mapping[str, Note]) -> list[tuple[str, Note]]:
-    return sorted(notes.items(), key=lambda kept: (str(kept[1].get("task")), kept[0]))
-
-
-def _tips_in(note: Note, part: Source) -> list[Tip]:
-    """The tips in a part of a note, apart from such as another version has written and this one cannot read."""
-    kept = note.get(part)
-    written = kept.get("tips") if isinstance(kept, dict) else None
-    data = (tip for tip in written if isinstance(tip, dict)) if isinstance(written, list) else ()
-    return [tip for tip in map(Tip.from_dict, data) if tip.text]
-
-
-def _all_tips(notes: Mapping[str, Note]) -> list[Tip]:
-    return list(dict.fromkeys(tip for _, note in _in_order(notes) for part in PARTS for tip in _tips_in(note, part)))
-
-
-def _survey(experience: ExperienceStore) -> Flow[dict[str, _TaskAttempts]]:
-    tasks: dict[str, _TaskAttempts] = {}
-    for page in (yield from experience.pages()):
-        for attempt in (each for each in (yield from page) if not each.metadata.get(QUARANTINED)):
-            task = _TaskAttempts(attempt.task, task_id_of(attempt))
-            tasks.setdefault(task.key, task).add(attempt)
-    return tasks
+def _others(notes: Mapping[str, Note], key: str) -> list[Tip]:
+    """The tips of all tasks but one."""
+    return _tips_in({each: note for each, note in notes.items() if each != key})

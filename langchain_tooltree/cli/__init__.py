@@ -34,7 +34,7 @@ EXIT_CODES = f"""exit codes:
   {CLOSED}  nobody reads the output any more, as behind `| head`
 """
 
-MODULES = {"demo": "show", "mine": "mine", "show": "show", "view": "view", "copy": "stores"}
+MODULES = {"demo": "show", "mine": "stores", "show": "show", "view": "view", "copy": "stores"}
 MODULES |= {"compare": "compare", "doctor": "doctor"}
 
 PLACE = "a folder, http://host:port/database of a Chroma server, or postgresql://user@host/database"
@@ -61,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return CLOSED
     except Exception as error:
         from langchain_tooltree.errors import ToolTreeError  # noqa: PLC0415 - costs more than all of this module
-        from langchain_tooltree.svg import visible_lines  # noqa: PLC0415 - as above
+        from langchain_tooltree.text import visible_lines  # noqa: PLC0415 - as above
 
         if not isinstance(error, ToolTreeError | OSError | ImportError):
             raise
@@ -116,7 +116,7 @@ class _Parser(argparse.ArgumentParser):
     """Tells what is wrong with the words of a command without sending them to the terminal as they are."""
 
     def error(self, message: str) -> NoReturn:
-        from langchain_tooltree.svg import visible_lines  # noqa: PLC0415 - costs more than all of this module
+        from langchain_tooltree.text import visible_lines  # noqa: PLC0415 - costs more than all of this module
 
         super().error(visible_lines(message))
 
@@ -195,7 +195,8 @@ def _add_compare(compare: argparse.ArgumentParser) -> None:
     compare.add_argument("--check", default="contains", metavar="CHECK", help=text)
     compare.add_argument("--judge", metavar="MODEL", help="a model that judges the answers, in place of a check")
     compare.add_argument("--model", help="the model of the agents, in place of their own")
-    compare.add_argument("--effort", choices=("frugal", "balanced", "thorough"), default="balanced")
+    text = "of the planner, in place of the agent's own"
+    compare.add_argument("--effort", choices=("frugal", "balanced", "thorough"), help=text)
     text = f"a third agent that learns from each task, in this store: {PLACE}"
     compare.add_argument("--experience", metavar="STORE", help=text)
     compare.add_argument("--limit", type=int, metavar="N", help="only the first N tasks")
@@ -204,7 +205,9 @@ def _add_compare(compare: argparse.ArgumentParser) -> None:
     compare.add_argument(
         "--journal", type=Path, metavar="FILE", help="keeps finished runs (default: TASKS.compare.jsonl)"
     )
-    compare.add_argument("--pages", metavar="FOLDER", help="keep the searches there, for `view`")
+    compare.add_argument(
+        "--pages", metavar="FOLDER", help="keep the searches there, with pages of those that made a difference"
+    )
     compare.add_argument("--html", type=Path, metavar="FILE", help="also write the report as a page")
     compare.add_argument("--force", action="store_true", help="replace FILE of --html")
     compare.add_argument("--yes", action="store_true", help="go on without being asked")

@@ -2,23 +2,21 @@
 
 import argparse
 import asyncio
+import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
-from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import partial
-from importlib import import_module
-from io import StringIO
 from pathlib import Path
 from statistics import fmean
 from typing import Any
+from urllib.parse import quote
 from uuid import uuid4
 
 from langchain.agents import create_agent
 from langchain_core.callbacks import AsyncCallbackHandler
-from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage
 from langchain_core.outputs import LLMResult
 from pydantic import BaseModel
@@ -27,206 +25,161 @@ from rich.progress import Progress
 from langchain_tooltree._langgraph import interrupts_in
 from langchain_tooltree.agent import OWN_OPTIONS, create_tooltree_agent
 from langchain_tooltree.cli.stores import opened
-from langchain_tooltree.cli.terminal import Terminal, check_free, model_named, table
+from langchain_tooltree.cli.terminal import Terminal, check_free, imported, model_named, table
 from langchain_tooltree.cli.trial import (
     CHECKS,
     SUCCESS,
     Check,
     Journal,
-    TrialRun,
+    Run,
     TrialTask,
     check_of,
-    failure,
     load_tasks,
-    paired,
+    mean_with_bounds,
+    paired_difference,
     recommendation,
 )
 from langchain_tooltree.errors import ConfigurationError, check_count, described
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.learning.experience import Experience
-from langchain_tooltree.text import compact_json, counted, one_line
+from langchain_tooltree.pages import page
+from langchain_tooltree.pages.search import search_in, to_html
+from langchain_tooltree.text import compact_json, counted, one_line, shortened
 from langchain_tooltree.tooltree.search import SearchConfig
 
 PILOT = 3  # tasks that the plain agent does before anybody is asked: what they cost is what the rest may cost
 TIMES = 1.3  # the planner's calls for each of the plain agent's, for the estimate: what was measured on recorded runs
-MILLION = 1_000_000
-MOST_SHOWN = 20  # tasks on which the agents differ that are shown
+MOST_ROWS = 20  # tasks, and errors, that are printed; the JSON document and the page have all
+COSTS = ("model_calls", "tokens")  # what is compared task by task, beside success
+WAITS = "It waits for somebody's approval, and nobody is there. Build it without."
 PLAIN, PLANNER, EXPERIENCED = "plain agent", "planner", "planner with experience"
-DIFFERING = ("task", "solved_by", "plain_answer", "planned_answer")
-
-Create = Callable[..., Any]
-Build = Callable[[Create], Any]
-"""What `--agent` names: it makes the agent with the function that it is given, which stands for `create_agent`."""
 
 
 def run_compare(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[str, Any], int]:
-    """Run both agents over the tasks, and say what to do."""
+    """Run the agents over the tasks, and say what to do."""
     if options.html:
         check_free(options.html, force=options.force)
     check_count("--at-once", options.at_once)
     check_count("--limit", 1 if options.limit is None else options.limit)
     build, tasks = imported(options.agent), load_tasks(options.tasks)[: options.limit]
-    check = check_of(_check(options), tasks)
+    named = options.check if options.check in CHECKS else None
+    check = check_of(model_named(options.judge) if options.judge else named or imported(options.check), tasks)
     names = ("agent", "check", "judge", "model", "effort", "experience")
     settings = {"compare": options.tasks, **{name: getattr(options, name) for name in names}}
     journal = Journal(options.journal or Path(f"{Path(options.tasks.replace(':', '-')).stem}.compare.jsonl"), settings)
     with ExitStack() as stack:
         # All in one loop: clients of models that are used in one do not work in another.
         loop = stack.enter_context(asyncio.Runner())
-        race = Race(build, check, options, journal, _experience(options, stack))
-        pilot = [(task, PLAIN) for task in tasks[:PILOT]]
-        rest = [(task, arm) for task in tasks for arm in race.arms]
-        loop.run(race.run(pilot, "first tasks"))
-        _agree(options, terminal, journal, race.left(rest))
-        loop.run(race.run(rest, "all tasks"))
-    report, code = _report(tasks, race.arms, journal, options)
-    _print(terminal, report, options)
+        experience = None
+        if options.experience:
+            store = stack.enter_context(opened(options.experience))
+            experience = Experience(store, namespace=("compare",), settle_seconds=0)
+        comparison = Comparison(build, check, options, journal, experience)
+        loop.run(comparison.run(tasks[:PILOT], [PLAIN], "first tasks"))
+        _agree(options, terminal, comparison, tasks)
+        loop.run(comparison.run(tasks, comparison.agents, "all tasks"))
+    report, code = _report(tasks, comparison)
+    _print(terminal, report)
     if options.html:
-        recorded = Terminal(record=True, width=max(terminal.width, 100), file=StringIO())
-        _print(recorded, report, options)
-        recorded.save_html(str(options.html))
+        title = f"Comparison: {options.agent} on {options.tasks}"
+        rows = [{**row, "page": _link(row["page"], options.html.parent)} for row in report["differing"]]
+        text = page("compare", title, {**report, "title": title, "differing": rows})
+        options.html.write_text(text, encoding="utf-8")
         terminal.say(f"Written to {options.html}.")
     return report, code
 
 
-def imported(place: str) -> Any:
-    """What `MODULE:NAME` names, also in the working folder."""
-    module, _, name = place.partition(":")
-    if not name:
-        msg = f"{place!r} names nothing to import. Write MODULE:NAME, such as my_agent:build."
-        raise ConfigurationError(msg)
-    sys.path.insert(0, str(Path.cwd()))
-    try:
-        return getattr(import_module(module), name)
-    except (ImportError, AttributeError) as error:
-        msg = f"{place!r} cannot be imported: {described(error)}. Is the module in this folder, or installed?"
-        raise ConfigurationError(msg) from error
-    finally:
-        sys.path.pop(0)
-
-
-def _check(options: argparse.Namespace) -> str | Callable[..., Any] | BaseChatModel:
-    if options.judge:
-        return model_named(options.judge)
-    if options.check in CHECKS:
-        return str(options.check)
-    function: Callable[..., Any] = imported(options.check)
-    return function
-
-
-def _experience(options: argparse.Namespace, stack: ExitStack) -> Experience | None:
-    """The experience of the third agent, if there is one, in the store that was named."""
-    if not options.experience:
-        return None
-    return Experience(stack.enter_context(opened(options.experience)), namespace=("compare",), settle_seconds=0)
-
-
-@dataclass
 class Usage(AsyncCallbackHandler):
-    """Counts what an attempt costs."""
+    """Counts what a run costs: model calls, and tokens as far as the provider reports them."""
 
-    model_calls: int = 0
-    input_tokens: int = 0
-    output_tokens: int = 0
+    def __init__(self) -> None:
+        self.counts = dict.fromkeys(("model_calls", "input_tokens", "output_tokens"), 0)
 
     async def on_chat_model_start(self, *_: Any, **__: Any) -> None:
         """Count a call."""
-        self.model_calls += 1
+        self.counts["model_calls"] += 1
 
     async def on_llm_end(self, response: LLMResult, **_: Any) -> None:
-        """Add the tokens that it took, as far as the provider says so."""
+        """Add the tokens that it took."""
         for generation in (each for batch in response.generations for each in batch):
             usage = getattr(getattr(generation, "message", None), "usage_metadata", None) or {}
-            self.input_tokens += usage.get("input_tokens", 0)
-            self.output_tokens += usage.get("output_tokens", 0)
-
-
-_doing: ContextVar[TrialTask] = ContextVar("task")
+            for name in ("input_tokens", "output_tokens"):
+                self.counts[name] += usage.get(name, 0)
 
 
 @dataclass
-class Race:
-    """The agents, each of which does each task once."""
+class Comparison:
+    """The agents, each of which does each task once.
 
-    build: Build
+    `build` makes an agent with the function that it is given, which stands for `create_agent`.
+    """
+
+    build: Callable[[Callable[..., Any]], Any]
     check: Check
     options: argparse.Namespace
     journal: Journal
     experience: Experience | None = None
-    learning: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property
-    def arms(self) -> dict[str, Create]:
-        """What stands for `create_agent` in each agent, by its name."""
-        arms: dict[str, Create] = {PLAIN: self._plain, PLANNER: partial(self._planned, None)}
-        return arms if self.experience is None else {**arms, EXPERIENCED: partial(self._planned, self.experience)}
+    def agents(self) -> Sequence[str]:
+        """The names of the agents."""
+        return (PLAIN, PLANNER) if self.experience is None else (PLAIN, PLANNER, EXPERIENCED)
 
-    def left(self, pairs: Iterable[tuple[TrialTask, str]]) -> list[tuple[TrialTask, str]]:
-        """What is still to be done."""
-        return [(task, arm) for task, arm in pairs if (task.id, arm) not in self.journal.attempts]
+    def left(self, tasks: Sequence[TrialTask], agents: Collection[str]) -> list[tuple[TrialTask, str]]:
+        """The runs that are still to be made."""
+        return [(task, agent) for task in tasks for agent in agents if self.journal.of(task, agent) is None]
 
-    async def run(self, pairs: Sequence[tuple[TrialTask, str]], what: str) -> None:
-        """Do what is left of these, some at once."""
-        left, places = self.left(pairs), asyncio.Semaphore(self.options.at_once)
-
+    async def run(self, tasks: Sequence[TrialTask], agents: Collection[str], what: str) -> None:
+        """Make the runs that are left, some at once; those that learn one after another, in the order of the tasks."""
+        left, places = self.left(tasks, agents), asyncio.Semaphore(self.options.at_once)
         with Progress(console=Terminal(stderr=True, quiet=not sys.stderr.isatty())) as progress:
             bar = progress.add_task(what, total=len(left))
 
-            async def one(task: TrialTask, arm: str) -> None:
+            async def one(task: TrialTask, agent: str) -> None:
                 async with places:
-                    self.journal.add(await self.attempt(task, arm))
+                    self.journal.add(await self.attempt(task, agent))
                     progress.advance(bar)
 
-            await asyncio.gather(*(one(task, arm) for task, arm in left))
+            async def one_after_another() -> None:
+                for task, agent in left:
+                    if agent == EXPERIENCED:
+                        await one(task, agent)
 
-    async def attempt(self, task: TrialTask, arm: str) -> TrialRun:
+            await asyncio.gather(one_after_another(), *(one(*each) for each in left if each[1] != EXPERIENCED))
+
+    async def attempt(self, task: TrialTask, agent: str) -> Run:
         """Have an agent, made for it alone, do a task."""
-        _doing.set(task)
-        usage, began = Usage(), time.monotonic()
-        answer, error = "", ""
-        try:
-            if arm == EXPERIENCED:  # one after another, in the order of the tasks: each learns from those before
-                async with self.learning:
-                    answer = await self._answer(task, arm, usage)
-            else:
-                answer = await self._answer(task, arm, usage)
-        except Exception as problem:  # noqa: BLE001 - an agent that raises has not solved its task
-            error = failure(problem)
-        seconds = round(time.monotonic() - began, 3)
-        score = 0.0 if error else await self.check(task, answer)
-        return TrialRun(
-            task.id, arm, score, answer, usage.model_calls, usage.input_tokens, usage.output_tokens, seconds, error
-        )
-
-    async def _answer(self, task: TrialTask, arm: str, usage: Usage) -> str:
-        agent = self.build(self.arms[arm])
+        usage, start, thread = Usage(), time.monotonic(), f"{task.id} {agent} {uuid4().hex[:8]}"
         messages = [("user", task.input)] if isinstance(task.input, str) else task.input
-        config = {"callbacks": [usage], "configurable": {"thread_id": uuid4().hex}}
-        state = await agent.ainvoke({"messages": messages}, config)
-        if interrupts_in(state):
-            msg = "It waits for somebody's approval, and nobody is there. Build it without."
-            raise ConfigurationError(msg)
-        return answer_in(state)
+        config = {"callbacks": [usage], "configurable": {"thread_id": thread}}
+        run = Run(task=task.id, version=task.version, agent=agent, thread=thread)
+        try:
+            state = await self.build(partial(self._create, task, agent)).ainvoke({"messages": messages}, config)
+            run.answer, run.error = answer_in(state), WAITS if interrupts_in(state) else ""
+        except Exception as error:  # noqa: BLE001 - an agent that raises has not solved its task
+            run.error = shortened(described(error), 300)
+        run = run.model_copy(update={**usage.counts, "seconds": round(time.monotonic() - start, 3)})
+        if not run.error:
+            run.score = await self.check(task, run.answer)
+        return run
 
-    def _plain(self, *arguments: Any, **options: Any) -> Any:
-        """`create_agent`, which knows nothing of what only the planner takes."""
-        return create_agent(*self._named(arguments), **{k: v for k, v in options.items() if k not in OWN_OPTIONS})
+    def _create(self, task: TrialTask, agent: str, model: Any, tools: Any = None, **options: Any) -> Any:
+        """Stands for `create_agent`; the plain agent leaves out what only the planner takes."""
+        model = model_named(self.options.model) if self.options.model else model
+        if agent == PLAIN:
+            return create_agent(model, tools, **{k: v for k, v in options.items() if k not in OWN_OPTIONS})
 
-    def _planned(self, experience: Experience | None, *arguments: Any, **options: Any) -> Any:
-        options = {"config": SearchConfig(effort=self.options.effort), **options, "experience": experience}
-        options["verdict"] = None if experience is None else self._verdict
+        async def verdict(run: Trajectory) -> bool:
+            answers = [message.text for message in run.to_messages() if isinstance(message, AIMessage)]
+            return await self.check(task, answers[-1] if answers else "") >= SUCCESS
+
+        learns = agent == EXPERIENCED
+        options |= {"experience": self.experience if learns else None, "verdict": verdict if learns else None}
+        if self.options.effort:
+            options["config"] = replace(options.get("config") or SearchConfig(), effort=self.options.effort)
         if self.options.pages:
             options["record_searches"] = self.options.pages
-        return create_tooltree_agent(*self._named(arguments), **options)
-
-    def _named(self, arguments: Sequence[Any]) -> Sequence[Any]:
-        """The arguments with the model that was named in place of theirs."""
-        return [model_named(self.options.model), *arguments[1:]] if self.options.model else arguments
-
-    async def _verdict(self, run: Trajectory) -> bool:
-        """Whether a run has solved its task, for who learns from it."""
-        said = [message.text for message in run.to_messages() if isinstance(message, AIMessage)]
-        return await self.check(_doing.get(), said[-1] if said else "") >= SUCCESS
+        return create_tooltree_agent(model, tools, **options)
 
 
 def answer_in(state: Mapping[str, Any]) -> str:
@@ -237,104 +190,145 @@ def answer_in(state: Mapping[str, Any]) -> str:
     return next((message.text for message in reversed(state["messages"]) if isinstance(message, AIMessage)), "")
 
 
-def _agree(
-    options: argparse.Namespace, terminal: Terminal, journal: Journal, left: Sequence[tuple[TrialTask, str]]
-) -> None:
+def _agree(options: argparse.Namespace, terminal: Terminal, comparison: Comparison, tasks: Sequence[TrialTask]) -> None:
     """Say what the rest may cost, and ask whether to go on."""
-    done = [each for each in journal.attempts.values() if each.arm == PLAIN]
-    if not left or not done:
+    left = comparison.left(tasks, comparison.agents)
+    plain = [run for run in comparison.journal.runs.values() if run.agent == PLAIN]
+    done = [run for run in plain if not run.error]
+    if not left:
         return
-    times = sum(1.0 if arm == PLAIN else TIMES for _, arm in left)
+    if not done:
+        msg = f"The plain agent has raised in each of its first {counted(len(plain), 'task')}: {plain[0].error}"
+        raise ConfigurationError(msg)
+    times = sum(1.0 if agent == PLAIN else TIMES for _, agent in left)
     calls, sent, received = (
-        times * fmean(getattr(each, name) for each in done) for name in ("model_calls", "input_tokens", "output_tokens")
+        times * fmean(getattr(run, name) for run in done) for name in ("model_calls", "input_tokens", "output_tokens")
     )
-    money = f", ${_dollars(options, sent, received):,.2f}" if options.price else ""
+    money = f", ${max(0.01, _dollars(options, sent, received)):,.2f}" if options.price else ""
+    judge = f"; {len(left)} calls of the judge come on top" if options.judge else ""
     terminal.say(
-        f"{len(left)} runs are left: about {calls:,.0f} model calls, {sent:,.0f} tokens sent and {received:,.0f} "
-        f"received{money}, by what {len(done)} runs of the plain agent took."
+        f"{counted(len(left), 'more run')}: about {calls:,.0f} model calls, {sent:,.0f} tokens sent and "
+        f"{received:,.0f} received{money}, by what {counted(len(done), 'run')} of the plain agent took{judge}."
     )
     if options.yes:
         return
     if not sys.stdin.isatty():
-        msg = f"Nobody is there to be asked whether to go on; pass --yes. What was done is in {journal.path}."
+        msg = (
+            f"Nobody is there to be asked whether to go on; pass --yes. What was done is in {comparison.journal.path}."
+        )
         raise ConfigurationError(msg)
     if terminal.input("Go on? [y/N] ").strip().lower() not in {"y", "yes"}:
-        msg = f"Stopped. The same command goes on from {journal.path}."
+        msg = f"Stopped. The same command goes on from {comparison.journal.path}."
         raise ConfigurationError(msg)
 
 
 def _dollars(options: argparse.Namespace, sent: float, received: float) -> float:
-    return float(sent * options.price[0] + received * options.price[1]) / MILLION
+    return float(sent * options.price[0] + received * options.price[1]) / 1e6
 
 
-def _report(
-    tasks: Sequence[TrialTask], arms: Iterable[str], journal: Journal, options: argparse.Namespace
-) -> tuple[dict[str, Any], int]:
+def _report(tasks: Sequence[TrialTask], comparison: Comparison) -> tuple[dict[str, Any], int]:
     """The figures, and the exit code: that of the last agent against the plain one."""
-    runs = {arm: [journal.attempts[task.id, arm] for task in tasks] for arm in arms}
-    compared = {
-        arm: paired([(first.solved, second.solved) for first, second in zip(runs[PLAIN], each, strict=True)])
-        for arm, each in runs.items()
-        if arm != PLAIN
-    }
-    verdicts = [recommendation(each, f"the {arm}") for arm, each in compared.items()]
-    differing = [
-        [first.task, arm if second.solved else PLAIN, _told(first), _told(second)]
-        for arm in compared
-        for first, second in zip(runs[PLAIN], runs[arm], strict=True)
-        if first.solved != second.solved
-    ]
-    errors = [f"{each.task} ({arm}): {each.error}" for arm, attempts in runs.items() for each in attempts if each.error]
-    report = {
+    journal, options, code = comparison.journal, comparison.options, 0
+    runs = {agent: [run for task in tasks if (run := journal.of(task, agent))] for agent in comparison.agents}
+    report: dict[str, Any] = {
         "tasks": len(tasks),
-        "agents": {arm: _figures(options, each) for arm, each in runs.items()},
-        "against_plain": {arm: each._asdict() for arm, each in compared.items()},
-        "differing": [dict(zip(DIFFERING, each, strict=True)) for each in differing],
-        "errors": errors,
-        "verdicts": [each.text for each in verdicts],
+        "agents": {agent: _figures(options, each) for agent, each in runs.items()},
+        "against_plain": {},
+        "differing": [],
+        "errors": [f"{run.task} ({agent}): {run.error}" for agent, each in runs.items() for run in each if run.error],
+        "verdicts": [],
         "journal": str(journal.path),
     }
-    return report, verdicts[-1].code
+    for agent in comparison.agents[1:]:
+        pairs = list(zip(tasks, runs[PLAIN], runs[agent], strict=True))
+        changed = [pair for pair in pairs if pair[1].solved != pair[2].solved]
+        gained = sum(second.solved for _, _, second in changed)
+        paired = paired_difference(len(tasks), gained, len(changed) - gained)
+        more = {name: [getattr(second, name) - getattr(first, name) for _, first, second in pairs] for name in COSTS}
+        means = {f"more_{name}": mean_with_bounds(values) for name, values in more.items()}
+        report["against_plain"][agent] = {**paired._asdict(), **means}
+        report["verdicts"].append(recommendation(paired, f"the {agent}"))
+        pages = _pages(options.pages, {second.thread for _, _, second in changed})
+        report["differing"] += [
+            {
+                "task": task.id,
+                "input": shortened(task.input if isinstance(task.input, str) else compact_json(task.input), 500),
+                "expected": task.expected,
+                "agent": agent,
+                "solved_by": agent if second.solved else PLAIN,
+                "plain_answer": first.error or first.answer,
+                "answer": second.error or second.answer,
+                "page": pages.get(second.thread, ""),
+            }
+            for task, first, second in changed
+        ]
+        code = paired.code
+    return report, code
 
 
-def _print(terminal: Terminal, report: Mapping[str, Any], options: argparse.Namespace) -> None:
-    """Print a report: what each agent has solved and cost, where they differ, and what to do."""
-    terminal.say(f"{report['tasks']} tasks; calls, tokens and seconds are those of a task, on average.")
-    rows = (
-        [arm, *(f"{value:.0%}" if name == "share" else value for name, value in figures.items())]
-        for arm, figures in report["agents"].items()
-    )
+def _figures(options: argparse.Namespace, runs: Sequence[Run]) -> dict[str, Any]:
+    solved = sum(run.solved for run in runs)
+    figures: dict[str, Any] = {
+        "solved": solved,
+        "share": round(solved / len(runs), 4),
+        "errors": sum(bool(run.error) for run in runs),
+        "model_calls": round(fmean(run.model_calls for run in runs), 2),
+        "tokens": round(fmean(run.tokens for run in runs)),
+        "seconds": round(fmean(run.seconds for run in runs), 1),
+    }
+    if options.price:
+        sent, received = (sum(getattr(run, name) for run in runs) for name in ("input_tokens", "output_tokens"))
+        figures["dollars_in_all"] = round(_dollars(options, sent, received), 4)
+    return figures
+
+
+def _pages(folder: str | None, threads: Collection[str]) -> dict[str, str]:
+    """The page of the latest search of each thread, written beside the file of the search."""
+    pages = dict[str, str]()
+    for file in sorted(Path(folder).glob("*.json")) if folder else ():
+        search = search_in(file) or {}
+        thread = str(search.get("recorded", {}).get("thread"))
+        if thread in threads:
+            path = file.with_suffix(".html")
+            path.write_text(to_html(search), encoding="utf-8")
+            pages[thread] = str(path)
+    return pages
+
+
+def _link(path: str, folder: Path) -> str:
+    """The address of a page in one that stands in a folder."""
+    return quote(Path(os.path.relpath(path, folder)).as_posix()) if path else ""
+
+
+def _print(terminal: Terminal, report: Mapping[str, Any]) -> None:
+    """Print a report: what each agent solves and costs, where they differ, and what to do."""
+    terminal.say(f"{counted(report['tasks'], 'task')}; calls, tokens and seconds are those of a task, on average.")
+    rows = [
+        [agent, *(f"{value:.0%}" if name == "share" else f"{value:,}" for name, value in figures.items())]
+        for agent, figures in report["agents"].items()
+    ]
     names = next(iter(report["agents"].values()))
     terminal.print(table(("agent", *(name.replace("_", " ") for name in names)), rows))
-    for arm, each in report["against_plain"].items():
-        chance = f"so uneven by chance with a probability of {each['p']:.2f}"
-        terminal.say(
-            f"{arm}: {counted(each['gained'], 'task')} gained, {each['lost']} lost against the plain agent; {chance}."
-        )
-    if shown := report["differing"][:MOST_SHOWN]:
+    for agent, each in report["against_plain"].items():
+        more = " and ".join(f"{_bounds(each[f'more_{name}'])} {name.replace('_', ' ')}" for name in COSTS)
+        changes = f"{counted(each['gained'], 'task')} gained, {each['lost']} lost (p = {each['p']:.2g})"
+        terminal.say(f"{agent} against the plain agent: {changes}, {more} a task.")
+    if differing := report["differing"][:MOST_ROWS]:
         columns = ("they differ on", "solved by", "plain agent's answer", "planner's answer")
-        terminal.print(table(columns, (each.values() for each in shown)))
-        if options.pages:
-            terminal.say(f"The searches of these runs: langchain-tooltree view {options.pages}")
-    for error in report["errors"][:MOST_SHOWN]:
+        shown = ("task", "solved_by", "plain_answer", "answer")
+        terminal.print(table(columns, ([one_line(row[name], 200) for name in shown] for row in differing)))
+        for row in differing:
+            if row["page"]:
+                terminal.say(f"The search of {row['task']}: {row['page']}")
+    for error in report["errors"][:MOST_ROWS]:
         terminal.say(f"Error in {error}")
+    if report["errors"]:
+        terminal.say("A run that raised counts as not solved; the same command makes it again.")
     for text in report["verdicts"]:
         terminal.say(text)
 
 
-def _figures(options: argparse.Namespace, runs: Sequence[TrialRun]) -> dict[str, Any]:
-    solved = sum(each.solved for each in runs)
-    sent, received = (fmean(getattr(each, name) for each in runs) for name in ("input_tokens", "output_tokens"))
-    figures: dict[str, Any] = {
-        "solved": solved,
-        "share": round(solved / len(runs), 4),
-        "errors": sum(bool(each.error) for each in runs),
-        "model_calls": round(fmean(each.model_calls for each in runs), 2),
-        "tokens": round(sent + received),
-        "seconds": round(fmean(each.seconds for each in runs), 1),
-    }
-    return {**figures, "dollars": round(_dollars(options, sent, received), 5)} if options.price else figures
-
-
-def _told(attempt: TrialRun) -> str:
-    return one_line(attempt.error or attempt.answer, 200)
+def _bounds(mean: Mapping[str, float]) -> str:
+    """A mean with its bounds, with a decimal where it matters."""
+    digits = 1 if abs(mean["mean"]) < 10 else 0  # noqa: PLR2004
+    return "{} ({} to {})".format(*(f"{mean[name]:+,.{digits}f}" for name in ("mean", "low", "high")))

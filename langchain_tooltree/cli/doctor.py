@@ -1,89 +1,111 @@
 """The command `doctor`: what a search could do for an agent, without running it."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from langchain.agents.middleware import AgentMiddleware
+from langchain.agents.structured_output import ProviderStrategy
+from langchain_core.tools import BaseTool
 
 from langchain_tooltree.agent import create_tooltree_agent
-from langchain_tooltree.cli.compare import imported
-from langchain_tooltree.cli.terminal import Terminal, table
+from langchain_tooltree.cli.terminal import Terminal, answering, imported, table
 from langchain_tooltree.effects.calls import CallEffects
+from langchain_tooltree.effects.names import is_read, verb_of_write
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.sandbox import names_bound_by
 from langchain_tooltree.text import counted
 from langchain_tooltree.tools import as_tools
 
-READING = ("get", "list", "search", "find", "read", "look", "fetch", "query", "show", "check", "count", "convert")
-"""With which names of tools begin that look as if they only read: a guess, which only their owner can confirm."""
-
 
 def run_doctor(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[str, Any], int]:
     """Look at the parts of an agent; code 1 if something should be looked at."""
+    tools, given = _parts(imported(options.agent), options.agent)
+    rows = _rows(tools, given)
+    able = [row["tool"] for row in rows if row["may_run"] != "no"]
+    report: dict[str, Any] = {
+        "tools": rows,
+        "look_like_reads": [
+            row["tool"] for row in rows if row["declared"] == "nothing" and row["looks_like"] == "a read"
+        ],
+        "middleware": [type(entry).__name__ for entry in given.get("middleware", ())],
+        "checkpointer": given.get("checkpointer") is not None,
+    }
+    report["advice"] = [*_advice(report, given)]
+    columns = ("tool", "declared", "looks like", "a search may run it")
+    terminal.print(table(columns, (row.values() for row in rows)))
+    trying = (
+        f"try {len(able)} of {counted(len(rows), 'tool')}: {', '.join(able)}" if able else "only ask the agent again"
+    )
+    terminal.say(f"At a doubt, a search can {trying}.")
+    terminal.say(
+        f"Middleware beside the planner: {', '.join(report['middleware']) or 'none'}. "
+        f"Checkpointer: {'yes' if report['checkpointer'] else 'no'}."
+    )
+    for line in report["advice"] or ["Nothing to mend."]:
+        terminal.say(line)
+    return report, int(bool(report["advice"]))
+
+
+def _parts(build: Callable[..., Any], place: str) -> tuple[Sequence[BaseTool], dict[str, Any]]:
+    """The tools, those of middleware among them, and the options of the last agent that a function makes."""
     made: list[tuple[Sequence[Any], dict[str, Any]]] = []
 
-    def create(model: Any, tools: Sequence[Any] = (), **given: Any) -> Any:
+    def create(model: Any, tools: Any = None, **given: Any) -> Any:
         made.append((tools or (), given))
         return create_tooltree_agent(model, tools, **given)
 
-    imported(options.agent)(create)
+    with answering("The agent cannot be made", "Does it need a key, or a package?"):
+        build(create)
     if not made:
-        msg = f"{options.agent} has not made its agent with the function that it was given. Call that for create_agent."
+        msg = f"{place} has not made its agent with the function that it was given. Call that for create_agent."
         raise ConfigurationError(msg)
-    given_tools, given = made[-1]
-    sandbox = given.get("sandbox")
-    bound = names_bound_by(sandbox) if sandbox is not None else frozenset[str]()
-    middleware: Sequence[AgentMiddleware[Any, Any]] = given.get("middleware", ())
-    tools = [*(tool for entry in middleware for tool in getattr(entry, "tools", ())), *as_tools(given_tools)]
+    tools, given = made[-1]
+    own = [tool for entry in given.get("middleware", ()) for tool in getattr(entry, "tools", ())]
+    return [*own, *as_tools(tools)], given
+
+
+def _rows(tools: Sequence[BaseTool], given: dict[str, Any]) -> list[dict[str, str]]:
+    """Of each tool: what is declared, what its name or its server's hint says, and whether a search may run it."""
     effects = CallEffects.declared_as(given.get("effects")).among(tools)
-    rows = [_row(tool.name, effects, bound) for tool in tools]
-    likely = [row["tool"] for row in rows if row["may_run"] == "no" and row["tool"].lower().startswith(READING)]
-    advice = [*_advice(rows, likely, given)]
-    beside = [type(entry).__name__ for entry in middleware]
-    kept = given.get("checkpointer") is not None
-    report = {
-        "tools": rows,
-        "look_like_reads": likely,
-        "middleware": beside,
-        "checkpointer": kept,
-        "advice": advice,
-    }
-    terminal.print(table(("tool", "declared", "a search may run it"), (row.values() for row in rows)))
-    terminal.say(
-        f"Middleware beside the planner: {', '.join(beside) or 'none'}. Checkpointer: {'yes' if kept else 'no'}."
-    )
-    for line in advice or ["Nothing to mend."]:
-        terminal.say(line)
-    return report, int(bool(advice))
+    bound = names_bound_by(given["sandbox"]) if given.get("sandbox") is not None else frozenset[str]()
+    rows = []
+    for tool in tools:
+        name = tool.name
+        if name in bound:
+            declared, may_run = "in the sandbox", "in a fork"
+        elif name in effects.reads:
+            declared, may_run = "read", "no: return_direct" if tool.return_direct else "yes"
+        elif name in effects.by_arguments:
+            declared, may_run = "by its arguments", "some calls"
+        else:
+            declared, may_run = "write" if name in effects.entries else "nothing", "no"
+        reads = is_read(name) or _is_hinted(tool)
+        looks_like = "a write" if verb_of_write(name) else "a read" if reads else ""
+        rows.append({"tool": name, "declared": declared, "looks_like": looks_like, "may_run": may_run})
+    return rows
 
 
-def _row(name: str, effects: CallEffects, bound: frozenset[str]) -> dict[str, str]:
-    if name in bound:
-        return {"tool": name, "declared": "in the sandbox", "may_run": "in a fork"}
-    if name in effects.reads:
-        return {"tool": name, "declared": "read", "may_run": "yes"}
-    if name in effects.by_arguments:
-        return {"tool": name, "declared": "by its arguments", "may_run": "some calls"}
-    return {"tool": name, "declared": "write" if name in effects.entries else "nothing", "may_run": "no"}
+def _is_hinted(tool: BaseTool) -> bool:
+    """Whether an MCP server hints that a tool is read-only, as langchain-mcp-adapters or langchain.mcp keep it."""
+    metadata = tool.metadata or {}
+    annotations = ((metadata.get("mcp") or {}).get("tool") or {}).get("annotations") or {}
+    return bool(metadata.get("readOnlyHint") or annotations.get("read_only_hint"))
 
 
-def _advice(rows: Sequence[dict[str, str]], likely: Sequence[str], given: dict[str, Any]) -> Sequence[str]:
+def _advice(report: dict[str, Any], given: dict[str, Any]) -> Iterator[str]:
     """What to look at, most important first."""
-    advice = []
+    rows, undeclared = report["tools"], report["look_like_reads"]
     if not rows:
-        advice.append("The agent has no tools: a search has nothing to try.")
-    elif all(row["may_run"] == "no" for row in rows):
-        advice.append("A search may run no tool: at a doubt it can only ask the agent again. Declare what only reads.")
-    undeclared = [name for name in likely if {"tool": name, "declared": "nothing", "may_run": "no"} in rows]
+        yield "The agent has no tools: a search has nothing to try."
+    elif all(row["may_run"].startswith("no") for row in rows):
+        yield "A search may run no tool. Declare which tools are read-only."
+    for row in rows:
+        if row["declared"] == "read" and row["looks_like"] == "a write":
+            yield f"{row['tool']} is declared read-only, and looks like a write: a search runs it without being asked."
     if undeclared:
-        what = f"{counted(len(undeclared), 'tool')} with a name like a read's"
-        shown = ", ".join(f'"{name}": "read"' for name in undeclared)
-        advice.append(f"{what} declared as nothing. If they change nothing: effects={{{shown}}}.")
-    if given.get("checkpointer") is None:
-        advice.append(
-            "There is no checkpointer: a run that is killed starts over, and nobody can be asked for approval."
-        )
-    if given.get("experience") is not None and given.get("verdict") is None:
-        advice.append("Experience without verdict=: runs are kept, and nothing is learnt from them.")
-    return advice
+        effects = ", ".join(f'"{name}": "read"' for name in undeclared)
+        yield f"Undeclared tools that look like reads: if they change nothing, effects={{{effects}}}."
+    if isinstance(given.get("response_format"), ProviderStrategy):
+        yield "Answers by ProviderStrategy have no room for a report, so none is doubted. ToolStrategy has."
+    if not report["checkpointer"]:
+        yield "There is no checkpointer: a run that is killed starts over, and nobody can be asked for approval."

@@ -1,8 +1,6 @@
 """The commands `show`, for a graph, a saved search, an experience or a file of runs, and `demo`, for a new search."""
 
 import argparse
-import shlex
-import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -34,28 +32,18 @@ from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.flows import Flow, FunctionStep
 from langchain_tooltree.learning.copying import held_in
 from langchain_tooltree.learning.experience import Experience
-from langchain_tooltree.learning.experience_page import MOST_RUNS, page_of_runs
-from langchain_tooltree.pages.saved import as_saved, read_search, undamaged
-from langchain_tooltree.pages.search_page import to_html, to_mermaid, to_rich, to_svg
+from langchain_tooltree.pages.picture import to_svg
+from langchain_tooltree.pages.records import MOST_RUNS, runs_page
+from langchain_tooltree.pages.search import as_saved, read_search, to_html, to_mermaid, to_rich, undamaged
 from langchain_tooltree.sitgraph.files import MANIFEST
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
 from langchain_tooltree.text import counted, one_line
 
-SHOWN = 40
-"""Rows of a table: about a screen."""
-
-LONGEST = 60
-"""Characters of a task or of the tools of a run in a row: with what stands beside them, it stays on one line of 100."""
-
-SEARCH_DRAWINGS = {".html": to_html, ".svg": to_svg, ".mmd": to_mermaid}
-"""How a search is drawn, by the ending of the file."""
-
+MOST_ROWS = 40  # of a table: about a screen
+MAX_CELL = 60  # characters of a task or of the tools of a run: with what stands beside them, one line of 100
+SEARCH_DRAWINGS = {".html": to_html, ".svg": to_svg, ".mmd": to_mermaid}  # how a search is drawn, by the file's ending
 COSTS = ("rollouts", "nodes", "pruned_before", "pruned_after", "model_calls", "tokens", "tool_calls", "cache_hits")
-PAGE = Path("demo.html")
-"""Where the page of the demo goes if no other file is named."""
-
-OPENS = {"darwin": "open", "win32": "explorer"}.get(sys.platform, "xdg-open")
-"""The system's command that shows a page in a browser."""
+DEMO_PAGE = Path("demo.html")
 
 Drawings = Mapping[str, Callable[[], str]]
 
@@ -69,7 +57,7 @@ class Look(NamedTuple):
 
 
 def run_show(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[str, Any], int]:
-    """Tell what it is, and show it."""
+    """Say what it is, and show it."""
     if options.draw:
         check_drawable(options.draw, force=options.force)
     look = look_at(options.what, options.embeddings)
@@ -77,167 +65,6 @@ def run_show(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[str,
     if options.draw:
         draw(look.drawings, options.draw, terminal)
     return look.report, 0
-
-
-def look_at(what: str, embeddings: str | None) -> Look:
-    """What stands at a path or an address."""
-    path = Path(what)
-    if is_store(what):
-        return _look_at_store(what, embeddings)
-    if is_graph(path):
-        return _look_at_graph(path, embeddings)
-    if path.is_dir():
-        msg = (
-            f"{path} is a folder without a graph or a store. Pass one that SITGraph.save or ChromaStore has filled, or "
-            f"a file in it; `langchain-tooltree view {path}` lists the searches and runs in a folder."
-        )
-        raise ConfigurationError(msg)
-    if search := read_search(path):
-        with undamaged(path):
-            printed = [Text(f"{search['query']}\n", "bold"), *printed_search(search)]
-        drawings = {ending: undamaged(path)(drawing) for ending, drawing in drawings_of(search).items()}
-        return Look({"kind": "search", **search}, printed, drawings)
-    return _look_at_runs(path)
-
-
-def is_graph(what: str | Path) -> bool:
-    """Whether it is the folder of a graph."""
-    return (Path(what) / MANIFEST).exists()
-
-
-def drawings_of(search: Mapping[str, Any]) -> Drawings:
-    """How a search, as plain data, is drawn to files, by their endings."""
-    return {ending: partial(way, search) for ending, way in SEARCH_DRAWINGS.items()}
-
-
-def check_drawable(path: Path, *, force: bool) -> None:
-    """Refuse, before any work, a file that nothing can be drawn to."""
-    check_free(path, force=force)
-    if path.suffix not in SEARCH_DRAWINGS:
-        msg = f"{path} must end with one of {', '.join(SEARCH_DRAWINGS)}: the ending says how it is drawn."
-        raise ConfigurationError(msg)
-
-
-def draw(drawings: Drawings, path: Path, terminal: Terminal) -> None:
-    """Draw to a file, as its ending says, and say where it is."""
-    if path.suffix not in drawings:
-        ways = (
-            f"It can be drawn to {' or '.join(drawings)}." if drawings else "`langchain-tooltree view` shows its parts."
-        )
-        msg = f"This cannot be drawn to {path.name}. {ways}"
-        raise ConfigurationError(msg)
-    path.write_text(drawings[path.suffix]().rstrip("\n") + "\n", encoding="utf-8")
-    command = f"{OPENS} {shlex.quote(str(path))}"
-    terminal.say(f"\nA page to explore:\n\n{command}" if path.suffix == ".html" else f"Drawn to {path}")
-
-
-def _page_by(write: Callable[[Path], None]) -> str:
-    """The page that an object writes to a file."""
-    with TemporaryDirectory() as folder:
-        file = Path(folder) / "page.html"
-        write(file)
-        return file.read_text(encoding="utf-8")
-
-
-def printed_search(search: Mapping[str, Any]) -> list[RenderableType]:
-    """Tree, answer and cost of a search, as plain data."""
-    answer = search["nodes"][[0, *search["best"]][-1]].get("answer") or "The plan waits for approval."
-    costs = ", ".join(f"{search['cost'][name]:,} {name.replace('_', ' ')}" for name in COSTS)
-    return [
-        to_rich(search),
-        Text("✔ the plan", "dim"),
-        Text(f"\n{answer}\n", "bold green"),
-        Text(f"{costs}. Stopped: {search['stop_reason']}."),
-    ]
-
-
-def _look_at_graph(path: Path, embeddings: str | None) -> Look:
-    graph = SITGraph.load(path, embeddings=embeddings_named(embeddings))
-    ordered = sorted(graph.to_networkx().edges(data=True), key=lambda edge: (-edge[2]["count"], edge[0], edge[1]))
-    edges = [{"after": source, "comes": target, **figures} for source, target, figures in ordered]
-    names = ("after", "comes", "weight", "count", "summaries")
-    rows = [{**edge, "after": edge["after"] or "(start)", "weight": f"{edge['weight']:.2f}"} for edge in edges[:SHOWN]]
-    printed = (
-        table(names, ([row[name] for name in names] for row in rows)),
-        f"{counted(len(graph), 'run')}, {counted(len(edges), 'edge')}; {len(rows)} of them are shown.",
-    )
-    drawings: Drawings = {".html": partial(_page_by, graph.to_html), ".mmd": graph.to_mermaid}
-    return Look({"kind": "graph", "runs": len(graph), "edges": edges}, printed, drawings)
-
-
-def namespaces_in(store: BaseStore) -> Flow[list[dict[str, Any]]]:
-    """What is in each namespace of a store, as a flow; `changed` is when something was written there last."""
-    spaces = []
-    for root, labels in (yield from held_in(store)).items():
-        items = yield from listing(store, (*root, TASKS))
-        written = [item.updated_at for item in items]
-        for label in labels:  # such as tips
-            written += [item.updated_at for item in (yield from listing(store, (*root, label)))]
-        runs = [{"id": item.key, **{name: item.value.get(name) for name in ("outcome", "task")}} for item in items]
-        changed = max(written).isoformat(timespec="milliseconds") if written else ""
-        outcomes = Counter(run["outcome"] for run in runs)
-        spaces.append({"namespace": [*root], "outcomes": outcomes, "changed": changed, "runs": runs})
-    return spaces
-
-
-def _look_at_store(address: str, embeddings: str | None) -> Look:
-    spaces = read_store(address, namespaces_in)
-    runs = [("/".join(space["namespace"]), run) for space in spaces for run in space["runs"]]
-    rows = [(space, run["id"], run["outcome"], one_line(str(run["task"]), LONGEST)) for space, run in runs[:SHOWN]]
-    outcomes = [("/".join(space["namespace"]), counts(space["outcomes"])) for space in spaces]
-    printed = (
-        table(("namespace", "run", "outcome", "task"), rows),
-        table(("namespace", "outcomes"), outcomes[:SHOWN]),
-        f"{counted(len(runs), 'run')} in {counted(len(spaces), 'namespace')}; {len(rows)} of the runs are shown.",
-    )
-    drawings = {}
-    if len(spaces) == 1:  # a page shows one namespace, and `view` each of several
-        drawings[".html"] = partial(experience_page, address, embeddings, spaces[0]["namespace"])
-    return Look({"kind": "experience", "namespaces": spaces}, printed, drawings)
-
-
-def experience_page(address: str, embeddings: str | None, namespace: Sequence[str]) -> str:
-    """The page of one namespace of the store at an address."""
-    embedder = embeddings_named(embeddings)
-
-    def page(store: BaseStore) -> Flow[str]:
-        experience = Experience(ExperienceStore(store, namespace=namespace), embeddings=embedder)
-        text: str = yield FunctionStep(_page_by, experience.to_html)
-        return text
-
-    return read_store(address, page)
-
-
-def _look_at_runs(path: Path) -> Look:
-    """The runs in a file; a page has room for the latest, each in its latest version."""
-    unread, runs = Counter[str](), list[dict[str, Any]]()
-    latest, endings = dict[str, Trajectory](), dict[str, str]()
-    for run in load_trajectories(path, unread=unread):
-        outcome = {True: "success", False: "failure", None: "unknown"}[run.success]
-        runs.append({"id": run.id, "outcome": outcome, "task": run.task, "tools": [step.tool for step in run.steps]})
-        endings[run.id] = entry_of(run, "").outcome
-        latest.pop(run.id, None)
-        latest[run.id] = run
-        if len(latest) > MOST_RUNS:
-            del latest[next(iter(latest))]
-    rows = [
-        (run["id"], run["outcome"], one_line(run["task"], LONGEST), one_line(" → ".join(run["tools"]), LONGEST))
-        for run in runs[:SHOWN]
-    ]
-    outcomes = Counter(run["outcome"] for run in runs)
-    printed: list[RenderableType] = [
-        table(("run", "outcome", "task", "tools"), rows),
-        f"{counted(len(runs), 'run')}: {counts(outcomes)}; {len(rows)} of them are shown.",
-        *(f"Cannot be used: {count} {kind}." for kind, count in sorted(unread.items())),
-    ]
-    report = {"kind": "trajectories", "outcomes": outcomes, "not_used": unread, "runs": runs}
-    page = partial(page_of_runs, path.name, [*latest.values()], Counter(endings.values()))
-    return Look(report, printed, {".html": page})
-
-
-def counts(of: Mapping[str, int]) -> str:
-    """How many there are of each kind, in words."""
-    return ", ".join(f"{count} {name}" for name, count in sorted(of.items()))
 
 
 def run_demo(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[str, Any], int]:
@@ -259,14 +86,170 @@ def run_demo(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[str,
                     status.update(escape(f"trying {event['call']}"[:70]))
 
         search = as_saved(demo.solved(model, on_event=follow))
-    terminal.print(*printed_search(search), sep="\n")
+    look = _look_at_search(search)
+    terminal.print(*look.printed[1:], sep="\n")
     if options.draw:
-        draw(drawings_of(search), options.draw, terminal)
-    if not (options.draw or options.json):
-        try:  # nobody has asked for this page: it replaces that of an earlier demo, and nothing else
-            ours = PAGE.is_file() and demo.REQUEST in PAGE.read_text(encoding="utf-8", errors="replace")
-            check_free(PAGE, force=options.force or ours)
-            draw(drawings_of(search), PAGE, terminal)
+        draw(look.drawings, options.draw, terminal)
+    elif not options.json:
+        try:  # nobody has asked for this page
+            check_free(DEMO_PAGE, force=options.force)
+            draw(look.drawings, DEMO_PAGE, terminal)
         except (ConfigurationError, OSError) as error:
             terminal.say(f"No page was written: {in_words(error)} (--draw FILE.html names another path.)")
     return search, 0
+
+
+def check_drawable(path: Path, *, force: bool) -> None:
+    """Refuse, before any work, a file that nothing can be drawn to."""
+    check_free(path, force=force)
+    if path.suffix not in SEARCH_DRAWINGS:
+        msg = f"{path} must end with one of {', '.join(SEARCH_DRAWINGS)}: the ending says how it is drawn."
+        raise ConfigurationError(msg)
+
+
+def draw(drawings: Drawings, path: Path, terminal: Terminal) -> None:
+    """Draw to a file, as its ending says, and say where it is."""
+    if path.suffix not in drawings:
+        ways = f"It can be drawn to {' or '.join(drawings)}." if drawings else "`langchain-tooltree view` can show it."
+        msg = f"This cannot be drawn to {path.name}. {ways}"
+        raise ConfigurationError(msg)
+    path.write_text(drawings[path.suffix]().rstrip("\n") + "\n", encoding="utf-8")
+    terminal.say(f"\nA page to explore: {path.absolute().as_uri()}" if path.suffix == ".html" else f"Drawn to {path}")
+
+
+def look_at(what: str, embeddings: str | None) -> Look:
+    """What stands at a path or an address."""
+    path = Path(what)
+    if is_store(what):
+        return _look_at_store(what, embeddings)
+    if is_graph(path):
+        return _look_at_graph(path, embeddings)
+    if path.is_dir():
+        msg = (
+            f"{path} is a folder without a graph or a store. Pass one that SITGraph.save or ChromaStore has filled, or "
+            f"a file in it; `langchain-tooltree view {path}` lists the searches and runs in a folder."
+        )
+        raise ConfigurationError(msg)
+    if search := read_search(path):
+        with undamaged(path):
+            look = _look_at_search(search)
+        return look._replace(drawings={ending: undamaged(path)(way) for ending, way in look.drawings.items()})
+    return _look_at_runs(path)
+
+
+def is_graph(path: Path) -> bool:
+    """Whether it is the folder of a graph."""
+    return (path / MANIFEST).exists()
+
+
+def _look_at_search(search: Mapping[str, Any]) -> Look:
+    answer = search["nodes"][[0, *search["best"]][-1]].get("answer") or "The plan waits for approval."
+    costs = ", ".join(f"{search['cost'][name]:,} {name.replace('_', ' ')}" for name in COSTS)
+    printed: list[RenderableType] = [
+        Text(f"{search['query']}\n", "bold"),
+        to_rich(search),
+        Text("✔ the plan", "dim"),
+        Text(f"\n{answer}\n", "bold green"),
+        Text(f"{costs}. Stopped: {search['stop_reason']}."),
+    ]
+    drawings = {ending: partial(way, search) for ending, way in SEARCH_DRAWINGS.items()}
+    return Look({"kind": "search", **search}, printed, drawings)
+
+
+def _look_at_graph(path: Path, embeddings: str | None) -> Look:
+    graph = SITGraph.load(path, embeddings=embeddings_named(embeddings))
+    ordered = sorted(graph.to_networkx().edges(data=True), key=lambda edge: (-edge[2]["count"], edge[0], edge[1]))
+    edges = [{"after": source, "comes": target, **figures} for source, target, figures in ordered]
+    rows = (
+        (edge["after"] or "(start)", edge["comes"], f"{edge['weight']:.2f}", edge["count"], edge["summaries"])
+        for edge in edges[:MOST_ROWS]
+    )
+    printed = (
+        table(("after", "comes", "weight", "count", "summaries"), rows),
+        f"{counted(len(graph), 'run')}, {counted(len(edges), 'edge')}; {len(edges[:MOST_ROWS])} of them are shown.",
+    )
+    drawings: Drawings = {".html": partial(_page_by, graph.to_html), ".mmd": graph.to_mermaid}
+    return Look({"kind": "graph", "runs": len(graph), "edges": edges}, printed, drawings)
+
+
+def _look_at_store(address: str, embeddings: str | None) -> Look:
+    spaces = read_store(address, namespaces_in)
+    runs = [("/".join(space["namespace"]), run) for space in spaces for run in space["runs"]]
+    rows = [(space, run["id"], run["outcome"], one_line(str(run["task"]), MAX_CELL)) for space, run in runs[:MOST_ROWS]]
+    outcomes = [("/".join(space["namespace"]), counts(space["outcomes"])) for space in spaces]
+    printed = (
+        table(("namespace", "run", "outcome", "task"), rows),
+        table(("namespace", "outcomes"), outcomes[:MOST_ROWS]),
+        f"{counted(len(runs), 'run')} in {counted(len(spaces), 'namespace')}; {len(rows)} of the runs are shown.",
+    )
+    drawings = {}
+    if len(spaces) == 1:  # a page shows one namespace, and `view` each of several
+        drawings[".html"] = partial(store_page, address, embeddings, spaces[0]["namespace"])
+    return Look({"kind": "experience", "namespaces": spaces}, printed, drawings)
+
+
+def namespaces_in(store: BaseStore) -> Flow[list[dict[str, Any]]]:
+    """What is in each namespace of a store, as a flow; `changed` is when something was written there last."""
+    spaces = []
+    for root, labels in (yield from held_in(store)).items():
+        items = yield from listing(store, (*root, TASKS))
+        written = [item.updated_at for item in items]
+        for label in labels:  # such as tips
+            written += [item.updated_at for item in (yield from listing(store, (*root, label)))]
+        runs = [{"id": item.key, **{name: item.value.get(name) for name in ("outcome", "task")}} for item in items]
+        changed = max(written).isoformat(timespec="milliseconds") if written else ""
+        outcomes = Counter(run["outcome"] for run in runs)
+        spaces.append({"namespace": [*root], "outcomes": outcomes, "changed": changed, "runs": runs})
+    return spaces
+
+
+def store_page(address: str, embeddings: str | None, namespace: Sequence[str]) -> str:
+    """The page of one namespace of the store at an address."""
+    embedder = embeddings_named(embeddings)
+
+    def written(store: BaseStore) -> Flow[str]:
+        experience = Experience(ExperienceStore(store, namespace=namespace), embeddings=embedder)
+        text: str = yield FunctionStep(_page_by, experience.to_html)
+        return text
+
+    return read_store(address, written)
+
+
+def _page_by(write: Callable[[Path], None]) -> str:
+    """The page that an object writes to a file."""
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "page.html"
+        write(file)
+        return file.read_text(encoding="utf-8")
+
+
+def _look_at_runs(path: Path) -> Look:
+    """The runs in a file; a page has room for the latest, each in its latest version."""
+    unread, runs = Counter[str](), list[dict[str, Any]]()
+    latest, endings = dict[str, Trajectory](), dict[str, str]()
+    for run in load_trajectories(path, unread=unread):
+        outcome = {True: "success", False: "failure", None: "unknown"}[run.success]
+        runs.append({"id": run.id, "outcome": outcome, "task": run.task, "tools": [step.tool for step in run.steps]})
+        endings[run.id] = entry_of(run, "").outcome
+        latest.pop(run.id, None)
+        latest[run.id] = run
+        if len(latest) > MOST_RUNS:
+            del latest[next(iter(latest))]
+    rows = [
+        (run["id"], run["outcome"], one_line(run["task"], MAX_CELL), one_line(" → ".join(run["tools"]), MAX_CELL))
+        for run in runs[:MOST_ROWS]
+    ]
+    outcomes = Counter(run["outcome"] for run in runs)
+    printed: list[RenderableType] = [
+        table(("run", "outcome", "task", "tools"), rows),
+        f"{counted(len(runs), 'run')}: {counts(outcomes)}; {len(rows)} of them are shown.",
+        *(f"Cannot be used: {count} {kind}." for kind, count in sorted(unread.items())),
+    ]
+    report = {"kind": "trajectories", "outcomes": outcomes, "not_used": unread, "runs": runs}
+    page = partial(runs_page, path.name, [*latest.values()], Counter(endings.values()))
+    return Look(report, printed, {".html": page})
+
+
+def counts(of: Mapping[str, int]) -> str:
+    """How many there are of each kind, in words."""
+    return ", ".join(f"{count} {name}" for name, count in sorted(of.items()))

@@ -1,6 +1,7 @@
-"""Stores by their addresses, a folder, a Chroma server or a Postgres: how commands read them, and `copy`."""
+"""Stores by their addresses, a folder, a Chroma server or a Postgres, and the commands `copy` and `mine`."""
 
 import argparse
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import asdict
@@ -12,12 +13,18 @@ from langchain_core.embeddings import Embeddings
 from langgraph.store.base import BaseStore, Op, PutOp, Result
 
 from langchain_tooltree.cli import INCOMPLETE
-from langchain_tooltree.cli.terminal import Terminal, answering, embeddings_named, progress
+from langchain_tooltree.cli.terminal import Terminal, answering, check_free, embeddings_named, progress
 from langchain_tooltree.errors import ConfigurationError, MissingExtraError, import_extra
+from langchain_tooltree.experience.files import load_trajectories
+from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.flows import Flow, run_flow
 from langchain_tooltree.learning.copying import copied
+from langchain_tooltree.sitgraph.files import MANIFEST, check_target
+from langchain_tooltree.sitgraph.sit_graph import SITGraph
+from langchain_tooltree.sitgraph.transitions import START
 from langchain_tooltree.stores.chroma import ChromaStore
 from langchain_tooltree.stores.connection import DATABASE, copied_still
+from langchain_tooltree.text import counted
 
 T = TypeVar("T")
 
@@ -37,17 +44,17 @@ def read_store(address: str, read: Callable[[BaseStore], Flow[T]]) -> T:
         is_folder = "://" not in address and is_store(address)  # opening it writes to it, and keeps its agent out
         still = copied_still(Path(address)) if is_folder else nullcontext(address)
         with still as place, opened(place, exists=True) as store:
-            return run_flow(read(Looked(store)))
+            return run_flow(read(ReadOnlyStore(store)))
 
 
-class Looked(BaseStore):
-    """A store that is looked at: what reads is asked of it, and what would change it is left undone."""
+class ReadOnlyStore(BaseStore):
+    """A store that is looked at: reads are asked of it, and writes are left undone."""
 
     def __init__(self, store: BaseStore) -> None:
         self._store = store
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
-        """What the reads among some operations come to, each in its place."""
+        """The results of the reads among some operations, each in its place."""
         given = list(ops)
         results = iter(self._store.batch([each for each in given if not isinstance(each, PutOp)]))
         return [None if isinstance(each, PutOp) else next(results) for each in given]
@@ -118,3 +125,42 @@ def run_copy(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[str,
     if report.differing:
         terminal.say(f"Left alone: {report.differing} runs and notes that differ in DST. --force replaces them.")
     return asdict(report), INCOMPLETE if report.differing else 0
+
+
+def run_mine(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[str, Any], int]:
+    """Read the runs, and save their graph."""
+    if (check_target(options.output) / MANIFEST).exists():
+        check_free(options.output, force=options.force)
+    outcomes, unread = Counter[bool | None](), Counter[str]()
+
+    def runs() -> Iterator[Trajectory]:
+        for file in options.files:
+            for trajectory in load_trajectories(file, unread=unread):
+                outcomes[trajectory.success] += 1
+                yield trajectory
+
+    with progress("mining"):
+        graph = SITGraph.from_trajectories(runs(), embeddings=embeddings_named(options.embeddings))
+    if not outcomes[True]:
+        msg = (
+            f"None of {outcomes.total()} runs is marked as a success, so there is nothing to learn. "
+            "A run needs 'success': true or a 'reward' of 1."
+        )
+        raise ConfigurationError(msg)
+    graph.save(options.output)
+    drawn = graph.to_networkx()
+    report: dict[str, Any] = {
+        "graph": str(options.output),
+        "runs": outcomes.total(),
+        "succeeded": outcomes[True],
+        "in_graph": len(graph),
+        "tools": drawn.number_of_nodes() - (START in drawn),
+        "edges": drawn.number_of_edges(),
+        "not_used": dict(sorted(unread.items())),
+    }
+    terminal.say(f"{outcomes[True]} of {outcomes.total()} runs succeeded, {len(graph)} of them with tools.")
+    terminal.say(f"The graph has {counted(report['tools'], 'tool')} and {counted(report['edges'], 'edge')}.")
+    for kind, count in report["not_used"].items():
+        terminal.say(f"Not used: {count} {kind}.")
+    terminal.say(f"Written to {options.output}.")
+    return report, 0

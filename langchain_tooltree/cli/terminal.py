@@ -3,7 +3,9 @@
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from langchain_core.embeddings import Embeddings
 from langchain_core.language_models import BaseChatModel
@@ -16,7 +18,7 @@ from rich.text import Text
 from langchain_tooltree.errors import ConfigurationError, ToolTreeError, described
 from langchain_tooltree.experience.embeddings import resolve_embeddings
 from langchain_tooltree.models import resolve_model
-from langchain_tooltree.svg import visible_lines
+from langchain_tooltree.text import visible_lines
 
 
 class Terminal(Console):
@@ -85,6 +87,22 @@ def embeddings_named(name: str | None) -> Embeddings | None:
     """The embedder of a name such as `openai:text-embedding-3-small`, if there is a name."""
     with using(name):
         return resolve_embeddings(name) if name else None
+
+
+def imported(place: str) -> Any:
+    """What `MODULE:NAME` names, also in the working folder."""
+    module, _, name = place.partition(":")
+    if not name:
+        msg = f"{place!r} names nothing to import. Write MODULE:NAME, such as my_agent:build."
+        raise ConfigurationError(msg)
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        return getattr(import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        msg = f"{place!r} cannot be imported: {described(error)}. Is the module in this folder, or installed?"
+        raise ConfigurationError(msg) from error
+    finally:
+        sys.path.pop(0)
 
 
 def check_free(path: Path, *, force: bool) -> None:

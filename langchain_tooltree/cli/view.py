@@ -8,7 +8,7 @@ import os
 import sys
 import time
 import webbrowser
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -16,21 +16,22 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
-from langchain_tooltree.cli.show import counts, experience_page, is_graph, look_at, namespaces_in
+from langchain_tooltree.cli.show import counts, is_graph, look_at, namespaces_in, store_page
 from langchain_tooltree.cli.stores import is_store, read_store
 from langchain_tooltree.cli.terminal import Terminal
 from langchain_tooltree.errors import ConfigurationError, ToolTreeError, described
 from langchain_tooltree.flows import in_thread
-from langchain_tooltree.pages.page import data_in, followed, page
-from langchain_tooltree.pages.saved import search_in
+from langchain_tooltree.pages import data_in, followed, page
+from langchain_tooltree.pages.search import search_in
 from langchain_tooltree.stores.connection import DATABASE
 from langchain_tooltree.text import counted, digest, one_line
 
 LOOPBACK = "127.0.0.1"
-
+# Nothing is kept by the browser, sent to other servers, taken for something else, or shown within other pages; what a
+# page itself may do stands in it.
 HEADERS = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "frame-ancestors 'none'",
@@ -39,31 +40,23 @@ HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
-"""Nothing is kept by the browser, told to other servers, taken for something else, or shown within other pages; what a
-page itself may do stands in it."""
-
-LISTED = 200
-"""Rows of a folder's page, the newest: as far as people scroll. Reading so many searches takes half a second."""
-
-LONGEST = 200
-"""Characters of a request, or of a plan, in a row: two or three lines."""
-
-REREAD = 5.0
-"""Seconds after which a database is read again."""
-
+MOST_ROWS = 200  # of a folder's page, the newest: as far as people scroll
+MAX_CELL = 200  # characters of a request, or of a plan, in a row: two or three lines
+REREAD = 5.0  # seconds after which a database is read again
 NOTHING = (
     "Nothing is here yet. This page waits for searches, which an agent writes with record_searches=FOLDER, for files "
     "of runs and folders of graphs, or for the runs of an agent with an Experience in this store."
 )
-"""What the page of an empty folder, or store, says."""
 
 
-@dataclass(frozen=True, slots=True)
-class Served:
+class Served(NamedTuple):
     """Something that has a page, and what changes as soon as that does."""
 
     version: str
     page: Callable[[], str]
+
+
+Find = Callable[[str], Served | None]
 
 
 class PageServer(ThreadingHTTPServer):
@@ -72,20 +65,20 @@ class PageServer(ThreadingHTTPServer):
     daemon_threads = False  # closing it waits for pages that are being made, which may read a temporary copy
     allow_reuse_address = os.name == "posix"  # elsewhere two programs would share a port
 
-    def __init__(self, find: Callable[[str], Served | None], port: int = 0) -> None:
-        super().__init__((LOOPBACK, port), _Asked)
+    def __init__(self, find: Find, port: int = 0) -> None:
+        super().__init__((LOOPBACK, port), _Request)
         self.find = find
         self.address = f"http://{LOOPBACK}:{self.server_port}/"
-        # A page elsewhere can have its own name stand for this address, but browsers tell the name that they asked for.
+        # A page elsewhere can have its own name stand for this address, but browsers send the name that they asked for.
         self.names = {f"{name}:{self.server_port}" for name in (LOOPBACK, "localhost")}
 
-    def handle_error(self, *asked: Any) -> None:
-        """Tell what went wrong, but not that a browser has gone."""
+    def handle_error(self, *request: Any) -> None:
+        """Print what went wrong, but not that a browser has gone."""
         if not isinstance(sys.exception(), ConnectionError | TimeoutError):
-            super().handle_error(*asked)
+            super().handle_error(*request)
 
 
-class _Asked(BaseHTTPRequestHandler):
+class _Request(BaseHTTPRequestHandler):
     server: PageServer
     server_version, sys_version = "langchain-tooltree", ""
     timeout = 2  # seconds: who connects and asks for nothing, as browsers do beforehand, holds a thread
@@ -93,37 +86,34 @@ class _Asked(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         """Give the page of a name; `?since=` its data as JSON, if there is more than in that version."""
         hosts = [name.lower() for name in self.headers.get_all("Host", [])]
+        status, text, kind = HTTPStatus.FORBIDDEN, f"This server is {self.server.address} and has no other name.", ""
         if len(hosts) == 1 and hosts[0] in self.server.names:
-            self._answer(*self._page())
-        else:
-            self._answer(HTTPStatus.FORBIDDEN, f"This server is {self.server.address} and goes by no other name.")
-
-    def _page(self) -> tuple[HTTPStatus, str] | tuple[HTTPStatus, str, str]:
-        address = urlsplit(self.path)
-        try:
-            served = self.server.find(unquote(address.path).removeprefix("/"))
-            if served is None:
-                return HTTPStatus.NOT_FOUND, "There is no such page."
-            since = parse_qs(address.query).get("since")
-            if since == [served.version]:
-                return HTTPStatus.NO_CONTENT, ""
-            page = served.page()
-        except (ToolTreeError, OSError) as error:  # it is gone, damaged or none of ours
-            return HTTPStatus.NOT_FOUND, str(error)
-        except Exception as error:  # noqa: BLE001 - what is read may be anything
-            return HTTPStatus.INTERNAL_SERVER_ERROR, f"This cannot be shown: {described(error)}"
-        if since:
-            return HTTPStatus.OK, f'{{"version": "{served.version}", "data": {data_in(page)}}}', "application/json"
-        return HTTPStatus.OK, followed(page, served.version), "text/html"
-
-    def _answer(self, status: HTTPStatus, text: str, kind: str = "text/plain") -> None:
+            status, text, kind = self._page()
         body = text.encode("utf-8", "replace")
-        about = {"Content-Type": f"{kind}; charset=utf-8", "Content-Length": str(len(body))}
+        about = {"Content-Type": f"{kind or 'text/plain'}; charset=utf-8", "Content-Length": str(len(body))}
         self.send_response(status)
         for name, value in (about | HEADERS).items():
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(body)
+
+    def _page(self) -> tuple[HTTPStatus, str, str]:
+        address = urlsplit(self.path)
+        try:
+            served = self.server.find(unquote(address.path).removeprefix("/"))
+            if served is None:
+                return HTTPStatus.NOT_FOUND, "There is no such page.", ""
+            since = parse_qs(address.query).get("since")
+            if since == [served.version]:
+                return HTTPStatus.NO_CONTENT, "", ""
+            page = served.page()
+        except (ToolTreeError, OSError) as error:  # it is gone, damaged or none of ours
+            return HTTPStatus.NOT_FOUND, str(error), ""
+        except Exception as error:  # noqa: BLE001 - what is read may be anything
+            return HTTPStatus.INTERNAL_SERVER_ERROR, f"This cannot be shown: {described(error)}", ""
+        if since:
+            return HTTPStatus.OK, f'{{"version": "{served.version}", "data": {data_in(page)}}}', "application/json"
+        return HTTPStatus.OK, followed(page, served.version), "text/html"
 
     def log_message(self, *_: object) -> None:
         """Nothing is logged: addresses hold names of files."""
@@ -155,7 +145,7 @@ def serve(server: PageServer) -> None:
         server.server_close()
 
 
-def _finder(what: str, embeddings: str | None) -> tuple[Callable[[str], Served | None], str]:
+def _finder(what: str, embeddings: str | None) -> tuple[Find, str]:
     """How the pages of something are found by their names, and what it is; what cannot be shown is refused at once."""
     path = Path(what)
     if is_store(what):
@@ -165,10 +155,10 @@ def _finder(what: str, embeddings: str | None) -> tuple[Callable[[str], Served |
     if path.is_dir() and not is_graph(path):
         return partial(_in_folder, path, embeddings), "folder"
     kind = look_at(what, embeddings).report["kind"]
-    return lambda name: None if name else _served(path, embeddings), kind
+    return lambda name: None if name else _of_path(path, embeddings), kind
 
 
-def _served(path: Path, embeddings: str | None) -> Served:
+def _of_path(path: Path, embeddings: str | None) -> Served:
     """A graph, a search or a file of runs."""
     return Served(_version(path), lambda: look_at(str(path), embeddings).drawings[".html"]())  # noqa: PLW0108 - later
 
@@ -180,43 +170,44 @@ def _version(*paths: Path) -> str:
     return digest([(name, state.st_mtime_ns, state.st_size) for name, state in states], 16)
 
 
-def _index(name: str, rows: Sequence[Mapping[str, Any]], more: int) -> str:
-    return page("list", f"In {name}", {"name": name, "entries": rows, "more": more, "none": NOTHING})
+def _list(name: str, rows: Iterator[Mapping[str, Any]]) -> str:
+    """The page of a folder or of a store."""
+    entries = [*islice(rows, MOST_ROWS)]
+    return page("list", f"In {name}", {"name": name, "entries": entries, "more": len([*rows]), "none": NOTHING})
 
 
+@dataclass
 class _Store:
     """The namespaces of a store, with a page of what was learnt in each."""
 
-    def __init__(self, address: str, embeddings: str | None) -> None:
-        self._address, self._embeddings, self._state = address, embeddings, ""
-        self._spaces: dict[str, Mapping[str, Any]] = {}
+    address: str
+    embeddings: str | None
+    state: str = ""
+    spaces: Mapping[str, Mapping[str, Any]] | None = None
 
     def find(self, name: str) -> Served | None:
         """The page of all namespaces, or of one."""
-        is_remote = "://" in self._address  # a folder is read when a file in it has changed
-        state = str(time.monotonic() // REREAD) if is_remote else _version(Path(self._address))
-        if state != self._state:
-            spaces = read_store(self._address, namespaces_in)
-            self._spaces = {"/".join(quote(each, safe="") for each in space["namespace"]): space for space in spaces}
-            self._state = state
+        is_remote = "://" in self.address  # a folder is read when a file in it has changed
+        state = str(time.monotonic() // REREAD) if is_remote else _version(Path(self.address))
+        if state != self.state or self.spaces is None:
+            spaces = sorted(read_store(self.address, namespaces_in), key=lambda space: space["changed"], reverse=True)
+            self.spaces = {"/".join(quote(each, safe="") for each in space["namespace"]): space for space in spaces}
+            self.state = state
         if not name:
-            return Served(digest(self._spaces, 16), partial(self._list, self._spaces))
-        if (space := self._spaces.get(name)) is None:
+            rows = [
+                {
+                    "name": name,
+                    "written": space["changed"],
+                    "title": " / ".join(space["namespace"]),
+                    "kind": "an experience",
+                    "plan": f"{counted(len(space['runs']), 'run')}: {counts(space['outcomes'])}",
+                }
+                for name, space in self.spaces.items()
+            ]
+            return Served(digest(rows, 16), lambda: _list(self.address.rpartition("@")[2], iter(rows)))
+        if (space := self.spaces.get(name)) is None:
             return None
-        return Served(digest(space, 16), partial(experience_page, self._address, self._embeddings, space["namespace"]))
-
-    def _list(self, spaces: Mapping[str, Mapping[str, Any]]) -> str:
-        rows = [
-            {
-                "name": name,
-                "written": space["changed"],
-                "title": " / ".join(space["namespace"]),
-                "kind": "an experience",
-                "plan": f"{counted(len(space['runs']), 'run')}: {counts(space['outcomes'])}",
-            }
-            for name, space in sorted(spaces.items(), key=lambda item: item[1]["changed"], reverse=True)
-        ]
-        return _index(self._address.rpartition("@")[2], rows[:LISTED], len(rows[LISTED:]))
+        return Served(digest(space, 16), partial(store_page, self.address, self.embeddings, space["namespace"]))
 
 
 def _in_folder(folder: Path, embeddings: str | None, name: str) -> Served | None:
@@ -224,15 +215,9 @@ def _in_folder(folder: Path, embeddings: str | None, name: str) -> Served | None
     paths = (path for path in folder.iterdir() if not (path.name.startswith(".") or path.is_symlink()))
     shown = [path for path in paths if is_graph(path) or path.name.endswith((".json", ".jsonl", ".jsonl.gz"))]
     if name:
-        return next((_served(path, embeddings) for path in shown if path.name == name), None)
+        return next((_of_path(path, embeddings) for path in shown if path.name == name), None)
     newest = sorted(shown, key=lambda path: (path.stat().st_mtime_ns, path.name), reverse=True)
-    return Served(_version(*newest), partial(_list_folder, folder, newest))
-
-
-def _list_folder(folder: Path, newest: Sequence[Path]) -> str:
-    paths = iter(newest)
-    rows = [*islice(filter(None, map(_row, paths)), LISTED)]
-    return _index(str(folder), rows, len([*paths]))
+    return Served(_version(*newest), lambda: _list(str(folder), filter(None, map(_row, newest))))
 
 
 def _row(path: Path) -> dict[str, Any] | None:
@@ -252,8 +237,8 @@ def _about(search: Mapping[str, Any]) -> dict[str, str]:
         recorded, cost, nodes = search.get("recorded", {}), search["cost"], search["nodes"]
         tools = [nodes[node]["call"]["tool"] for node in search["best"] if nodes[node]["call"]]
         return {name: str(recorded[name]) for name in ("written", "thread") if recorded.get(name)} | {
-            "title": one_line(search["query"], LONGEST),
-            "plan": one_line(" → ".join(tools), LONGEST),
+            "title": one_line(search["query"], MAX_CELL),
+            "plan": one_line(" → ".join(tools), MAX_CELL),
             "cost": f"{cost['model_calls']:,} model calls, {cost['tokens']:,} tokens",
             "stop_reason": search["stop_reason"],
         }

@@ -1,19 +1,24 @@
-"""Recording what agents do: RunRecorder, which judges and keeps runs, and the callback handler that hears of them."""
+"""The one recorder: what agents do becomes trajectories, heard by callbacks, held by a state, or read from a thread."""
 
 import asyncio
 import logging
 import threading
 import weakref
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from asyncio import AbstractEventLoop
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Self
 from uuid import UUID
 
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import BaseMessage, RemoveMessage, convert_to_messages
 from langchain_core.runnables import RunnableConfig
 from langgraph.callbacks import GraphCallbackHandler, GraphInterruptEvent
-from langgraph.errors import ParentCommand
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.errors import GraphBubbleUp, ParentCommand
+from langgraph.pregel import Pregel
+from langgraph.types import Command, StateSnapshot
 
 from langchain_tooltree._langgraph import (
     NodeRun,
@@ -22,98 +27,260 @@ from langchain_tooltree._langgraph import (
     goes_on,
     graph_around,
     namespace_here,
+    variables_in,
 )
-from langchain_tooltree.conversation import Conversation
-from langchain_tooltree.errors import ConfigurationError
-from langchain_tooltree.experience.recording import (
-    MESSAGES_KEY,
-    CallbackRun,
-    Messages,
-    Recording,
-    continues,
-    keyed_messages,
-    messages_in,
-    update_in,
-)
+from langchain_tooltree.errors import ConfigurationError, TrajectoryFormatError, described
 from langchain_tooltree.experience.run_identity import (
-    OWN,
+    TOOLS,
     USERS,
-    OfferedTools,
-    distinct_id,
+    ModelRequests,
+    Tools,
+    as_metadata,
+    id_beside,
     labels_in,
     run_id,
-    run_key,
     tools_in,
+    without_digest,
 )
 from langchain_tooltree.experience.store import ExperienceStore
 from langchain_tooltree.experience.trajectory import (
     CAME_FROM,
+    EXTRAS,
+    NOTES,
+    Branch,
+    ChatMessage,
     Trajectory,
+    extras_of,
+    metadata_of,
     opening_instructions,
+    part_of,
     to_chat,
     without_report_line,
 )
 from langchain_tooltree.experience.verdict import AnyVerdict, Verdict, resolve_verdict
-from langchain_tooltree.flows import Flow, FunctionStep, arun_flow, flow_of, has_loop, run_flow
+from langchain_tooltree.flows import (
+    Flow,
+    FunctionStep,
+    TwinStep,
+    arun_flow,
+    async_twin,
+    driven,
+    flow_of,
+    has_loop,
+    run_flow,
+)
 from langchain_tooltree.models import TAG
+from langchain_tooltree.text import digest, mapping_in
 
 logger = logging.getLogger(__name__)
 
-Keeper = Callable[[Trajectory], Any | Awaitable[Any]]
-"""What trajectories are handed to, beside stores: any function, sync or async."""
+MESSAGES_KEY = "messages"
+"""Where the state of an agent keeps its messages, unless another key is given."""
 
-_VERDICTS: dict[tuple[int, str], Verdict] = {}
-"""Verdicts by the `id` of the last message, as long as that object lives, and the thread: recorders do not know of each
-other. The object tells runs apart that are alike in all else, such as those of two users whose threads share a name."""
+STOPPED = "The run stopped before its end and may be resumed."
 
+# --- dialogues ---
+
+Key = str | tuple[str, int]
+"""What makes two versions of a message the same one: its id, or else its content and how often that came before."""
+
+Messages = Mapping[Key, BaseMessage | ChatMessage]
+
+
+@dataclass(eq=False, slots=True)
+class Dialogue:
+    """All messages of one graph, in order of first appearance, each in its last form.
+
+    `name` are the nodes that lead to the graph, joined by `/`; empty for the outermost graph. When this dialogue began,
+    that of the outermost graph had `after` messages.
+
+    The state is seen whole where a node starts that gets it, and when the graph ends. What the nodes of a step returned
+    counts where no state shows it: from when a later step starts.
+    """
+
+    name: str = ""
+    after: int = 0
+    messages: dict[Key, BaseMessage | ChatMessage] = field(default_factory=dict)
+    _step: int = -1
+    _open: set[str] = field(default_factory=set)  # the nodes of the step that have not ended
+    _updates: list[BaseMessage] = field(default_factory=list)
+
+    def add(self, state: Any) -> None:
+        """Take in the messages of a state that is later than those seen so far."""
+        self.messages |= keyed(state)
+
+    def start_node(self, node: NodeRun, state: Any) -> None:
+        """A node starts, with these messages in its state; `None` if it did not get the state."""
+        if node.step != self._step:
+            if node.step > self._step and state is None:
+                self.add(self._updates)
+            self._step, self._updates, self._open = node.step, [], set()
+        self._open.add(node.namespace)
+        self.add(state)
+
+    def end_node(self, node: NodeRun, update: Sequence[BaseMessage]) -> None:
+        """A node is done, with these messages in its update. One that raised may run again, and does not count."""
+        self._open.discard(node.namespace)
+        self._updates += update
+
+    def end(self, state: Any) -> None:
+        """The graph ends, or stops, with these messages; `None` if it raised or returned none."""
+        if not self._open:  # else the last step is not complete, and will be taken again
+            self.add(self._updates if state is None else state)
+
+
+def keyed(messages: Any) -> dict[Key, BaseMessage | ChatMessage]:
+    """The messages of a state, a list or a single one, each by its key."""
+    listed = messages if isinstance(messages, list | tuple) else [messages]
+    try:
+        converted = convert_to_messages([each for each in listed if each is not None])
+    except (KeyError, NotImplementedError, TypeError, ValueError) as error:
+        msg = f"These are no messages: {messages!r:.80}. Is it the right key?"
+        raise TrajectoryFormatError(msg) from error
+    times: dict[str, int] = {}
+    return {message.id or _content_key(to_chat(message), times): message for message in converted}
+
+
+def keyed_chat(messages: Iterable[ChatMessage]) -> dict[Key, ChatMessage]:
+    """The messages of a trajectory, each by the key that it had as a message of LangChain."""
+    times: dict[str, int] = {}
+    return {extras_of(message).get("id") or _content_key(message, times): message for message in messages}
+
+
+def _content_key(message: ChatMessage, times: dict[str, int]) -> Key:
+    content = digest([{name: value for name, value in message.items() if name != EXTRAS}])  # notes come and go
+    times[content] = times.get(content, 0) + 1
+    return content, times[content]
+
+
+def as_chat(message: BaseMessage | ChatMessage) -> ChatMessage:
+    """A message in the chat format, whichever form it has."""
+    return to_chat(message) if isinstance(message, BaseMessage) else message
+
+
+def assembled(
+    root: Dialogue,
+    others: Iterable[Dialogue] = (),
+    *,
+    earlier: Trajectory | None = None,
+    instructions: str = "",
+    tools: Tools | None = None,
+    **fields: Any,
+) -> Trajectory:
+    """One trajectory out of the dialogues of a thread, as they began, behind what was recorded `earlier`.
+
+    The dialogues of graphs inside become branches, without what `root` or those that began before them hold as well.
+    """
+    before = keyed_chat(earlier.messages) if earlier else {}
+    messages: dict[Key, BaseMessage | ChatMessage] = {**before, **root.messages}
+    removed = {key for message in messages.values() for key in _removed_by(message)}
+    messages = {key: message for key, message in messages.items() if key not in removed}
+    order = [key for key in root.messages if key not in removed]
+    branches: dict[tuple[str, Key], Dialogue] = {}  # by the name and the first message, which a resumed one has, too
+    for each in earlier.branches if earlier else ():
+        if known := keyed_chat(each.messages):
+            branches[each.name, next(iter(known))] = Dialogue(each.name, each.after, {**known})
+    outside = set(messages)
+    for other in others:
+        own = {key: message for key, message in other.messages.items() if key not in outside}
+        if own:
+            after = len(before.keys() | set(order[: other.after]))
+            branches.setdefault((other.name, next(iter(own))), Dialogue(other.name, after)).messages |= own
+            outside |= own.keys()
+    offered = tools_in(earlier.metadata.get(TOOLS)) if earlier else {}
+    trajectory = Trajectory.from_chat(
+        [*map(as_chat, messages.values())],
+        instructions=instructions or (earlier.instructions if earlier else ""),
+        branches=[
+            Branch(each.name, each.after, (*map(as_chat, each.messages.values()),)) for each in branches.values()
+        ],
+        metadata=as_metadata({**offered, **(tools or {})}),
+        **fields,
+    )
+    return trajectory.with_recall(earlier.recall) if earlier and earlier.recall else trajectory
+
+
+def _removed_by(message: BaseMessage | ChatMessage) -> Sequence[str]:
+    """Ids of the messages that a search has tried and removed: the answer that it came to tells of them."""
+    metadata = message.response_metadata if isinstance(message, BaseMessage) else metadata_of(message)
+    removed = mapping_in(metadata, NOTES).get("removed")
+    return [each for each in removed if isinstance(each, str)] if isinstance(removed, list) else []
+
+
+def find_record(store: ExperienceStore, thread: str, messages: Messages) -> Flow[tuple[str, Trajectory | None]]:
+    """The id of a conversation's record, and the record, if there is one already, as a flow.
+
+    The id is the thread's, unless another conversation has taken it: programs that start anew often begin with "1".
+    """
+    earlier = yield from flow_of(store.get)(thread)
+    if earlier is None or not messages or _continues(earlier, messages):
+        return thread, earlier
+    own = id_beside(thread, next(iter(messages)))
+    return own, (yield from flow_of(store.get)(own))
+
+
+def _continues(earlier: Trajectory, messages: Messages) -> bool:
+    """Whether a conversation goes on from a record: by a reply in both, or, where there is none, by all that was said.
+
+    Clients greet alike, but a reply gets an id of its own. A summary may stand in place of all replies.
+    """
+    known = keyed_chat(earlier.messages)
+    if any(part_of(as_chat(message)) == "summary" for message in messages.values()):
+        return True
+    replies = {key for key, message in known.items() if part_of(message) == "reply"}
+    return bool(replies & messages.keys()) if replies else known.keys() <= messages.keys()
+
+
+# --- verdicts and records of conversations ---
 
 Settle = Callable[..., Flow[None]]
 """Keeps a run that has ended in a store of one user, and has it judged when it rests: at once, if it cannot go on.
 Called as `settle(store, trajectory, rests=...)`."""
 
+_VERDICTS: dict[tuple[int, str], Verdict] = {}
+"""Verdicts by the `id` of the last message, as long as that object lives, and the run: recorders do not know of each
+other. The object tells runs apart that are alike in all else, such as those of two users whose threads share a name."""
+
 
 class RunRecorder:
-    """Judges runs and keeps them: the one way of a run into the records, for the callback handler and the middlewares.
+    """Judges conversations that have come to their end, and keeps them.
 
-    Several recorders may hear of one run: `TrajectoryRecorder`, `CFGMMiddleware`, `SITGraphMiddleware`. The rule:
+    Several recorders may hear of one run: `TrajectoryRecorder`, `CFGMMiddleware`, `SITGraphMiddleware`. It has one
+    verdict: the first that judges it asks, and the others take that, also those that have no verdict of their own. In
+    one store they write one record, each what it knows.
 
-    - *A run has one verdict.* The first that judges it asks; the others take that verdict, also those that have none of
-      their own.
-    - *A run has one record in a store.* Where a `TrajectoryRecorder` in the callbacks keeps the record of a graph, a
-      middleware of that graph leaves it the record, and its verdict with it: the handler comes last, and also knows
-      the tools, the sub-agents and what was removed.
-
-    `tools` are what runs under way were offered, and `judge` is the verdict as a flow. `settle` takes runs that have
-    ended, in place of the store: it keeps them, and has them judged when they rest.
+    `requests` are what the models of runs under way were offered and told. `settle` takes runs that have ended, in
+    place of the store: it keeps them, and has them judged when they rest.
     """
 
     def __init__(self, verdict: AnyVerdict | None, *, settle: Settle | None = None) -> None:
-        self.judge = None if verdict is None else resolve_verdict(verdict)
+        self._verdict = None if verdict is None else resolve_verdict(verdict)
         self.settle = settle
-        self.tools = OfferedTools()
+        self.requests = ModelRequests()
 
-    def conversation(self, messages: Sequence[BaseMessage], runtime: Any) -> Trajectory:
+    def trajectory(self, messages: Sequence[BaseMessage], runtime: Any) -> Trajectory:
         """What a state holds of the run that is going on, under the same id as any other recorder of it has."""
-        instructions = self.tools.take_instructions(run_key(runtime))
-        return Trajectory.from_messages(messages, id=_id_of(runtime, list(_listeners())), instructions=instructions)
+        return Trajectory.from_messages(
+            messages, id=_own_id(runtime), instructions=self.requests.pop(runtime).instructions
+        )
 
-    def judging(self, trajectory: Trajectory, last: Any) -> Flow[Trajectory]:
+    def judge(self, trajectory: Trajectory, last: Any) -> Flow[Trajectory]:
         """A run with its verdict, as a flow; `last` is its last message. Without one, if nobody has one."""
-        key = id(last), trajectory.id.partition(OWN)[0]  # who has no store does not know whether the id is taken there
+        key = id(last), without_digest(trajectory.id)  # who has no store does not know whether the id is taken there
         verdict = _VERDICTS.get(key)
         if verdict is None:
-            if self.judge is None:
+            if self._verdict is None:
                 return trajectory
-            verdict = yield from self.judge(trajectory)
+            verdict = yield from self._verdict(trajectory)
             if isinstance(last, BaseMessage):
                 _VERDICTS[key] = verdict
                 weakref.finalize(last, _VERDICTS.pop, key, None).atexit = False
         reasons = "\n".join(part for part in (trajectory.reasons, verdict.reasons) if part)
         return trajectory.judged(verdict.success, reasons, source="verdict")
 
-    def keeping(
+    def keep(
         self,
-        conversation: Conversation | Sequence[BaseMessage],
+        messages: Sequence[BaseMessage],
         runtime: Any,
         store: ExperienceStore,
         *,
@@ -124,33 +291,175 @@ class RunRecorder:
     ) -> Flow[None]:
         """Judge a conversation that has come to its end and keep it in a store, as a flow.
 
-        What is left after a summary does not take the place of a record with more tool calls. With an `id`, it is a run
-        of its own and no part of the graph that is running. `about` goes into the metadata of the record.
+        What was removed or summarized since it was last kept stays in the record. With an `id`, it is a run of its own
+        and no part of the graph that is running. `about` goes into the metadata of the record.
         """
-        listeners = [] if id else list(_listeners())
-        for handler, recording in listeners:
-            if handler.keeps_in(recording, store):
-                recording.recorder, recording.about = self, about or {}
-                return
-        conversation = Conversation.of(conversation)
-        messages = conversation.messages
-        trajectory = Trajectory.from_messages(
-            messages, id=id or _id_of(runtime, listeners), task=task, instructions=instructions
-        )
-        if id is None:
-            known, is_summary = dict(keyed_messages(trajectory.messages)), conversation.is_summarized
-            own, earlier = yield from find_record(store, trajectory.id, known, same=is_summary)
-            if is_summary and earlier is not None and len(earlier.steps) > len(trajectory.steps):
-                return
-            trajectory = replace(trajectory, id=own)
-        else:
-            earlier = None
-        trajectory = _with_metadata(trajectory, {**_source_in(None), **(about or {})}, earlier)
-        trajectory = yield from self.judging(trajectory, next(reversed(messages), None))
+        dialogue, earlier = Dialogue(messages=keyed(messages)), None
+        own = id or _own_id(runtime)
+        if id is None and own is not None:
+            own, earlier = yield from find_record(store, own, dialogue.messages)
+        trajectory = assembled(dialogue, id=own, task=task, instructions=instructions, earlier=earlier)
+        trajectory = _with_metadata(trajectory, {**_source_in(None), **(about or {})})
+        trajectory = yield from self.judge(trajectory, next(reversed(messages), None))
         if self.settle is None:
             yield from flow_of(store.add)(trajectory)
         else:
             yield from self.settle(store, trajectory, rests=id is not None or not _may_go_on(runtime))
+
+
+def _with_metadata(trajectory: Trajectory, about: Mapping[str, Any]) -> Trajectory:
+    """A run with more metadata; what was recalled for it earlier stays."""
+    later = replace(trajectory, metadata={**trajectory.metadata, **about})
+    return later.with_recall(trajectory.recall | later.recall) if trajectory.recall else later
+
+
+def _source_in(config: RunnableConfig | None) -> dict[str, str]:
+    """Metadata with whom a run comes from: the user, where the host says who that is."""
+    with suppress(ConfigurationError):  # it says so twice, or what it says is no name: then nobody is known
+        for name in labels_in(config, USERS).values():
+            return {CAME_FROM: name}
+    return {}
+
+
+def _own_id(runtime: Any) -> str | None:
+    """The id of the run that is going on; without a thread, that by which a recorder in its callbacks knows it."""
+    if (own := None if runtime is None else run_id(runtime)) is not None:
+        return own
+    handlers, run = callbacks_here()
+    ids = (handler.id_of(run) for handler in handlers if isinstance(handler, TrajectoryRecorder))
+    return next(filter(None, ids), None)
+
+
+def _may_go_on(runtime: Any) -> bool:
+    info = None if runtime is None else runtime.execution_info
+    return info is not None and info.thread_id is not None and goes_on(graph_around(namespace_here()))
+
+
+# --- callbacks ---
+
+Keeper = Callable[[Trajectory], Any | Awaitable[Any]]
+"""What trajectories are handed to, beside stores: any function, sync or async."""
+
+
+@dataclass(eq=False, slots=True)
+class _Run:
+    """A run of anything that callbacks tell of, from its start to its end.
+
+    It may belong to a search of this package (`inner`), and so not to the conversation. `node` is its name as a node of
+    a graph; `dialogue`, as a graph one of whose nodes has started.
+    """
+
+    id: UUID
+    parent: "_Run | None"
+    metadata: Mapping[str, Any]
+    inner: bool
+    loop: AbstractEventLoop | None
+    node: NodeRun | None = None
+    dialogue: Dialogue | None = None
+    recording: "Recording | None" = None
+
+    def lineage(self) -> Iterator["_Run"]:
+        """The run itself and those that it is part of, innermost first."""
+        run: _Run | None = self
+        while run is not None:
+            yield run
+            run = run.parent
+
+
+class Recording:
+    """What is known of a graph and the graphs inside it.
+
+    `top` is the run of the outermost graph. Its namespace is empty unless it runs inside a graph that is not recorded.
+    `variables` may say whose run it is, once they are known.
+    """
+
+    def __init__(self, top: _Run, namespace: str) -> None:
+        self.top = top
+        self.thread_id: str | None = _text(top.metadata.get("thread_id"))
+        self.variables: dict[str, Any] | None = None
+        self.tools: Tools = {}
+        self.interrupted = False
+        self._instructions: dict[tuple[int, str], str] = {}
+        self._namespace = namespace
+        self._dialogues: list[Dialogue] = []
+
+    @property
+    def id(self) -> str:
+        """Id of the trajectory: the thread's; with the namespace, for a sub-agent that is recorded by itself."""
+        if self.thread_id is None:
+            return str(self.top.id)
+        return f"{self.thread_id}/{self._namespace}" if self._namespace else self.thread_id
+
+    @property
+    def rests(self) -> bool:
+        """Whether it cannot go on after its end."""
+        return self.thread_id is None or not goes_on(self._namespace)
+
+    @property
+    def messages(self) -> Messages:
+        """The messages of the outermost graph."""
+        return self._dialogues[0].messages
+
+    @property
+    def last(self) -> Any:
+        """The last message of the outermost graph; `None` if there is none yet."""
+        return next(reversed([*self.messages.values()]), None)
+
+    @property
+    def instructions(self) -> str:
+        """The agent's own: those of models that are offered tools in the outermost graph, or else of other models."""
+        nearest = min((distance for distance, _ in self._instructions), default=0)
+        texts = (text for (distance, _), text in self._instructions.items() if distance == nearest)
+        return "\n\n".join(dict.fromkeys(texts))
+
+    def add_request(self, run: _Run, messages: Iterable[BaseMessage], offered: Tools) -> None:
+        """Take note of what a model is asked with.
+
+        Of several requests of one node the latest counts: instructions may hold the time.
+        """
+        self.tools |= offered
+        instructions = without_report_line(opening_instructions(map(to_chat, messages)))
+        if instructions:
+            graph = next((outer for outer in run.lineage() if outer.dialogue is not None), None)
+            node = next((outer.node.name for outer in run.lineage() if outer.node is not None), "")
+            self._instructions[2 * (graph is not self.top) + (not offered), node] = instructions
+
+    def note_variables(self) -> None:
+        """Take note of what is `configurable`, as something that runs inside a node of the outermost graph sees it.
+
+        Nothing else says whose run it is: callbacks do not get what is configurable, metadata are often written by the
+        client, and those of the run do not show what LangGraph put there.
+        """
+        if self.variables is None and (configurable := configurable_here()) is not None:
+            self.thread_id = _text(configurable.get("thread_id")) or self.thread_id
+            self.variables = variables_in(configurable)
+
+    def dialogue_of(self, graph: _Run) -> Dialogue:
+        """The dialogue of a graph that begins."""
+        nodes = [run.node.name for run in graph.lineage() if run.node is not None and run.recording is self]
+        after = len(self.messages) if self._dialogues else 0
+        self._dialogues.append(Dialogue("/".join(reversed(nodes)), after))
+        return self._dialogues[-1]
+
+    def trajectory(self, error: BaseException | None, earlier: Trajectory | None, own: str) -> Trajectory | None:
+        """The trajectory as far as it got, behind what was recorded earlier; `None` if nothing was said."""
+        if self.last is None and earlier is None:
+            return None
+        root, *inside = self._dialogues
+        reasons = "" if error is None else f"The run raised {described(error)}"
+        return assembled(
+            root,
+            inside,
+            id=own,
+            reasons=STOPPED if self.is_unfinished(error) else reasons,
+            instructions=self.instructions,
+            tools=self.tools,
+            earlier=earlier,
+        )
+
+    def is_unfinished(self, error: BaseException | None) -> bool:
+        """Whether the run stopped with more to come: at an interrupt, drained, cancelled, or no longer read from."""
+        return self.interrupted or isinstance(error, GraphBubbleUp) or not isinstance(error, Exception | None)
 
 
 class TrajectoryRecorder(GraphCallbackHandler):
@@ -177,8 +486,8 @@ class TrajectoryRecorder(GraphCallbackHandler):
     shows these to a recorder where a model, a tool or another runnable is called inside a node. For a graph in which
     none is, pass a store of one user, `experience.within(user_id=...)`. A run whose namespace is not known is not kept.
 
-    Beside a `CFGMMiddleware` or a `SITGraphMiddleware` of the same agent, a run is judged once, and has one record in
-    a store. What goes wrong while recording is logged and does not disturb the run.
+    Beside a `CFGMMiddleware` or a `SITGraphMiddleware` of the same agent, a run is judged once; in one store, a thread
+    has one record. What goes wrong while recording is logged and does not disturb the run.
 
     Args:
         store: Where trajectories go: an `ExperienceStore`, a function that takes a `Trajectory`, such as
@@ -212,7 +521,7 @@ class TrajectoryRecorder(GraphCallbackHandler):
         self._recorder = RunRecorder(verdict)
         self._messages_key = messages_key
         self._lock = threading.Lock()
-        self._runs: dict[UUID | None, CallbackRun] = {}
+        self._runs: dict[UUID | None, _Run] = {}
 
     @classmethod
     def settling(cls, store: ExperienceStore, settle: Settle) -> Self:
@@ -227,10 +536,16 @@ class TrajectoryRecorder(GraphCallbackHandler):
         """Take note of a chain, a graph or a node."""
         with _undisturbed(), self._lock:
             run = self._started(run_id, **about)
-            graph = run.parent
-            node = None if graph is None or run.inner else NodeRun.of(about.get("tags") or (), run.metadata)
-            if graph is not None and node is not None:
-                self._node_started(node, run, graph, inputs)
+            node = None if run.inner else NodeRun.of(about.get("tags") or (), run.metadata)
+            if node is not None and run.parent is not None:
+                graph = run.parent
+                if graph.dialogue is None:
+                    graph.recording = graph.recording or Recording(graph, graph_around(node.namespace))
+                    graph.dialogue = graph.recording.dialogue_of(graph)
+                run.node, run.recording = node, graph.recording
+                if node.updates_state:
+                    state = _messages_in(inputs, self._messages_key) if node.gets_state else None
+                    graph.dialogue.start_node(node, state)
 
     def on_tool_start(self, serialized: Any, input_str: str, *, run_id: UUID, **about: Any) -> None:  # noqa: ARG002
         """Take note of a tool: an agent may run inside it."""
@@ -253,14 +568,11 @@ class TrajectoryRecorder(GraphCallbackHandler):
             parent = self._runs.get(about.get("parent_run_id"))
             if parent is None or parent.recording is None:
                 return
-            _add_variables(parent)
+            if parent.dialogue is None:
+                parent.recording.note_variables()
             if not parent.inner and TAG not in (about.get("tags") or ()):
                 offered = tools_in((about.get("invocation_params") or {}).get("tools"))
-                instructions = _instructions_in(messages[0] if messages else ())
-                node = next((run.visit[1].name for run in parent.lineage() if run.visit is not None), "")
-                graph = next((run for run in parent.lineage() if run.graph is not None), None)
-                inside = graph is not parent.recording.top
-                parent.recording.add_request(instructions, offered, node=node, inside=inside)
+                parent.recording.add_request(parent, messages[0] if messages else (), offered)
 
     def on_interrupt(self, event: GraphInterruptEvent) -> None:
         """Note that a run is interrupted."""
@@ -285,7 +597,7 @@ class TrajectoryRecorder(GraphCallbackHandler):
             recording = self._ended(run_id, outputs, error)
             if recording is None:
                 return
-            flow = self._keeping(recording, error)
+            flow = self._keep(recording, error)
             if recording.top.loop is asyncio.get_running_loop():
                 await arun_flow(flow)
             else:
@@ -298,99 +610,75 @@ class TrajectoryRecorder(GraphCallbackHandler):
         tags: Sequence[str] | None = None,
         metadata: Mapping[str, Any] | None = None,
         **_: Any,
-    ) -> CallbackRun:
+    ) -> _Run:
         parent = self._runs.get(parent_run_id)
         inner = TAG in (tags or ()) or (parent is not None and parent.inner)
         loop = asyncio.get_running_loop() if has_loop() else None
-        run = self._runs[run_id] = CallbackRun(run_id, parent, metadata or {}, inner, loop)
+        run = self._runs[run_id] = _Run(run_id, parent, metadata or {}, inner, loop)
         if parent is not None and parent.recording is not None:
-            _add_variables(parent)
             run.recording = parent.recording
+            if parent.dialogue is None:  # what starts in a graph itself, its nodes, does not see what they see
+                run.recording.note_variables()
         return run
 
-    def _node_started(self, node: NodeRun, run: CallbackRun, graph: CallbackRun, state: Any) -> None:
-        namespace = graph_around(node.namespace)
-        if graph.graph is None:
-            graph.recording = graph.recording or Recording(graph, namespace)
-            if not graph.recording.holds(graph, namespace):
-                graph.recording = Recording(graph, namespace, own_thread=True)
-            graph.graph = graph.recording.graph(graph, namespace)
-            run.recording = graph.recording
-        run.visit = graph.graph, node
-        if node.updates_state:
-            graph.graph.node_started(node, messages_in(state, self._messages_key) if node.gets_state else None)
-
     def _ended(self, run_id: UUID, outputs: Any, error: BaseException | None) -> Recording | None:
-        """Take note of the end of a run; what is recorded, if it was the outermost one."""
+        """Take note of the end of a run; its recording, if it was the outermost one."""
         with self._lock:
             run = self._forget(run_id)
             if run is None or run.recording is None:
                 return None
-            if run.visit is not None and run.visit[1].updates_state and isinstance(error, ParentCommand | None):
-                graph, node = run.visit
-                graph.node_ended(node, update_in(outputs, self._messages_key))
-            if run.graph is not None:
-                run.graph.ended(None if error is not None else messages_in(outputs, self._messages_key))
+            graph = None if run.parent is None else run.parent.dialogue
+            if graph is not None and run.node is not None and isinstance(error, ParentCommand | None):
+                graph.end_node(run.node, _update_in(outputs, self._messages_key) if run.node.updates_state else ())
+            if run.dialogue is not None:
+                run.dialogue.end(_messages_in(outputs, self._messages_key))
             return run.recording if run.recording.top is run else None
 
-    def _forget(self, run_id: UUID) -> CallbackRun | None:
+    def _forget(self, run_id: UUID) -> _Run | None:
         run = self._runs.pop(run_id, None)
         if run is not None and run.parent is None:  # some inside may have no end, as where a task is cancelled
             for inside in [each.id for each in self._runs.values() if run in each.lineage()]:
                 del self._runs[inside]
         return run
 
-    def _keeping(self, recording: Recording, error: BaseException | None) -> Flow[None]:
+    def id_of(self, run_id: UUID | None) -> str | None:
+        """The id of the record of the graph that a node runs in; `None` if it is a part of another record."""
+        with self._lock:
+            run = self._runs.get(run_id)
+            graph = None if run is None else next((outer for outer in run.lineage() if outer.dialogue), None)
+            recording = None if graph is None else graph.recording
+            return recording.id if recording is not None and recording.top is graph else None
+
+    def _keep(self, recording: Recording, error: BaseException | None) -> Flow[None]:
         keepers: list[ExperienceStore | Keeper] = []
         own, earlier = recording.id, None
         for keeper in self._keepers:
             with _undisturbed():  # a store whose user is not known, or that cannot be read, is not written to
                 if isinstance(keeper, ExperienceStore):
                     store = _store_of(recording, keeper)
-                    if recording.thread_id is not None and earlier is None:
+                    if earlier is None:
                         own, earlier = yield from find_record(store, recording.id, recording.messages)
                     keepers.append(store)
                 else:
                     keepers.append(keeper)
-        if not keepers:
-            return  # before a verdict that nobody would get is paid for
-        trajectory = recording.trajectory(error, earlier, id=own)
-        if trajectory is None:
-            logger.debug("Run %s is not recorded: no messages under %r.", recording.id, self._messages_key)
+        trajectory = recording.trajectory(error, earlier, own)
+        if not keepers or trajectory is None:  # before a verdict that nobody would get is paid for
+            logger.debug("Run %s is not recorded: there are no messages, or nobody takes it.", recording.id)
             return
-        whose = _source_in({"configurable": recording.variables or {}})
-        trajectory = _with_metadata(trajectory, {**whose, **recording.about}, earlier)
-        settle = None
-        if not recording.is_unfinished(error):
-            left: RunRecorder = recording.recorder or self._recorder
-            settle = self._recorder.settle or left.settle
+        trajectory = _with_metadata(trajectory, _source_in({"configurable": recording.variables or {}}))
+        is_over = not recording.is_unfinished(error)
+        if is_over:
             with _undisturbed():
-                judging = left.judging if self._recorder.judge is None else self._recorder.judging
-                trajectory = yield from judging(trajectory, recording.last)
+                trajectory = yield from self._recorder.judge(trajectory, recording.last)
         for keeper in keepers:
             with _undisturbed():
                 if not isinstance(keeper, ExperienceStore):
                     yield FunctionStep(keeper, trajectory)
-                elif settle is None:
-                    yield from flow_of(keeper.add)(trajectory)
+                elif is_over and self._recorder.settle is not None:
+                    if earlier is None or _tells_more(trajectory, earlier):  # else a middleware has just kept it
+                        yield from self._recorder.settle(keeper, trajectory, rests=recording.rests)
                 else:
-                    yield from settle(keeper, trajectory, rests=recording.rests)
-
-    def recording_at(self, run_id: UUID | None) -> Recording | None:
-        """What is recorded of the graph in which this run is going on; `None` if it is part of another record."""
-        with self._lock:
-            run = self._runs.get(run_id)
-            graph = None if run is None else next((outer for outer in run.lineage() if outer.graph is not None), None)
-            recording = None if graph is None else graph.recording
-            return recording if recording is not None and recording.top is graph else None
-
-    def keeps_in(self, recording: Recording, store: ExperienceStore) -> bool:
-        """Whether this recording will be kept where `store` keeps its records."""
-        for keeper in self._keepers if recording.last is not None else ():
-            with suppress(ConfigurationError):  # it is not known whose run this is
-                if isinstance(keeper, ExperienceStore) and _store_of(recording, keeper).place == store.place:
-                    return True
-        return False
+                    yield from flow_of(keeper.add)(trajectory)
 
 
 @contextmanager
@@ -400,6 +688,11 @@ def _undisturbed() -> Iterator[None]:
         yield
     except Exception as error:
         logger.exception("A run could not be recorded as it should: %s", error)  # noqa: TRY401 - the reason in one line
+
+
+def _tells_more(trajectory: Trajectory, earlier: Trajectory) -> bool:
+    sizes = [(len(each.messages), len(each.branches)) for each in (trajectory, earlier)]
+    return sizes[0] != sizes[1] or not trajectory.metadata.keys() <= earlier.metadata.keys()
 
 
 def _store_of(recording: Recording, store: ExperienceStore) -> ExperienceStore:
@@ -416,65 +709,87 @@ def _store_of(recording: Recording, store: ExperienceStore) -> ExperienceStore:
         raise ConfigurationError(msg) from error
 
 
-def find_record(
-    store: ExperienceStore, thread: str, messages: Messages, *, same: bool = False
-) -> Flow[tuple[str, Trajectory | None]]:
-    """The id of a conversation's record, and the record, if there is one already, as a flow.
+def _messages_in(state: Any, key: str) -> Any:
+    """The messages in a state, which may be a dict, a pydantic model or a dataclass; `None` if it holds none."""
+    return state.get(key) if isinstance(state, Mapping) else getattr(state, key, None)
 
-    That of its thread may be taken: other deployments name threads as they like, and a thread may be emptied. With
-    `same`, what stands there is taken for its own.
+
+def _update_in(returned: Any, key: str) -> list[BaseMessage]:
+    """The messages in what a node returned: an update, a command, or a list of these.
+
+    Only messages with an id count; others get one, and so a place, only in the state.
     """
-    earlier = yield from flow_of(store.get)(thread)
-    if earlier is None or same or not messages or continues(earlier, messages):
-        return thread, earlier
-    own = distinct_id(thread, next(iter(messages)))
-    return own, (yield from flow_of(store.get)(own))
+    if isinstance(returned, Command):
+        return _update_in(returned.update, key) if returned.graph is None else []
+    if isinstance(returned, list | tuple):
+        return [message for each in returned for message in _update_in(each, key)]
+    messages = _messages_in(returned, key)
+    listed = messages if isinstance(messages, list | tuple) else [messages]
+    return [
+        each for each in listed if isinstance(each, BaseMessage) and not isinstance(each, RemoveMessage) and each.id
+    ]
 
 
-def _with_metadata(trajectory: Trajectory, metadata: Mapping[str, Any], earlier: Trajectory | None) -> Trajectory:
-    """A run with more metadata, and with what was recalled for it earlier."""
-    trajectory = replace(trajectory, metadata={**trajectory.metadata, **metadata})
-    if earlier is None:
-        return trajectory
-    recall = earlier.recall | trajectory.recall
-    return trajectory.with_recall(recall) if recall else trajectory
+def _text(value: Any) -> str | None:
+    return None if value is None else str(value)
 
 
-def _source_in(config: RunnableConfig | None) -> dict[str, str]:
-    """Metadata with whom a run comes from: the user, where the host says who that is."""
-    with suppress(ConfigurationError):  # it says so twice, or what it says is no name: then nobody is known
-        for name in labels_in(config, USERS).values():
-            return {CAME_FROM: name}
-    return {}
+# --- threads ---
 
 
-def _add_variables(run: CallbackRun) -> None:
-    """Callbacks do not get what is `configurable`, but what runs inside a node sees it."""
-    recording = run.recording
-    if recording is None or recording.variables is not None or run.graph is not None:
-        return
-    if (configurable := configurable_here()) is not None:
-        recording.add_variables(configurable)
+@driven
+def load_thread(
+    graph: Pregel[Any, Any, Any, Any],
+    config: RunnableConfig,
+    *,
+    messages_key: str = MESSAGES_KEY,
+    task: str | None = None,
+    success: bool | None = None,
+) -> Flow[Trajectory]:
+    """Read the trajectory of a thread: all that was ever said, also what was removed or summarised later.
+
+    Its id is the thread's. Messages stand in order of first appearance, each in its last form. What sub-agents said is
+    there as far as it stands in the graph's own messages; a `TrajectoryRecorder` hears the rest. A call that is
+    interrupted has no outcome yet, and neither have those of the same step.
+
+    `config` names the thread: `{"configurable": {"thread_id": "1"}}`. `task` is the first user message if left out, and
+    `success` is `None` if nobody has said.
+
+    Raises:
+        ConfigurationError: If the graph has no checkpointer, or `config` names no thread.
+        TrajectoryFormatError: If the thread is unknown, or its state has no messages under `messages_key`.
+    """
+    thread_id, dialogue = _thread_id(graph, config), Dialogue()
+    thread: RunnableConfig = {"configurable": {"thread_id": thread_id}}
+    states: list[StateSnapshot] = yield TwinStep(
+        lambda: list(graph.get_state_history(thread)), partial(_listed, graph.aget_state_history, thread)
+    )
+    for state in reversed(states):
+        dialogue.add(_messages_in(state.values, messages_key))
+    if not dialogue.messages:
+        held = ", ".join(sorted({name for state in states for name in state.values})) or "nothing"
+        msg = f"Thread {thread_id!r} has no messages under {messages_key!r}; it has {held}. Check messages_key=."
+        raise TrajectoryFormatError(msg)
+    return assembled(dialogue, id=thread_id, task=task, success=success)
 
 
-def _may_go_on(runtime: Any) -> bool:
-    info = None if runtime is None else runtime.execution_info
-    return info is not None and info.thread_id is not None and goes_on(graph_around(namespace_here()))
+aload_thread = async_twin(load_thread)
+"""`load_thread`, to be awaited."""
 
 
-def _id_of(runtime: Any, listeners: "Sequence[tuple[TrajectoryRecorder, Recording]]") -> str | None:
-    own = None if runtime is None else run_id(runtime)
-    return own or (listeners[0][1].id if listeners else None)
+async def _listed(history: Callable[..., AsyncIterator[StateSnapshot]], thread: RunnableConfig) -> list[StateSnapshot]:
+    return [state async for state in history(thread)]
 
 
-def _instructions_in(messages: Iterable[BaseMessage]) -> str:
-    """The system prompt with which a request begins, without what this package has added to it."""
-    return without_report_line(opening_instructions(map(to_chat, messages)))
-
-
-def _listeners() -> "Iterator[tuple[TrajectoryRecorder, Recording]]":
-    """The handlers in the callbacks of the node that is running, with what they have recorded of its graph."""
-    handlers, run = callbacks_here()
-    for handler in handlers:
-        if isinstance(handler, TrajectoryRecorder) and (recording := handler.recording_at(run)) is not None:
-            yield handler, recording
+def _thread_id(graph: Pregel[Any, Any, Any, Any], config: RunnableConfig) -> str:
+    if not isinstance(graph.checkpointer, BaseCheckpointSaver):
+        msg = (
+            f"{graph.name!r} has no checkpointer, so its threads have no history. Compile it with one, as in "
+            "compile(checkpointer=InMemorySaver())."
+        )
+        raise ConfigurationError(msg)
+    thread_id = config.get("configurable", {}).get("thread_id")
+    if thread_id is None:
+        msg = f"config names no thread: {config!r:.200}. Pass {{'configurable': {{'thread_id': ...}}}}."
+        raise ConfigurationError(msg)
+    return str(thread_id)

@@ -1,10 +1,12 @@
-"""The identity of a run: for whom it is, under which id it is remembered, and which tools it was offered."""
+"""The identity of a run: for whom it is, under which id it is remembered, and what its models were offered."""
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
+from uuid import UUID
 
 from langchain_core.messages import SystemMessage
 from langchain_core.runnables import RunnableConfig
@@ -32,6 +34,9 @@ def is_collecting() -> bool:
     return (configurable_here() or {}).get(_COLLECTING) is _BY_US
 
 
+# --- ids ---
+
+
 def run_id(runtime: Any) -> str | None:
     """The id of the conversation, the same as a `TrajectoryRecorder` of this agent gives it.
 
@@ -45,62 +50,54 @@ def run_id(runtime: Any) -> str | None:
     return f"{info.thread_id}/{namespace}" if namespace else info.thread_id
 
 
-OWN, _DIGITS = "~", 8
-"""What stands between a thread's id and a digest by which conversations are told apart whose threads bear one name, and
-its digits: no two of some thousand share them."""
+_BESIDE = re.compile(r"~[0-9a-f]{8}\Z")
 
 
-def distinct_id(thread: str, first: Any) -> str:
-    """The id of one of several conversations in threads of one name, by its first message."""
-    return f"{thread}{OWN}{digest([first], _DIGITS)}"
+def id_beside(thread: str, first: Any) -> str:
+    """The id of another conversation in a thread of this name, by its first message."""
+    return f"{thread}~{digest([first], 8)}"
+
+
+def without_digest(run: str) -> str:
+    """The id of a record as it is where no other conversation has taken it."""
+    return _BESIDE.sub("", run)
 
 
 def is_in(run: str, thread: str | None) -> bool:
-    """Whether a record is that of a thread, or of one with its name."""
-    return thread is not None and (run == thread or run.startswith(f"{thread}{OWN}"))
+    """Whether a record is that of a thread, or of another one of its name."""
+    return thread is not None and without_digest(run) == thread
 
 
 def thread_of(run: str) -> str:
     """The thread of a record by its id, as far as that tells: a sub-agent's is that of the graph around it."""
-    thread, own, digits = run.rpartition(OWN)
-    whole = thread if own and len(digits) == _DIGITS else run
+    whole = without_digest(run)
     return whole.rpartition("/")[0] or whole
 
 
-def run_key(runtime: Any) -> str:
-    """The id of the conversation and whose it is: threads of two users may have the same name."""
-    values = without_reserved(configurable_here() or {}, place=False)
-    # A context may be as large as it likes, and change; in one run it is one object.
-    return repr((run_id(runtime), values, id(runtime.context)))
-
+# --- tools ---
 
 AnyTool = BaseTool | dict[str, Any]
 """A tool of a request: one that the agent runs, or one that the provider does."""
 
-TOOLS = "tools"
-"""Key of a trajectory's metadata under which the tools stand."""
+GivenTools = Iterable[str | BaseTool | Mapping[str, Any] | Callable[..., Any]]
+"""Tools by name, as LangChain tools, as functions, or as the dicts that providers take."""
 
 Tools = dict[str, dict[str, Any]]
 """Tools by name, in OpenAI form where they have one: `{"type": "function", "function": {"name": ..., ...}}`."""
 
+TOOLS = "tools"
+"""Key of a trajectory's metadata under which the tools stand."""
+
 
 def tools_in(offered: Any) -> Tools:
-    """The tools of one model call by name, in forms that JSON gives back unchanged.
-
-    A provider's own tools, such as a web search, have no OpenAI form and stay as they are. What has no name is left
-    out, and anything but a list counts as no tools.
-    """
-    tools = map(_as_function, offered if isinstance(offered, list | tuple) else [])
+    """The tools of one model call by name, in forms that JSON gives back unchanged; what has no name is left out."""
+    tools = map(_in_openai_form, offered if isinstance(offered, list | tuple) else [])
     return {name: json.loads(json.dumps(tool, default=str)) for tool in tools if (name := name_of(tool))}
 
 
 def as_metadata(tools: Tools) -> dict[str, Any]:
     """Metadata with the tools in the order of their names; empty if there are none."""
     return {TOOLS: [tools[name] for name in sorted(tools)]} if tools else {}
-
-
-GivenTools = Iterable[str | BaseTool | Mapping[str, Any] | Callable[..., Any]]
-"""Tools by name, as LangChain tools, as functions, or as the dicts that providers take."""
 
 
 def names_of(tools: GivenTools) -> list[str]:
@@ -123,81 +120,71 @@ def name_of(tool: Any) -> str:
     if not isinstance(tool, Mapping):
         return str(getattr(tool, "name", ""))
     function = tool.get("function")
-    return _name(function if isinstance(function, Mapping) else tool)
-
-
-def _name(described: Mapping[str, Any]) -> str:
-    names: Iterator[Any] = (described.get(key) for key in ("name", "type"))
+    described = function if isinstance(function, Mapping) else tool
+    names = (described.get(key) for key in ("name", "type"))
     return next((name for name in names if isinstance(name, str) and name != "function"), "")
 
 
-def _as_function(tool: Any) -> Any:
-    """A tool in OpenAI form; itself where it has none, as a provider's own, such as Anthropic's web search."""
-    given: Mapping[str, Any] = tool if isinstance(tool, Mapping) else {}
-    if isinstance(given.get("function"), Mapping):
-        return given
-    try:
-        function = convert_to_openai_function(tool)
-    except (KeyError, TypeError, ValueError):
-        return given
-    is_own = "parameters" not in function and given.get("type", "function") != "function"
-    return given if is_own else {"type": "function", "function": function}
+def _in_openai_form(tool: Any) -> Any:
+    """A tool in OpenAI form; itself where it has none, as a provider's own."""
+    if not isinstance(tool, Mapping) or tool.keys() & {"parameters", "input_schema", "toolSpec"}:
+        with suppress(KeyError, TypeError, ValueError):
+            return {"type": "function", "function": convert_to_openai_function(tool)}
+    return tool
 
 
 MOST_RUNS = 1_000
-"""Runs whose tools are remembered at once: more than one process has under way. A run that is never resumed has no end,
-so the oldest are given up first."""
+"""Runs whose requests are remembered at once: more than one process has under way. A run that is never resumed has no
+end, so the oldest are given up first."""
 
 
 @dataclass(frozen=True, slots=True)
-class OfferedTools:
-    """The tools that each run has been offered so far, from its beginning to its end, and its instructions.
+class Offered:
+    """What the models of a run were offered, by name, and the agent's instructions."""
 
-    They are there to be described. They do not say whether a tool exists: other middleware may add some further inside.
+    tools: Mapping[str, AnyTool] = field(default_factory=dict)
+    instructions: str = ""
+
+
+class ModelRequests:
+    """What the models of runs under way were offered and told, from the first request of a run to its end.
+
+    It is there to be described. It does not say whether a tool exists: other middleware may add some further inside.
     """
 
-    _tools: dict[str, dict[str, AnyTool]] = field(default_factory=dict)
-    _instructions: dict[str, str] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self._runs: dict[str, Offered] = {}
 
-    def hear(self, run: str, tools: Iterable[AnyTool]) -> None:
-        """Take note of the tools of one model call of a run; a tool without a name cannot be called."""
-        known = self._tools.pop(run, {})
-        self._tools[run] = known | {name: tool for tool in tools if (name := name_of(tool))}
-        forget_oldest(self._tools, MOST_RUNS)
+    def add(self, runtime: Any, tools: Iterable[AnyTool], system: SystemMessage | None) -> None:
+        """Take note of a model call: its tools, and its instructions without our additions; the latest count."""
+        key = _key(runtime)
+        named = {name: tool for tool in tools if (name := name_of(tool))}  # what has no name cannot be called
+        content = [] if system is None else [{"role": "system", "content": system.content}]
+        before = self._runs.pop(key, Offered())
+        self._runs[key] = Offered({**before.tools, **named}, opening_instructions(content))
+        forget_oldest(self._runs, MOST_RUNS)
 
-    def hear_instructions(self, run: str, system: SystemMessage | None) -> None:
-        """Take note of the instructions of one model call of a run, without our additions; the latest count."""
-        self._instructions.pop(run, None)
-        if system is not None:
-            self._instructions[run] = opening_instructions([{"role": "system", "content": system.content}])
-        forget_oldest(self._instructions, MOST_RUNS)
+    def of(self, runtime: Any) -> Offered:
+        """What is known of a run that goes on."""
+        return self._runs.get(_key(runtime), Offered())
 
-    def instructions(self, run: str) -> str:
-        """The instructions of a run; empty if none are known."""
-        return self._instructions.get(run, "")
+    def pop(self, runtime: Any) -> Offered:
+        """What is known of a run that has come to its end, which is then forgotten."""
+        return self._runs.pop(_key(runtime), Offered())
 
-    def take_instructions(self, run: str) -> str:
-        """The instructions of a run that has come to its end, which are then forgotten."""
-        return self._instructions.pop(run, "")
 
-    def held(self, run: str) -> list[AnyTool]:
-        """The tools of a run."""
-        return list(self._tools.get(run, {}).values())
+def _key(runtime: Any) -> str:
+    """The id of the conversation and whose it is: threads of two users may have the same name."""
+    values = without_reserved(configurable_here() or {}, place=False)
+    # A context may be as large as it likes, and change; in one run it is one object.
+    return repr((run_id(runtime), values, id(runtime.context)))
 
-    def take(self, run: str) -> dict[str, AnyTool]:
-        """The tools of a run that has come to its end, by their names, which are then forgotten."""
-        return self._tools.pop(run, {})
 
-    @property
-    def runs(self) -> Collection[str]:
-        """The runs that are known."""
-        return self._tools.keys()
-
+# --- namespaces ---
 
 Namespace = tuple[str, ...]
 
 _VARIABLE = re.compile(r"\{([A-Za-z_]\w*)\}")
-_OF_A_TYPE = re.compile(r"<\w+>")
 
 RESERVED = "langgraph"
 """The first label that LangGraph keeps to itself."""
@@ -210,42 +197,33 @@ USERS = ("user_id", AUTHENTICATED)
 
 
 class NamespaceTemplate:
-    """A namespace with variables, such as `("tooltree", "{user_id}")`, at most one in each label."""
+    """A namespace with variables, such as `("tooltree", "{user_id}")`, each a label of its own.
+
+    A label that held two could be shared by tenants: 'a-b' and 'c' would make what 'a' and 'b-c' do.
+    """
 
     def __init__(self, labels: Sequence[str]) -> None:
-        if isinstance(labels, str) or not labels:
+        if isinstance(labels, str) or not labels or not all(isinstance(label, str) for label in labels):
             msg = f"namespace must be a tuple of labels such as ('tooltree', '{{user_id}}'), got {labels!r}."
             raise ConfigurationError(msg)
         for label in labels:
-            if not isinstance(label, str):
-                msg = f"A label of a namespace must be a text, got {label!r} in {tuple(labels)!r}."
-                raise ConfigurationError(msg)
             plain, variables = _VARIABLE.subn("x", label)
-            if "{" in plain or "}" in plain:
-                msg = f"The label {label!r} has a brace that belongs to no variable. Write variables as {{user_id}}."
-                raise ConfigurationError(msg)
-            if variables > 1:
-                apart = ", ".join(f"'{{{name}}}'" for name in _VARIABLE.findall(label))
-                msg = (
-                    f"The label {label!r} holds {variables} variables, so that two tenants may share it: 'a-b' and 'c' "
-                    f"make the label that 'a' and 'b-c' do. Give each a label of its own: {apart}."
-                )
+            if "{" in plain or "}" in plain or variables > 1:
+                msg = f"The label {label!r} may hold one variable, as '{{user_id}}', and no other brace."
                 raise ConfigurationError(msg)
             _check_label(plain, f"The label {label!r}")
-        if labels[0] == RESERVED:
-            msg = f"A namespace must not begin with {RESERVED!r}, which LangGraph keeps to itself; got {labels!r}."
-            raise ConfigurationError(msg)
         self.labels = tuple(labels)
         self.variables = tuple(dict.fromkeys(name for label in labels for name in _VARIABLE.findall(label)))
+        self.fill(dict.fromkeys(self.variables, "x"))
 
     def fill(self, known: Mapping[str, str]) -> Namespace:
-        """The namespace in which its variables have these labels; none of them may lead to somebody else's."""
+        """The namespace in which its variables have these labels."""
         for name in self.variables:
             if name not in known:
                 raise ConfigurationError(_UNKNOWN.format(name=name, quoted=repr(name)))
-        filled = tuple(_VARIABLE.sub(lambda found: known[found[1]], label) for label in self.labels)
+        filled = tuple(_VARIABLE.sub(lambda variable: known[variable[1]], label) for label in self.labels)
         if filled[0] == RESERVED:
-            msg = f"The namespace {self.labels!r} would begin with {RESERVED!r}, which LangGraph keeps to itself."
+            msg = f"A namespace must not begin with {RESERVED!r}, which LangGraph keeps to itself; got {self.labels!r}."
             raise ConfigurationError(msg)
         return filled
 
@@ -257,27 +235,13 @@ _UNKNOWN = (
 
 
 def label_of(name: str, value: Any) -> str:
-    """The label for a value of a variable: a text as it is, and anything else with its type, since 7 is not "7"."""
-    if not _identifies(value):
-        wanted = "a text, a whole number or an identifier such as a UUID"
+    """The label for a value of a variable: a text, a whole number or a UUID."""
+    if isinstance(value, bool) or not isinstance(value, str | int | UUID):
         given = f"{type(value).__name__}: {value!r:.80}"
-        msg = f"{name} stands in a namespace, so it must be {wanted}; got {given}."
+        msg = f"{name} stands in a namespace, so it must be a text, a whole number or a UUID; got {given}."
         raise ConfigurationError(msg)
-    what = f"{name}={value!r:.80}"
-    if not isinstance(value, str):
-        label = f"<{type(value).__name__}>{value}"
-    elif _OF_A_TYPE.match(label := str.__str__(value)):
-        msg = f"{what} cannot stand in a namespace: so begin the labels of values that are no text."
-        raise ConfigurationError(msg)
-    _check_label(label, what)
-    return label
-
-
-def _identifies(value: Any) -> bool:
-    """Whether a value's text stands for it: not a collection's, nor an object's that has no text of its own."""
-    if isinstance(value, bool | float | Iterable):
-        return isinstance(value, str)
-    return isinstance(value, int) or any("__str__" in vars(kind) for kind in type(value).__mro__[:-1])
+    _check_label(str(value), f"{name}={value!r:.80}")
+    return str(value)
 
 
 def _check_label(label: str, what: str) -> None:
@@ -303,13 +267,12 @@ def labels_in(config: RunnableConfig | None, names: Sequence[str]) -> dict[str, 
     around = runtime or runtime_in(configurable_here() or {})
     labels: dict[str, str] = {}
     for name in names:
-        own = configurable.get(name)
-        label = None if own is None else label_of(name, own)
+        label = None if configurable.get(name) is None else label_of(name, configurable[name])
         sure = None if around is None else _sure(name, around)
         if sure is not None and label is not None and label != sure:
-            raise ForeignNamespaceError(_FOREIGN.format(name=name, value=f"{own!r:.80}", where="configurable"))
-        if found := label or (sure if runtime is not None else None):
-            labels[name] = found
+            raise ForeignNamespaceError(_FOREIGN.format(name=name, value=repr(label), where="configurable"))
+        if label := label or (sure if runtime is not None else None):
+            labels[name] = label
     return labels
 
 
@@ -344,13 +307,12 @@ _NOBODY = ""
 def _sure(name: str, runtime: Runtime[Any]) -> str | None:
     """The label that a server gives a variable; `None` if it does not know the variable."""
     server, context = runtime.server_info, runtime.context
-    said: list[str] = []
+    labels: list[str] = []
     if name == AUTHENTICATED and server is not None and server.user is not None:
-        said.append(label_of(name, server.user.identity))
-    has_it = name in context if isinstance(context, Mapping) else hasattr(context, name)
-    if has_it:
-        held = context[name] if isinstance(context, Mapping) else getattr(context, name)
-        said.append(_NOBODY if held is None else label_of(name, held))
-    if len(set(said)) > 1:  # a LangGraph server also takes a context from its clients
-        raise ForeignNamespaceError(_FOREIGN.format(name=name, value=f"{said[1]!r:.80}", where="The context"))
-    return said[0] if said else None
+        labels.append(label_of(name, server.user.identity))
+    if name in context if isinstance(context, Mapping) else hasattr(context, name):
+        value = context[name] if isinstance(context, Mapping) else getattr(context, name)
+        labels.append(_NOBODY if value is None else label_of(name, value))
+    if len(set(labels)) > 1:  # a LangGraph server also takes a context from its clients
+        raise ForeignNamespaceError(_FOREIGN.format(name=name, value=f"{labels[1]!r:.80}", where="The context"))
+    return labels[0] if labels else None

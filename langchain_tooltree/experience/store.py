@@ -342,8 +342,8 @@ class ExperienceStore:
 
     Args:
         store: The store. If it has an index (`index={"embed": ..., "dims": ...}`), tasks are searched with it.
-        namespace: Under which namespace everything is kept; a label may hold a variable, as in `"{user_id}"`. A text
-            stands there as it is, and another value with its type, as in `"<int>7"`.
+        namespace: Under which namespace everything is kept; a label may hold a variable, as in `"{user_id}"`. Its
+            value is a text, a whole number or a UUID.
         embeddings: Ranks tasks where the store has no index: an embedder, a name such as
             `"openai:text-embedding-3-small"`, or `HashingEmbeddings` if left out. The vectors are held in memory, 4 KB
             each of those; from some 50,000 runs on, give the store an index.

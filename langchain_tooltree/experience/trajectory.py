@@ -409,7 +409,7 @@ class Trajectory:
     def __post_init__(self) -> None:
         object.__setattr__(self, "steps", tuple(self.steps))
         if not self.turns:
-            object.__setattr__(self, "turns", max((step.turn for step in self.steps), default=0))
+            object.__setattr__(self, "turns", max((step.turn for step in self.steps if not step.branch), default=0))
 
     @classmethod
     def from_chat(
@@ -543,15 +543,15 @@ class Trajectory:
 
         It is one file that asks nobody for anything. Long texts are shortened so that it stays below 1 MB.
         """
-        from langchain_tooltree.pages.run_page import write_html  # noqa: PLC0415 - only who looks at a run needs it
+        from langchain_tooltree.pages.records import write_run  # noqa: PLC0415 - only who looks at a run needs it
 
-        write_html(self, path)
+        write_run(self, path)
 
     def _repr_html_(self) -> str:
         """What a notebook shows: a table, since viewers take scripts out, and a notebook is to stay small."""
-        from langchain_tooltree.pages.run_page import to_table  # noqa: PLC0415 - as above
+        from langchain_tooltree.pages.records import run_table  # noqa: PLC0415 - as above
 
-        return to_table(self)
+        return run_table(self)
 
 
 def own_message(message: ChatMessage) -> ChatMessage | None:

@@ -13,11 +13,12 @@ from typing import Any
 from langgraph.store.base import BaseStore, Item, SearchItem
 
 from langchain_tooltree._langgraph import vacuum_of
-from langchain_tooltree.cfgm import focus, tips
+from langchain_tooltree.cfgm import tips
+from langchain_tooltree.cfgm.collect import FOCUS, forget_focus_points
 from langchain_tooltree.errors import ConfigurationError, TrajectoryFormatError, described
 from langchain_tooltree.experience.files import from_json
 from langchain_tooltree.experience.guide import kept_searches
-from langchain_tooltree.experience.run_identity import OWN, is_in, thread_of
+from langchain_tooltree.experience.run_identity import is_in, thread_of
 from langchain_tooltree.experience.store import HEAD, TASKS, TRAJECTORIES, StoreCall, listing, readable
 from langchain_tooltree.experience.trajectory import ATTEMPT_OF, RECALLED, Recall, Trajectory
 from langchain_tooltree.flows import Flow, FunctionStep
@@ -94,7 +95,7 @@ class Chosen:
     def names(self, run: str) -> bool:
         """Whether a run is one of those that are named: a sub-agent's, and one in a thread of that name, is, too."""
         return self.runs is None or any(
-            is_in(run, each) or run.startswith((f"{each}/", f"{each}{OWN}")) for each in self.runs
+            is_in(run, each) or run.startswith((f"{each}/", f"{each}~")) for each in self.runs
         )
 
     def takes(self, item: Item, written: str) -> bool:
@@ -226,7 +227,7 @@ def _without_made(fold: Fold, chosen: Chosen, found: set[str]) -> Flow[tuple[int
     named = chosen.runs if chosen.tool is None and chosen.before is None else None
     gone = None if chosen.is_all else found | (named or set())
     tips_gone = yield from tips.forget_tips(fold.store, gone)
-    return tips_gone, (yield from focus.forget_points(fold.store.collection(focus.LABEL), gone))
+    return tips_gone, (yield from forget_focus_points(fold.store.collection(FOCUS), gone))
 
 
 def _clear(fold: Fold, chosen: Chosen) -> Flow[None]:

@@ -289,21 +289,21 @@ class Experience:
         It is one file that asks nobody for anything, and holds what this namespace has and nothing of another. Of many
         runs, the latest are listed, and those of them that there is room for can be read in it.
         """
-        from langchain_tooltree.learning.experience_page import page_of  # noqa: PLC0415 - only who looks needs it
+        from langchain_tooltree.pages.records import experience_page  # noqa: PLC0415 - only who looks needs it
 
         fold = self._here()
         yield from fold.refresh(whole=True)
-        text = yield from page_of(fold)
+        text = yield from experience_page(fold)
         yield FunctionStep(partial(Path(path).write_text, encoding="utf-8"), text)
 
     ato_html = async_twin(to_html)
 
     def _repr_html_(self) -> str | None:
         """What a notebook shows: a table, since viewers take scripts out, and a notebook is to stay small."""
-        from langchain_tooltree.learning.experience_page import to_table  # noqa: PLC0415 - as above
+        from langchain_tooltree.pages.records import experience_table  # noqa: PLC0415 - as above
 
         try:
-            return to_table(self._here(), self.status())
+            return experience_table(self._here(), self.status())
         except Exception as error:  # noqa: BLE001 - whose namespace it is may not be known, and the store may be down
             logger.info("There is nothing to show of an experience: %s", described(error))
             return None
@@ -358,7 +358,7 @@ class Experience:
         store = self._store.within_config() if noted is None else self._store.resumed(noted)
         recorder = RunRecorder(None, settle=self._settled)
         task = (remembered or {}).get("first") or None
-        yield from recorder.keeping(messages, current_runtime(), store, task=task, **options)
+        yield from recorder.keep(messages.messages, current_runtime(), store, task=task, **options)
 
     def graph_here(self) -> Flow[SITGraph]:
         """The graph of the namespace of the running graph, as far as nobody has to wait for it."""

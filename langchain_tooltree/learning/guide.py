@@ -97,7 +97,7 @@ class PastRuns:
         recollection = yield from self._recalled()
         situation = " ".join([missing, self._aim, *(str(each.text) for each in path[-LATEST:])])
         self._tips = [tip for tip in tips_for(recollection.tips, situation) if set(tip.tools) <= set(names)]
-        similar = [each.trajectory for each in recollection.runs[:1]]
+        similar = recollection.runs[:1]
         lines = [counted_line((tool, following.runs[tool], following.of[tool]) for tool in tools)]
         lines += [f"A similar run that went well: {cut(chain_of(run), LONGEST_CHAIN)}." for run in similar]
         text, tips = within(MOST_ADVICE, [*filter(None, lines)], self._tips)
@@ -219,7 +219,7 @@ class Parts:
             store = self._memory.experience.resumed(remembered["namespace"])
             about = Recall.of_note(remembered.get("recalled") or {}).metadata()
             task = remembered["first"] or None
-            yield from kept.keeping(messages, runtime, store, task=task, instructions=instructions, about=about)
+            yield from kept.keep(messages, runtime, store, task=task, instructions=instructions, about=about)
         if self._graph is not None and self._learns:
             opening = [SystemMessage(instructions)] if instructions else []
             yield from learn_run(self._graph, learnt, [*opening, *messages], runtime)

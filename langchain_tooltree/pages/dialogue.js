@@ -10,13 +10,13 @@ const BY = { verdict: "by a verdict", user: "by a person", agent: "by the agent 
 VIEWS.run = (run) => dialogue(run);
 
 function dialogue(run, lookup) {
-  const messages = (run.said || []).map(messageBox), boxes = messages.map((box, place) => ({
-    box, text: JSON.stringify(run.said[place]).toLowerCase(),
+  const messages = (run.messages || []).map(messageBox), boxes = messages.map((box, place) => ({
+    box, text: JSON.stringify(run.messages[place]).toLowerCase(),
   }));
   const body = [facts(verdictOf(run, lookup))];
   if (run.instructions && !boxes.some(({ box }) => box.matches(".instruction")))
     body.push(messageBox({ part: "instruction", text: run.instructions }));
-  if (!run.said) body.push(make("p", "Its dialogue is not in this page, which has room for the latest ones.", "dim"));
+  if (!run.messages) body.push(make("p", "Its dialogue is not in this page, which has room for the latest ones.", "dim"));
   const show = ({ box }) => {
     for (const each of messages) each.classList.toggle("hit", each === box);
     for (const details of box.querySelectorAll("details")) details.open = true;
@@ -29,7 +29,7 @@ function dialogue(run, lookup) {
   };
 }
 function verdictOf(run, lookup) {
-  const tokens = (run.said || []).reduce((sum, message) => sum + (message.tokens || 0), 0);
+  const tokens = (run.messages || []).reduce((sum, message) => sum + (message.tokens || 0), 0);
   const waits = run.waits && (run.waits.includes("quarantined") ? OUTCOMES.quarantined : OUTCOMES.pending);
   const verdict = waits || OUTCOMES[VERDICTS[run.success]];
   const recalled = [["Run", run.recalled], ["Tip", run.tips]].flatMap(([kind, ids]) => (ids || []).map((id) =>
@@ -37,7 +37,6 @@ function verdictOf(run, lookup) {
   return [
     ["Verdict", make("strong", verdict, { success: "good", failure: "bad" }[verdict])], ["Judged", BY[run.by] || ""],
     ["Reasons", run.reasons],
-    ["In place of", run.overruled && sentence([OUTCOMES[VERDICTS[run.overruled.success]], run.overruled.reasons], ": ")],
     ["Came from", run.from], ["Attempt given up in", run.attempt],
     ["Recalled for it", recalled.length ? make("div", undefined, "", ...recalled) : ""],
     ["Replies", run.turns], ["Tokens", tokens ? tokens.toLocaleString("en") : ""], ["Run", run.id],
@@ -65,21 +64,17 @@ function messageBox(message) {
     box.append(make("p", "calls " + call.tool, "call"));
     if (call.arguments && call.arguments !== "{}") box.append(foldable(call.arguments));
   }
-  const scores = Object.entries(message.scores || {}).map(([score, value]) => score + "=" + value.toFixed(2));
-  if (scores.length) box.append(make("p", "Planned by a search: " + scores.join(", "), "dim"));
   if (message.anomaly) box.append(make("p", anomalyOf(message.anomaly), "bad"));
-  for (const text of message.advised || [])
-    box.append(make("p", "A reflection told the agent, and no tool has said this:", "added"), make("pre", text));
   for (const text of message.added || [])
     box.append(make("p", "Added by this package, no output of the tool:", "added"), foldable(text));
   if (message.reflected)
     box.append(make("p", "A reflection advised the agent here. Its words are not part of the record.", "added"));
-  box.append(...(message.said || []).map(messageBox));
+  box.append(...(message.messages || []).map(messageBox));
   return box;
 }
-function anomalyOf({ kind, sure, evidence }) {
+function anomalyOf({ kind, confidence, evidence }) {
   const rule = kind === "classified" ? "a classifier" : "the rule " + kind;
-  return "Anomaly, found by " + rule + (sure === null ? "" : ", " + percent(sure) + " sure") + ": " + evidence;
+  return "Anomaly, found by " + rule + (confidence === null ? "" : ", " + percent(confidence) + " sure") + ": " + evidence;
 }
 function suggestion(message) {
   const called = (message.calls || []).map((call) => call.tool);

@@ -161,3 +161,43 @@ addEventListener("hashchange", () => {
   const there = view.back ? $("title") : document.querySelector(`[data-key="${CSS.escape(key)}"]`);
   if (there) there.focus();
 });
+
+// --- a comparison of agents ---
+const signed = (value, digits = 1) => (value < 0 ? "−" : "+") + Math.abs(value).toLocaleString("en", { maximumFractionDigits: digits });
+const bounds = ({ mean, low, high }, digits) => signed(mean, digits) + " (" + signed(low, digits) + " to " + signed(high, digits) + ")";
+
+VIEWS.compare = (data) => {
+  const agents = Object.entries(data.agents).map(([name, figures]) => ({ name, ...figures, ...data.against_plain[name] }));
+  const points = ({ difference, low, high }) => bounds({ mean: 100 * difference, low: 100 * low, high: 100 * high }, 0) + " % of the tasks";
+  const figures = table("Agents", [
+    { name: "Agent", of: (each) => make("strong", each.name), by: (each) => each.name },
+    { name: "Solved", of: (each) => each.solved + " of " + data.tasks, by: (each) => each.solved, look: "amount", share: (each) => each.share },
+    { name: "Against the plain agent", of: (each) => each.p !== undefined && lines(points(each), note(each.gained + " gained, "
+      + each.lost + " lost (p = " + each.p.toPrecision(2) + ")")) || "" },
+    { name: "Model calls a task", of: (each) => lines(String(each.model_calls), note(each.more_model_calls && bounds(each.more_model_calls))) },
+    { name: "Tokens a task", of: (each) => lines(inner(each.tokens), note(each.more_tokens && bounds(each.more_tokens, 0))) },
+    { name: "Seconds a task", of: (each) => each.seconds }, { name: "In all", of: (each) => isGiven(each.dollars_in_all) ? "$" + each.dollars_in_all : "" },
+    { name: "Raised", of: (each) => each.errors || "" },
+  ], agents);
+  const columns = [
+    { name: "Task", of: (row) => lines(make("code", row.task), make("div", row.input)), by: (row) => row.task },
+    { name: "Solved by", of: (row) => row.solved_by, look: "outcome" },
+    { name: "Plain agent's answer", of: (row) => row.plain_answer },
+    { name: "Planner's answer", of: (row) => lines(make("div", row.answer), row.page && anchor("its search", row.page)) },
+    { name: "Expected", of: (row) => row.expected && (row.expected.trim ? row.expected : JSON.stringify(row.expected)) },
+  ];
+  const place = make("div");
+  return {
+    title: data.title, summary: word(data.tasks, "task"), placeholder: "Find a task or an answer",
+    body: [
+      ...data.verdicts.map((text) => make("h2", text)), ...figures,
+      make("p", "In brackets: 95 % intervals, task by task.", "dim"), make("h2", "Where they differ"), place,
+      ...section("What raised, and counts as not solved", ...data.errors.map((text) => make("p", text, "bad"))),
+    ],
+    filter(words) {
+      const rows = data.differing.filter((row) => JSON.stringify(Object.values(row)).toLowerCase().includes(words));
+      place.replaceChildren(...(rows.length ? table("Differing", columns, rows) : [make("p", "Nowhere.", "dim")]));
+      return words && rows.length + " found";
+    },
+  };
+};

@@ -15,7 +15,7 @@ from langchain_tooltree.conversation import is_observation, visible_path
 from langchain_tooltree.effects.calls import CallEffects, Effects
 from langchain_tooltree.experience.guide import REMEMBERED, hints
 from langchain_tooltree.experience.recorder import RunRecorder
-from langchain_tooltree.experience.run_identity import name_of, run_key
+from langchain_tooltree.experience.run_identity import name_of
 from langchain_tooltree.experience.trajectory import NOTES, SUGGESTED, SUMMARIZE_STATE
 from langchain_tooltree.experience.verdict import AnyVerdict
 from langchain_tooltree.flows import Flow, async_twin, driven
@@ -100,14 +100,13 @@ class SITGraphMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         """Learn from a run that has come to its end; one that is interrupted has not. What goes wrong is logged."""
         if not self._learns:
             return
-        offered = self._recorder.tools.take(run_key(runtime))
         graph, messages = self._suggester.graph, state["messages"]
         try:
             if not isinstance(graph, SITGraph):
                 if REMEMBERED in state:
                     return  # the planner of this agent keeps its runs
-                instructions = self._recorder.tools.take_instructions(run_key(runtime))
-                tools = [tool for tool in offered.values() if tool is not None]
+                offered = self._recorder.requests.pop(runtime)
+                tools, instructions = [*offered.tools.values()], offered.instructions
                 ended = partial(graph.ended, messages, None, tools=tools, effects=self._effects)
                 yield from ended(instructions=instructions)
                 return
@@ -120,14 +119,12 @@ class SITGraphMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     @driven
     def _hinted(self, request: ModelRequest[Any]) -> Flow[tuple[ModelRequest[Any], list[dict[str, Any]]]]:
         """The request with suggestions, and their figures; none where nothing is told."""
-        if self._learns:
-            self._recorder.tools.hear_instructions(run_key(request.runtime), request.system_message)
         tools = [tool for tool in request.tools if name_of(tool) != SUMMARIZE_STATE]
+        if self._learns:
+            self._recorder.requests.add(request.runtime, tools, request.system_message)
         if not tools:
             return request.override(tools=[]), []  # there is no state to sum up, and the model may know no tools at all
         named = {name: tool for tool in tools if (name := name_of(tool))}
-        if self._learns:
-            self._recorder.tools.hear(run_key(request.runtime), named.values())
         path = visible_path(request.state, request.messages)
         latest = path[-1] if path else None
         if is_observation(latest) and latest.name == SUMMARIZE_STATE and latest.status == "success":

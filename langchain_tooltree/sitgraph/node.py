@@ -103,8 +103,8 @@ class Suggester:
 
 def learn_run(graph: SITGraph, recorder: RunRecorder, messages: Sequence[BaseMessage], runtime: Any) -> Flow[None]:
     """Have a run judged that has come to its end, and let a graph learn from it that all users share."""
-    trajectory = recorder.conversation(messages, runtime)
-    judged = yield from recorder.judging(trajectory, next(reversed(messages), None))
+    trajectory = recorder.trajectory(messages, runtime)
+    judged = yield from recorder.judge(trajectory, next(reversed(messages), None))
     if not labels_in(None, USERS):
         yield from flow_of(graph.learn)(judged)
     elif graph not in _WARNED:

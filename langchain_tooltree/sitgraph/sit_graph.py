@@ -21,7 +21,7 @@ from langchain_tooltree.experience.guide import NextTools
 from langchain_tooltree.experience.run_identity import GivenTools, names_of
 from langchain_tooltree.experience.trajectory import ChatMessage, Trajectory, to_chat
 from langchain_tooltree.flows import Flow, FunctionStep, async_twin, driven, in_thread, run_flow
-from langchain_tooltree.pages.page import in_notebook
+from langchain_tooltree.pages import in_notebook
 from langchain_tooltree.sitgraph.files import CHECKSUM, Which, forget_in_graph, load_graph, save_graph
 from langchain_tooltree.sitgraph.graph import Contribution, Graph, weights
 from langchain_tooltree.sitgraph.states import DIMENSIONS, Codes, Floats, hashed, packed, projected
@@ -522,10 +522,10 @@ class SITGraph:
         return in_notebook(self._page())
 
     def _page(self) -> str:
-        from langchain_tooltree.sitgraph.graph_page import to_html  # noqa: PLC0415 - only who looks at a graph needs it
+        from langchain_tooltree.pages.records import graph_page  # noqa: PLC0415 - only who looks at a graph needs it
 
         with self._lock:
-            return to_html(self._graph, self.alpha)
+            return graph_page(self._graph, self.alpha)
 
     def _drawn(self) -> list[tuple[str, str, dict[str, float]]]:
         with self._lock:

@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 
-from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.messages.tool import tool_call_chunk
@@ -17,7 +16,6 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import Field, PrivateAttr
 
 from langchain_tooltree.conversation import Conversation, is_observation
-from langchain_tooltree.errors import check_arguments
 from langchain_tooltree.experience.trajectory import NOTE, part_of, readable
 from langchain_tooltree.text import digest
 from langchain_tooltree.tooltree import prompts
@@ -26,7 +24,7 @@ from langchain_tooltree.tooltree.report import REPORT_AND_CALL_PROMPT, REPORT_AN
 CHARACTERS_PER_TOKEN = 4
 """The doubles report usage by this rule of thumb for English text."""
 
-DONE = 0.5
+FULFILLED = 0.5
 """Goal score from which an `OfflineChatModel` says that a request is fulfilled."""
 
 Response = AIMessage | str | Mapping[str, Any] | Exception
@@ -34,12 +32,6 @@ Response = AIMessage | str | Mapping[str, Any] | Exception
 
 class ChatDouble(BaseChatModel):
     """The plumbing of a chat model: tool binding, structured output, async, streaming and usage figures."""
-
-    def __init__(self, **values: Any) -> None:
-        fields = type(self).model_fields
-        aliases = {each.alias for each in fields.values() if each.alias}
-        check_arguments(type(self).__name__, values, {*fields, *aliases})
-        super().__init__(**values)
 
     @abstractmethod
     def _respond(self, messages: list[BaseMessage], tools: Sequence[Mapping[str, Any]]) -> Response:
@@ -61,28 +53,11 @@ class ChatDouble(BaseChatModel):
     async def _agenerate(self, messages: list[BaseMessage], *_: Any, **kwargs: Any) -> ChatResult:
         return self._generate(messages, **kwargs)
 
-    def _stream(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,  # noqa: ARG002 - part of the interface
-        run_manager: CallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
-    ) -> Iterator[ChatGenerationChunk]:
-        for chunk in _chunks(self._message(messages, kwargs)):
-            if run_manager:
-                run_manager.on_llm_new_token(chunk.text, chunk=chunk)
-            yield chunk
+    def _stream(self, messages: list[BaseMessage], *_: Any, **kwargs: Any) -> Iterator[ChatGenerationChunk]:
+        return _chunks(self._message(messages, kwargs))
 
-    async def _astream(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,  # noqa: ARG002 - part of the interface
-        run_manager: AsyncCallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
-    ) -> AsyncIterator[ChatGenerationChunk]:
-        for chunk in _chunks(self._message(messages, kwargs)):
-            if run_manager:
-                await run_manager.on_llm_new_token(chunk.text, chunk=chunk)
+    async def _astream(self, messages: list[BaseMessage], *_: Any, **kwargs: Any) -> AsyncIterator[ChatGenerationChunk]:
+        for chunk in self._stream(messages, **kwargs):
             yield chunk
 
     def _message(self, messages: list[BaseMessage], options: Mapping[str, Any]) -> AIMessage:
@@ -135,7 +110,7 @@ class ScriptedChatModel(ChatDouble):
     search("Where is it?", [look], model=model, effects={"look": "read"})
     ```
 
-    A longer search asks more questions than one cares to script, and several at once; `OfflineChatModel` is for that.
+    A longer search asks more questions than are easily scripted, and several at once; `OfflineChatModel` is for that.
 
     Args:
         replies: What to say: a message; a string; a mapping, given as the structured output asked for; an exception,
@@ -176,7 +151,7 @@ class Made:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One question of the planner, read from its prompt: score a call `pre` or `post` execution, for example.
+    """One question of the planner, read from its prompt: to score a call `pre` or `post` execution, for example.
 
     A `step` is what the agent itself would do now, calls or the answer, in the second attempt told what its answer left
     open; `others` asks for other calls; a `check` asks what an answer leaves undone.
@@ -228,93 +203,95 @@ class OfflineChatModel(ChatDouble):
 
     def _respond(self, messages: list[BaseMessage], tools: Sequence[Mapping[str, Any]]) -> Response:
         question, judged = read_question(messages, tools)
-        policy: Policy = self.policy
-        reply: Response = ""
-        match question.kind:
-            case "step":
-                reply = self._step(question, Conversation(messages).instructions)
-            case "others":
-                offered = sorted(
-                    policy.propose(question), key=lambda each: policy.score_call(question, Made(*each)), reverse=True
-                )
-                reply = _calling(offered) if offered else AIMessage("There is nothing else to try.")
-            case "propose":
-                reply = self._candidates(question, tools)
-            case "pre":
-                scores = [{"id": key, "reason": "", "score": policy.score_call(question, c)} for key, c in judged]
-                reply = {"scores": scores, "score": scores[0]["score"]}  # in either form, of one or several calls
-            case "post":
-                score, goal = policy.score_observation(question, judged[0][1])
-                reply = {"reason": "", "score": score, "goal": goal}
-            case "check":
-                missing = [*self._missing(question)]
-                reply = {"missing": missing, "fulfilled": not missing and self._latest(question)[1] >= DONE}
-            case "plan":
-                reply = {"domains": [], "tools": [{"name": name, "relevance": 1.0} for name in question.tools]}
-            case "answer":
-                reply = policy.answer(question)
+        reply = self._reply(question, judged, messages, tools)
         if isinstance(reply, AIMessage):  # a call's id is unique in a conversation, and the same in each run of it
             prompt = digest("\n".join(f"{each.type}: {each.text}" for each in messages), 12)
             calls = [{**call, "id": f"call_{prompt}_{at}"} for at, call in enumerate(reply.tool_calls)]
             reply = reply.model_copy(update={"tool_calls": calls})
         return reply
 
+    def _reply(  # noqa: PLR0911 - one for each kind of question
+        self,
+        question: Question,
+        judged: Sequence[tuple[str, Made]],
+        messages: list[BaseMessage],
+        tools: Sequence[Mapping[str, Any]],
+    ) -> Response:
+        policy: Policy = self.policy
+        match question.kind:
+            case "step":
+                return self._step(question, Conversation(messages).instructions)
+            case "others":
+                calls = [Made(*call) for call in policy.propose(question)]
+                calls.sort(key=lambda call: policy.score_call(question, call), reverse=True)
+                return _calling([(call.tool, call.arguments) for call in calls], "There is nothing else to try.")
+            case "propose":
+                return self._candidates(question, tools)
+            case "pre":
+                scores = [{"id": key, "reason": "", "score": policy.score_call(question, call)} for key, call in judged]
+                return {"scores": scores, "score": scores[0]["score"]}  # in either form, of one or several calls
+            case "post":
+                score, goal = policy.score_observation(question, judged[0][1])
+                return {"reason": "", "score": score, "goal": goal}
+            case "check":
+                missing = self._missing(question)
+                return {"missing": missing, "fulfilled": not missing and self._latest_scores(question)[1] >= FULFILLED}
+            case "plan":
+                return {"domains": [], "tools": [{"name": name, "relevance": 1.0} for name in question.tools]}
+        return policy.answer(question)
+
     def _step(self, question: Question, instructions: str) -> Response:
         """All the calls of the agent's next reply, or its answer, which begins with its report if that is asked for."""
-        calls = self.policy.act(question) if hasattr(self.policy, "act") else self.policy.propose(question)[:1]
-        if calls:
+        if calls := self._ask("act", question, self.policy.propose(question)[:1]):
             return _calling(calls)
         report: dict[str, Any] = {"missing": "; ".join(self._missing(question)) or "nothing"}
         if REPORT_AND_CALL_PROMPT in instructions:
-            named = self.policy.may_miss(question) if hasattr(self.policy, "may_miss") else ()
+            named = self._ask("may_miss", question, ())
             report["call"] = next(({"name": tool, "args": dict(args)} for tool, args, _ in named), None)
         elif REPORT_AND_UNDO_PROMPT in instructions:
-            report["wrong"] = self.policy.wrong(question) if hasattr(self.policy, "wrong") else None
+            report["wrong"] = self._ask("wrong", question, None)
         return f"{json.dumps(report, ensure_ascii=False)}\n{self.policy.answer(question)}"
 
     def _candidates(self, question: Question, tools: Sequence[Mapping[str, Any]]) -> AIMessage:
-        """Candidates, with scores where the tools have room for them."""
-        named = {tool["function"]["name"]: tool["function"] for tool in tools}
-        scored = {name for name, tool in named.items() if prompts.CONFIDENCE_DESCRIPTION in _described(tool)}
-        assess = {name for name, tool in named.items() if tool.get("description") == prompts.ASSESS_DESCRIPTION}
-        offered = list(self.policy.propose(question))
-        calls = [
-            (tool, {**given, prompts.CONFIDENCE: self.policy.score_call(question, Made(tool, given))})
-            if tool in scored
-            else (tool, given)
-            for tool, given in offered
-        ]
-        for name in assess:
-            reward, goal = self._latest(question)
-            missing = [*self._missing(question)]
-            fulfilled = not missing and goal >= DONE and (bool(question.path) or not calls)
-            said = {"last_result": reward, "missing": missing, "fulfilled": fulfilled}
-            asked = named[name]["parameters"]["properties"]
-            calls.append((name, {field: value for field, value in said.items() if field in asked}))
-        return _calling(calls) if calls else AIMessage("Nothing is left to do.")
+        """Candidates, with scores and an assessment where the tools have room for them."""
+        forms = {tool["function"]["name"]: tool["function"] for tool in tools}
+        calls: list[tuple[str, Mapping[str, Any]]] = []
+        for tool, arguments in self.policy.propose(question):
+            confidence = forms.get(tool, {}).get("parameters", {}).get("properties", {}).get(prompts.CONFIDENCE, {})
+            if confidence.get("description") == prompts.CONFIDENCE_DESCRIPTION:
+                score = self.policy.score_call(question, Made(tool, arguments))
+                calls.append((tool, {**arguments, prompts.CONFIDENCE: score}))
+            else:
+                calls.append((tool, arguments))
+        for name, form in forms.items():
+            if form.get("description") == prompts.ASSESS_DESCRIPTION:
+                reward, goal = self._latest_scores(question)
+                missing = self._missing(question)
+                fulfilled = not missing and goal >= FULFILLED and (bool(question.path) or not calls)
+                assessment = {"last_result": reward, "missing": missing, "fulfilled": fulfilled}
+                fields = form["parameters"]["properties"]
+                calls.append((name, {field: value for field, value in assessment.items() if field in fields}))
+        return _calling(calls, "Nothing is left to do.")
 
-    def _latest(self, question: Question) -> tuple[float, float]:
-        """The scores of the latest call of the path; without one, nothing speaks against being done."""
+    def _latest_scores(self, question: Question) -> tuple[float, float]:
+        """r_post and the goal score of the latest call of the path; without one, nothing speaks against being done."""
         if not question.path:
             return 1.0, 1.0
-        asked = replace(question, kind="post", path=question.path[:-1])
-        scores: tuple[float, float] = self.policy.score_observation(asked, question.path[-1])
+        before = replace(question, kind="post", path=question.path[:-1])
+        scores: tuple[float, float] = self.policy.score_observation(before, question.path[-1])
         return scores
 
-    def _missing(self, question: Question) -> Sequence[str]:
-        missing: Sequence[str] = self.policy.missing(question) if hasattr(self.policy, "missing") else ()
-        return missing
+    def _missing(self, question: Question) -> list[str]:
+        return [*self._ask("missing", question, ())]
+
+    def _ask(self, method: str, question: Question, otherwise: Any) -> Any:
+        """What a method says that a policy need not have."""
+        return getattr(self.policy, method)(question) if hasattr(self.policy, method) else otherwise
 
 
-def _calling(calls: Sequence[tuple[str, Mapping[str, Any]]]) -> AIMessage:
-    asked = [{"name": tool, "args": dict(given), "id": f"call_{at}"} for at, (tool, given) in enumerate(calls)]
-    return AIMessage("", tool_calls=asked)
-
-
-def _described(tool: Mapping[str, Any]) -> str:
-    """What the schema of a tool says about the field of a confidence, if it has one."""
-    field: Mapping[str, Any] = tool.get("parameters", {}).get("properties", {}).get(prompts.CONFIDENCE, {})
-    return str(field.get("description", ""))
+def _calling(calls: Sequence[tuple[str, Mapping[str, Any]]], otherwise: str = "") -> AIMessage:
+    requests = [{"name": tool, "args": dict(given), "id": f"call_{at}"} for at, (tool, given) in enumerate(calls)]
+    return AIMessage("" if requests else otherwise, tool_calls=requests)
 
 
 _OPENINGS: dict[str, Literal["plan", "propose", "pre", "post", "check"]] = {

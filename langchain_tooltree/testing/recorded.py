@@ -5,6 +5,7 @@ import re
 import threading
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from pathlib import Path
@@ -27,7 +28,7 @@ DOCUMENTS = frozenset({"pre", "post", "check", "plan"})
 CALL_ID = re.compile(r'\\"call_id\\":\s*\\"[^"\\]*\\"')
 """The id of a call in a document that a message holds as JSON, which is made anew in each run."""
 
-SHOWN = 600
+END = 600
 """Characters of a request that an error shows, from its end, where requests differ."""
 
 
@@ -52,7 +53,7 @@ class AnswerRecorder(BaseCallbackHandler):
         self._lock = threading.Lock()
         self._open: dict[UUID, tuple[list[BaseMessage], Mapping[str, Any]]] = {}
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        self._known = {line["id"] for line in _lines(self._path) if "id" in line} if self._path.exists() else set()
+        self._ids = {line["id"] for line in _lines(self._path) if "id" in line} if self._path.exists() else set()
         self._write({"run": dict(settings or {})})
 
     def on_chat_model_start(
@@ -67,11 +68,6 @@ class AnswerRecorder(BaseCallbackHandler):
         with self._lock:
             self._open[run_id] = (messages[0], kwargs.get("invocation_params") or {})
 
-    def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:  # noqa: ARG002
-        """Forget a request that failed."""
-        with self._lock:
-            self._open.pop(run_id, None)
-
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:  # noqa: ARG002
         """Write a request with its reply."""
         with self._lock:
@@ -82,23 +78,19 @@ class AnswerRecorder(BaseCallbackHandler):
             reply = as_said(reply)
             tools = [tool for tool in options.get("tools") or () if "function" in tool]
             usage: Mapping[str, Any] = reply.usage_metadata or {}
+            tokens = [usage.get("input_tokens", 0), usage.get("output_tokens", 0)]
             kind, facts = _facts(messages, tools)
-            self._write(
-                {
-                    "kind": kind,
-                    "facts": facts,
-                    "asked": [self._named("message", told(message)) for message in messages],
-                    "tools": self._named("tools", [tool["function"]["name"] for tool in tools]),
-                    "form": bool(options.get("response_format")),
-                    "reply": {**told(reply), "usage": [usage.get("input_tokens", 0), usage.get("output_tokens", 0)]},
-                }
-            )
+            line: dict[str, Any] = {"kind": kind, "facts": facts}
+            line["asked"] = [self._id_of("message", message_data(message)) for message in messages]
+            line["tools"] = self._id_of("tools", [tool["function"]["name"] for tool in tools])
+            line["form"] = bool(options.get("response_format"))
+            self._write({**line, "reply": {**message_data(reply), "usage": tokens}})
 
-    def _named(self, key: str, value: Any) -> str:
-        """The name of a message or of a list of tools, which is written where it is new."""
+    def _id_of(self, key: str, value: Any) -> str:
+        """The id of a message or of a list of tools, which is written where it is new."""
         name = digest([key, value], 12)
-        if name not in self._known:
-            self._known.add(name)
+        if name not in self._ids:
+            self._ids.add(name)
             self._write({"id": name, key: value})
         return name
 
@@ -149,7 +141,7 @@ class RecordedChatModel(ChatDouble):
     path: Path
     unmatched: list[str] = Field(default_factory=list)
     _waiting: dict[str, deque[RecordedAnswer]] = PrivateAttr(default_factory=dict)
-    _asking: Any = PrivateAttr(default_factory=threading.Lock)
+    _lock: Any = PrivateAttr(default_factory=threading.Lock)
 
     def __init__(self, path: str | Path, **options: Any) -> None:
         super().__init__(**{"path": Path(path), **options})
@@ -167,35 +159,32 @@ class RecordedChatModel(ChatDouble):
 
     def _respond(self, messages: list[BaseMessage], tools: Sequence[Mapping[str, Any]]) -> Response:
         kind, facts = _facts(messages, tools)
-        key = _key(kind, facts, [told(message) for message in messages])
-        with self._asking:
+        key = _key(kind, facts, [message_data(message) for message in messages])
+        with self._lock:
             queue = self._waiting.get(key)
             if not queue:
                 self.unmatched.append(self._no_match(kind, key))
                 raise LookupError(self.unmatched[-1])
-            found = queue.popleft()
-        sent, received = found.reply["usage"]
-        named = found.reply.get("calls", [])
-        if found.form and tools:  # this model has no form of its own: it is asked to call a tool
-            try:
-                named = [[tools[0]["function"]["name"], json.loads(found.reply["text"])]]
-            except ValueError:
-                named = []
-        calls = [
-            {"name": name, "args": given, "id": f"call_{found.place}_{at}"} for at, (name, given) in enumerate(named)
+            answer = queue.popleft()
+        calls = answer.reply.get("calls", [])
+        if answer.form and tools:  # this model has no form of its own: it is asked to call a tool
+            with suppress(ValueError):
+                calls = [[tools[0]["function"]["name"], json.loads(answer.reply["text"])]]
+        tool_calls = [
+            {"name": name, "args": args, "id": f"call_{answer.place}_{at}"} for at, (name, args) in enumerate(calls)
         ]
+        sent, received = answer.reply["usage"]
         usage: Any = {"input_tokens": sent, "output_tokens": received, "total_tokens": sent + received}
-        return AIMessage(found.reply["text"], tool_calls=calls, usage_metadata=usage)
+        return AIMessage(answer.reply["text"], tool_calls=tool_calls, usage_metadata=usage)
 
     def _no_match(self, kind: str, key: str) -> str:
-        start = f"{self.path} has no answer to this question ({kind}): ...{key[-SHOWN:]}\n"
-        remedy = "Ask as it was recorded, or record anew: give a real model an `AnswerRecorder` among its `callbacks`."
-        if not self.left:
-            return f"{start}Every recorded answer was given already. {remedy}"
-        nearest = max(self.left, key=lambda each: SequenceMatcher(None, each.key[-SHOWN:], key[-SHOWN:]).ratio())
+        nearest = "Every recorded answer was given already."
+        if self.left:
+            near = max(self.left, key=lambda each: SequenceMatcher(None, each.key[-END:], key[-END:]).ratio())
+            nearest = f"The nearest that is left ({near.kind}, line {near.place + 1}): ...{near.key[-END:]}"
         return (
-            f"{start}The nearest that is left ({nearest.kind}, line {nearest.place + 1}): "
-            f"...{nearest.key[-SHOWN:]}\n{remedy}"
+            f"{self.path} has no answer to this question ({kind}): ...{key[-END:]}\n{nearest}\n"
+            "Ask as it was recorded, or record anew: give a real model an `AnswerRecorder` among its `callbacks`."
         )
 
 
@@ -212,12 +201,12 @@ def recorded_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         yield place, line
 
 
-def told(message: BaseMessage) -> dict[str, Any]:
+def message_data(message: BaseMessage) -> dict[str, Any]:
     """What a message says, without ids and metadata."""
-    said: dict[str, Any] = {"role": message.type, "text": message.text}
+    data: dict[str, Any] = {"role": message.type, "text": message.text}
     if isinstance(message, AIMessage) and message.tool_calls:
-        said["calls"] = [[call["name"], call["args"]] for call in message.tool_calls]
-    return said
+        data["calls"] = [[call["name"], call["args"]] for call in message.tool_calls]
+    return data
 
 
 def _facts(messages: Sequence[BaseMessage], tools: Sequence[Mapping[str, Any]]) -> tuple[str, list[Any] | None]:
@@ -225,18 +214,18 @@ def _facts(messages: Sequence[BaseMessage], tools: Sequence[Mapping[str, Any]]) 
     question, judged = read_question(messages, tools)
     if question.kind not in DOCUMENTS:
         return question.kind, None
-    made = [*question.path, *(call for _, call in judged)]
-    calls = [[call.tool, dict(call.arguments), call.observation] for call in made]
+    every = [*question.path, *(call for _, call in judged)]
+    calls = [[call.tool, dict(call.arguments), call.observation] for call in every]
     return question.kind, [question.request, calls, question.attempt]
 
 
 def _key(kind: str, facts: Any, asked: Sequence[Mapping[str, Any]]) -> str:
     """What a request asks: of a document its facts, of a conversation what was said in it."""
-    said = facts
-    if said is None:
+    content = facts
+    if content is None:
         texts = [{**each, "text": NOTE} if each["text"].startswith(NOTE) else each for each in asked]
-        said = [each for each in texts if each["role"] != "system"]
-    return CALL_ID.sub("", json.dumps([kind, said], sort_keys=True, ensure_ascii=False))
+        content = [each for each in texts if each["role"] != "system"]
+    return CALL_ID.sub("", json.dumps([kind, content], sort_keys=True, ensure_ascii=False))
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:

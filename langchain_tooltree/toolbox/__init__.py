@@ -4,6 +4,7 @@ All of them only read. Files come from one folder that the user names, services 
 nothing else is opened or called. A call that takes too long is ended.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -15,8 +16,5 @@ __all__ = ["toolbox"]
 def __getattr__(name: str) -> Any:
     """Load the library where it is used: the process of tools does without."""
     if name != "toolbox":
-        msg = f"module {__name__!r} has no attribute {name!r}"
-        raise AttributeError(msg)
-    from langchain_tooltree.toolbox.library import toolbox  # noqa: PLC0415 - as above
-
-    return toolbox
+        raise AttributeError(name)
+    return import_module("langchain_tooltree.toolbox.library").toolbox

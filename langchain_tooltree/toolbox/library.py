@@ -24,8 +24,8 @@ logger = logging.getLogger(__name__)
 MAX_SECONDS = 600  # the longest time limit of a call; nobody waits longer for an answer
 
 # The domains, the module of this folder in which each stands, and the package that it needs.
-DOMAINS = {"maths": ("computing", "sympy"), "units": ("computing", "pint"), "tables": ("files", "duckdb")}
-DOMAINS |= {"documents": ("files", "pypdf"), "images": ("files", "PIL"), "knowledge": ("services", "httpx")}
+DOMAINS = {"maths": ("computing", "sympy"), "units": ("computing", "pint"), "tables": ("sources", "duckdb")}
+DOMAINS |= {"documents": ("sources", "pypdf"), "images": ("sources", "PIL"), "knowledge": ("sources", "httpx")}
 # Domain, name and examples of each tool, a function of its domain's module, whose keyword-only parameters are settings.
 TOOLS: tuple[tuple[Any, ...], ...] = (
     ("maths", "calculator", {"expression": "12.5 * (3 + 4) / 2"}, {"expression": "integrate(x^2, (x, 0, 3))"}),
@@ -114,16 +114,16 @@ def _check_settings(
     folder: str | os.PathLike[str] | None, vision: Any, *, seconds: float, **services: str | None
 ) -> dict[str, Any]:
     """The settings with the folder resolved and the model made of its name; refused where they cannot be right."""
-    wrong = ""
     if folder is not None and not (str(folder) and Path(folder).is_dir()):  # "" would be the current folder
-        wrong = f"folder must be a folder that exists, got {str(folder)!r}."
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds <= MAX_SECONDS:
-        wrong = f"seconds must be a number above 0 and up to {MAX_SECONDS}, got {seconds!r}."
+        msg = f"folder must be a folder that exists, got {str(folder)!r}."
+        raise ConfigurationError(msg)
+    if not 0 < seconds <= MAX_SECONDS:
+        msg = f"seconds must be a number above 0 and up to {MAX_SECONDS}, got {seconds!r}."
+        raise ConfigurationError(msg)
     for name, address in services.items():
         if address and not address.startswith(("https://", "http://")):
-            wrong = f"{name} must be the address of a service, such as https://..., got {address!r}."
-    if wrong:
-        raise ConfigurationError(wrong)
+            msg = f"{name} must be the address of a service, such as https://..., got {address!r}."
+            raise ConfigurationError(msg)
     root = folder and str(Path(folder).resolve())
     model = vision and resolve_model(vision).with_config(inner_config("vision", {}))  # kept out of the agent's stream
     return {**services, "folder": root, "vision": model, "seconds": seconds}

@@ -31,9 +31,10 @@ from langchain_tooltree.models import (
     is_form_refusal,
     was_refused,
 )
-from langchain_tooltree.replies import UNREADABLE, with_only_call
+from langchain_tooltree.replies import UNREADABLE
 from langchain_tooltree.text import compact_json, one_line, shortened
-from langchain_tooltree.tools import ToolCard, ToolLibrary, checked_arguments, fields_of, nested_inputs, opaque_outputs
+from langchain_tooltree.tools import ToolCard, ToolLibrary, checked_arguments
+from langchain_tooltree.tooltree.branches import with_only_call
 from langchain_tooltree.tooltree.judge import SAID_OPEN, Standing, as_score, validated
 from langchain_tooltree.tooltree.prompts import (
     ASSESS_DESCRIPTION,
@@ -170,7 +171,7 @@ class Proposer:
     @property
     def _has_scores(self) -> bool:
         """Whether scores are asked for with the candidates."""
-        return self.config.pre_evaluation == "fused"
+        return self.config.selection == "posterior"
 
     def _ask_with_scores(
         self, request: ProposalRequest, meter: Meter, proposal: Proposal, tools: Sequence[BaseTool]
@@ -181,7 +182,7 @@ class Proposer:
         end = ASSESS_PROMPT.format(assess=shown.assess)
         failure = yield from self._ask(request, meter, proposal, shown, f"{candidates}\n\n{end}")
         if failure is not None and is_form_refusal(failure) and meter.left:
-            # The server may refuse tools in this form; the judge then scores what comes without scores.
+            # The server may refuse tools in this form; the posterior then goes by the order of the candidates.
             instruction = PROPOSE_PROMPT.format(count=self.config.top_k)
             yield from self._ask(request, meter, proposal, BoundTools(tools, tools), instruction)
         elif proposal.is_empty and proposal.standing.goal == SAID_OPEN and meter.left:
@@ -342,9 +343,10 @@ def _obtainable(card: ToolCard, cards: Sequence[ToolCard]) -> bool:
     A request can say a plain value or a list of them. An object has to come from another tool, whose output has a field
     of this name, or whose name says it, or of which nobody knows what it is.
     """
-    fields = {other.name: fields_of(other.output_schema or {}) for other in cards if other.name != card.name}
+    fields = {other.name: _fields_of(other.output_schema or {}) for other in cards if other.name != card.name}
     return all(
-        any(not fields[tool] or name in fields[tool] or name in tool for tool in fields) for name in nested_inputs(card)
+        any(not fields[tool] or name in fields[tool] or name in tool for tool in fields)
+        for name in _nested_inputs(card)
     )
 
 
@@ -352,5 +354,40 @@ def _usable(card: ToolCard, cards: Sequence[ToolCard]) -> bool:
     """Whether what a read returns can be told in an answer, or is what another tool takes."""
     if (card.output_schema or {}).get("type") == "null":
         return False
-    opaque = opaque_outputs(card)
-    return not opaque or any(opaque & {*nested_inputs(other)} for other in cards if other.name != card.name)
+    opaque = _opaque_outputs(card)
+    return not opaque or any(opaque & {*_nested_inputs(other)} for other in cards if other.name != card.name)
+
+
+def _nested_inputs(card: ToolCard) -> list[str]:
+    """Names of the required inputs that are objects, or lists of objects."""
+    schema = card.input_schema or {}
+    return _nested(schema, schema.get("required", ()))
+
+
+def _opaque_outputs(card: ToolCard) -> set[str]:
+    """Names of the fields of a result if all of them are objects, so that only another tool can use it."""
+    schema = card.output_schema or {}
+    fields = {*schema.get("properties", ())}
+    return fields if fields == {*_nested(schema, fields)} else set()
+
+
+def _fields_of(schema: Mapping[str, Any]) -> set[str]:
+    """Names of the fields of a result, or of each in a list of results."""
+    return {name for each in _with_items(schema, schema) for name in each.get("properties", ())}
+
+
+def _nested(schema: Mapping[str, Any], names: Iterable[str]) -> list[str]:
+    """Those properties of a schema that are objects, or lists of objects."""
+    parts = {name: _with_items(schema.get("properties", {}).get(name), schema) for name in names}
+    return [name for name, each in parts.items() if "object" in (part.get("type") for part in each)]
+
+
+def _with_items(part: Any, schema: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """A part of a schema and, of a list, its items, where they are named elsewhere in it, from there."""
+    parts: list[Mapping[str, Any]] = []
+    while isinstance(part, Mapping):
+        if isinstance(reference := part.get("$ref"), str):
+            part = schema.get("$defs", {}).get(reference.rpartition("/")[2], {})
+        parts.append(part)
+        part = part.get("items")
+    return parts

@@ -6,6 +6,7 @@ turn, as plain data: in a private channel of the state, or in the metadata of th
 to resume.
 """
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -18,7 +19,19 @@ from langchain_tooltree.experience.trajectory import NOTES as KEY
 from langchain_tooltree.experience.trajectory import Outcome, Step, added_to, call_key, without_added
 from langchain_tooltree.replies import calls_in
 
-__all__ = ["KEY", "Branches", "Candidate", "Mark", "is_decided", "is_fruitless", "results_of"]
+__all__ = [
+    "KEY",
+    "Branches",
+    "Candidate",
+    "Mark",
+    "call_blocks",
+    "is_decided",
+    "is_fruitless",
+    "made_anew",
+    "repeated",
+    "results_of",
+    "with_only_call",
+]
 
 SUMMARY = "summarization"
 """The `lc_source` of a message that stands in the place of earlier ones."""
@@ -227,3 +240,73 @@ def _is_summary(message: BaseMessage) -> bool:
 def _last(messages: Sequence[BaseMessage], holds: Callable[[BaseMessage], bool]) -> int | None:
     """The place of the last message of which something holds; `None` if there is none."""
     return next((at for at in range(len(messages) - 1, -1, -1) if holds(messages[at])), None)
+
+
+# --- calls in the blocks of a reply, as providers write them ---
+
+FORM = frozenset({"model_provider", "output_version"})
+"""Metadata of a message that says how its blocks are to be read."""
+
+CALL_BLOCKS = frozenset({"tool_use", "tool_call", "function_call", "tool_call_chunk"})
+"""Types of content blocks that repeat the calls of a message."""
+
+
+def made_anew(reply: AIMessage, calls: Sequence[ToolCall], **others: Any) -> AIMessage:
+    """A reply with other calls and fields, as one that costs nothing: its form is kept, but no id and no usage."""
+    form = {key: each for key, each in reply.response_metadata.items() if key in FORM}
+    fresh = {"id": None, "tool_calls": [*calls], "usage_metadata": None, "response_metadata": form, **others}
+    return reply.model_copy(update=fresh)
+
+
+def call_blocks(call: ToolCall, form: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """A call as a block of content, for forms in which typed streams read the calls from there."""
+    if form.get("output_version") == "v1":
+        return [{**call, "type": "tool_call"}]
+    if form.get("model_provider") == "anthropic":
+        return [{"type": "tool_use", "id": call["id"], "name": call["name"], "input": call["args"]}]
+    return []
+
+
+def with_only_call(message: AIMessage, call: ToolCall | None) -> AIMessage:
+    """A reply with one of its calls, or none, and without its text; the reasoning stays for providers that sign it."""
+    content: Any = message.content
+    if isinstance(content, list):
+        kept = {None, call["id"]} if call else {None}
+        content = [
+            block
+            for block in content
+            if isinstance(block, dict)
+            and block.get("type") != "text"
+            and (block.get("type") not in CALL_BLOCKS or (block.get("call_id") or block.get("id")) in kept)
+            # OpenAI's items of reasoning belong to the item behind them, and are refused without it.
+            and (call is not None or block.get("type") != "reasoning" or "id" not in block)
+        ]
+    else:
+        content = ""
+    update = {"content": content, "tool_calls": [call] if call else [], "invalid_tool_calls": []}
+    return message.model_copy(update=update)
+
+
+GEMINI_SIGNATURES = "__gemini_function_call_thought_signatures__"
+"""Where Gemini's integration keeps the signatures of calls, by their ids."""
+
+
+def repeated(reply: AIMessage, call: ToolCall) -> AIMessage:
+    """A reply with another in place of its one call, as its provider expects that call back."""
+    own = str(reply.tool_calls[0]["id"])
+    content: Any = reply.content
+    if isinstance(content, list):
+        content = [_repeating(block, own, call) if isinstance(block, dict) else block for block in content]
+    keywords = dict(reply.additional_kwargs)
+    if signatures := keywords.get(GEMINI_SIGNATURES):
+        keywords[GEMINI_SIGNATURES] = {call["id"]: signatures.get(own, next(iter(signatures.values())))}
+    return made_anew(reply, [call], content=content, additional_kwargs=keywords)
+
+
+def _repeating(block: dict[str, Any], own: str, call: ToolCall) -> dict[str, Any]:
+    """A block of content; one that repeats the call has its id and arguments, as providers name and write them."""
+    if own not in (block.get("id"), block.get("call_id")):
+        return block
+    arguments = {"input": call["args"], "args": call["args"], "arguments": json.dumps(call["args"])}
+    ids = {key: call["id"] for key in ("id", "call_id") if block.get(key) == own}
+    return {**block, **ids, **{key: value for key, value in arguments.items() if key in block}}

@@ -6,6 +6,7 @@ tools that a sandbox binds run in a fork; everything else is a deferred write, j
 kept on the way: a search that is interrupted starts again.
 """
 
+import asyncio
 import copy
 import logging
 import math
@@ -14,25 +15,28 @@ import time
 import uuid
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from concurrent.futures import wait
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from langchain_core.messages import BaseMessage, ToolCall
-from langchain_core.tools import BaseTool
+from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import ensure_config, merge_configs
+from langchain_core.tools import BaseTool, StructuredTool
 from langgraph.prebuilt import ToolNode
 from langgraph.prebuilt.tool_node import ToolInvocationError
 
-from langchain_tooltree._langgraph import tool_node_input
+from langchain_tooltree._langgraph import tool_node_input, with_runtime
 from langchain_tooltree.conversation import Conversation, is_observation, transcript
 from langchain_tooltree.errors import ConfigurationError, EmptyQueryError, described
 from langchain_tooltree.events import Event, FallbackEvent, StartEvent
 from langchain_tooltree.experience.trajectory import call_key, readable
-from langchain_tooltree.flows import Flow, FunctionStep, TwinStep, awaited, finish_within, launch
+from langchain_tooltree.flows import Flow, FunctionStep, TwinStep, arun_flow, awaited, in_thread, run_flow
 from langchain_tooltree.models import ATTEMPTS, Meter, inner_marks
 from langchain_tooltree.sandbox import Sandbox, forked
 from langchain_tooltree.text import shortened
-from langchain_tooltree.tools import ToolStep, injected_names
+from langchain_tooltree.tools import injected_names
 from langchain_tooltree.tooltree.ask import ProposalRequest, Proposer, plan_tools
 from langchain_tooltree.tooltree.judge import Evaluator, Judged, JudgedCall, JudgeRequest, ModelEvaluator
 from langchain_tooltree.tooltree.result import (
@@ -79,6 +83,62 @@ TRANSIENT_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504})
 """HTTP statuses of servers that are busy, starting or briefly out of reach: the same call may succeed next time."""
 
 
+@dataclass(frozen=True, slots=True)
+class _ToolStep:
+    """One tool call, as a step of a flow; it raises `TimeoutError` if it takes too long.
+
+    A sync-only tool runs in a thread on the async path, an async-only one in an event loop of its own on the sync path.
+    A sync tool cannot be stopped: its thread is left behind.
+    """
+
+    node: ToolNode
+    tool: BaseTool
+    input: dict[str, Any]
+    timeout: float | None  # in seconds, `None` for no limit
+    config: RunnableConfig
+
+    def run(self) -> Any:
+        """Run the tool on a thread: one that hangs takes no place of others in a pool."""
+        async_only = isinstance(self.tool, StructuredTool) and self.tool.func is None
+        work = (lambda: asyncio.run(self.arun())) if async_only else self._invoke
+        return in_thread(work, f"tooltree-{self.tool.name}").result(self.timeout)
+
+    async def arun(self) -> Any:
+        """Run the tool without blocking the loop."""
+        async with asyncio.timeout(self.timeout):
+            if isinstance(self.tool, StructuredTool) and self.tool.coroutine is None:
+                return await asyncio.wrap_future(in_thread(self._invoke, f"tooltree-{self.tool.name}"))
+            return await self.node.ainvoke(self.input, self._whole_config)
+
+    def _invoke(self) -> Any:
+        return self.node.invoke(self.input, self._whole_config)
+
+    @property
+    def _whole_config(self) -> RunnableConfig:
+        return with_runtime(merge_configs(ensure_config(), self.config))
+
+
+def _launch(flow: Flow[Any], name: str) -> TwinStep:
+    """A step that starts a flow beside this one, as a task or on a thread of that name, and gives its future."""
+
+    async def task() -> "asyncio.Task[Any]":
+        task = asyncio.create_task(arun_flow(flow))
+        # Once one flow has failed, nobody asks the others for their errors, which asyncio would log.
+        task.add_done_callback(lambda task: task.cancelled() or task.exception())
+        return task
+
+    return TwinStep(lambda: in_thread(partial(run_flow, flow), name), task)
+
+
+def _finish_within(future: Any, seconds: float | None) -> TwinStep:
+    """A step that waits for a launched flow, and says whether it is done in time; `None` for no limit."""
+
+    async def is_done() -> bool:
+        return bool((await asyncio.wait([future], timeout=seconds))[0])
+
+    return TwinStep(lambda: bool(wait([future], seconds).done), is_done)
+
+
 class DeepSearch:
     """One search before the agent acts: the kernel, and what its operations mean for models, tools and forks.
 
@@ -99,8 +159,6 @@ class DeepSearch:
             raise EmptyQueryError(msg)
         kernel = KernelConfig.of(planner.config)
         pre_judge, post_judge = planner.judges
-        if (pre_judge or post_judge) and kernel.pre_evaluation == "fused":
-            kernel = replace(kernel, pre_evaluation="batched")
         pre_judge = pre_judge or ModelEvaluator(model, kernel.seed, planner.prompts)
         self._pre_judge = _asked(pre_judge, explains=kernel.pre_evaluation == "single" and not kernel.goal_score)
         self._post_judge = _asked(post_judge or pre_judge, explains=not kernel.goal_score)
@@ -164,7 +222,7 @@ class DeepSearch:
                 if time.monotonic() >= self._deadline:
                     search.stop("max_seconds")
                 for operation in search.ask():
-                    self._running.append((yield launch(self._perform(operation), "tooltree")))
+                    self._running.append((yield _launch(self._perform(operation), "tooltree")))
                 yield from emit(search.take_events())
                 if not self._running or (outcome := (yield from self._next())) is None:
                     break
@@ -185,7 +243,7 @@ class DeepSearch:
         """What comes of what has run for longest; where it does not come in time, `None`, and the search stops."""
         task = self._running[0]
         left = None if math.isinf(self._deadline) else max(0.0, self._deadline + GRACE - time.monotonic())
-        if not (yield finish_within(task, left)):
+        if not (yield _finish_within(task, left)):
             self._search.stop("max_seconds")
             return None
         self._running.popleft()
@@ -199,7 +257,7 @@ class DeepSearch:
         meter = Meter(min(ATTEMPTS, search.max_model_calls - ANSWER_CALLS))
         goal, reads = self._conversation.goal, self._effects.reads
         plan = plan_tools(self._host.model, self._library, reads, goal, meter)
-        self._running.append((yield launch(plan, "tooltree")))
+        self._running.append((yield _launch(plan, "tooltree")))
         self._tools = (yield from self._next()) or self._tools
         self._meter.add(meter)
         spent.model_calls, spent.tokens = meter.model_calls, meter.input_tokens + meter.output_tokens
@@ -332,7 +390,7 @@ class DeepSearch:
             state = {**self._host.state, self._host.messages_key: messages}
         tool_node = ToolNode([tool], handle_tool_errors=False)
         try:
-            output = yield ToolStep(tool_node, tool, tool_node_input(call, state), TOOL_TIMEOUT, inner_marks({}))
+            output = yield _ToolStep(tool_node, tool, tool_node_input(call, state), TOOL_TIMEOUT, inner_marks({}))
         except Exception as error:  # noqa: BLE001 - whatever a tool raises is something to learn from
             return _failure(tool.name, error)
         results = output.get("messages", []) if isinstance(output, dict) else []

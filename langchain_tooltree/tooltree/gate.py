@@ -21,8 +21,15 @@ from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 
 from langchain_tooltree.models import with_chat_model
-from langchain_tooltree.replies import texts_of, with_first_text, with_texts
-from langchain_tooltree.tooltree.report import Report, may_be_report, parse_report, split_report
+from langchain_tooltree.tooltree.report import (
+    Report,
+    may_be_report,
+    parse_report,
+    split_report,
+    texts_of,
+    with_first_text,
+    with_texts,
+)
 
 ModelT = TypeVar("ModelT")
 

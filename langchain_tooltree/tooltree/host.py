@@ -124,6 +124,12 @@ class Planner:
         judge, post_judge = options.get("judge"), options.get("post_judge")
         judge = None if judge is None else resolve_judge(judge, self.prompts)
         self.judges = judge, judge if post_judge is None else resolve_judge(post_judge, self.prompts)
+        if self.config.selection == "posterior" and self.judges != (None, None):
+            msg = (
+                "selection='posterior' goes by the scores that a model gives its own candidates, so it takes no judge; "
+                "choose selection='smoothed' for a search by a judge."
+            )
+            raise ConfigurationError(msg)
         self._offerings: dict[tuple[int, ...], Offering] = {}
 
     def offering(self, tools: Sequence[Any]) -> Offering:
@@ -243,10 +249,7 @@ class PlannerHost(ABC):
 
     def take(self, reply: AIMessage, withheld: Withheld) -> tuple[AIMessage, Report | None]:
         """Take the report out of a reply, and keep the reply as the latest own step."""
-        try:
-            self.reply, report = self._split(reply, withheld)
-        except (AttributeError, TypeError, ValueError):  # content of a form that no message has
-            self.reply, report = self._split(sound(reply), Withheld())
+        self.reply, report = self._split(sound(reply), withheld)
         return self.reply, report
 
     @staticmethod

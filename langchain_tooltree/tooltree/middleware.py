@@ -14,7 +14,7 @@ from langgraph.types import Command
 
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.experience.guide import REMEMBERED, Guide, Learner, Remembered, checked_experience
-from langchain_tooltree.experience.run_identity import OfferedTools, run_key
+from langchain_tooltree.experience.run_identity import ModelRequests
 from langchain_tooltree.flows import Flow, TwinStep, arun_flow, async_twin, driven, run_flow
 from langchain_tooltree.models import extended, quiet
 from langchain_tooltree.tooltree.branches import KEY, Mark
@@ -137,13 +137,11 @@ class _LearningMiddleware(ToolTreeMiddleware):
         return ToolTreeMiddleware.__name__
 
     def _hear(self, request: ModelRequest[Any]) -> None:
-        heard = run_key(request.runtime)
-        self._offered.hear(heard, request.tools)
-        self._offered.hear_instructions(heard, request.system_message)
+        self._requests.add(request.runtime, request.tools, request.system_message)
 
     @cached_property
-    def _offered(self) -> OfferedTools:
-        return OfferedTools()
+    def _requests(self) -> ModelRequests:
+        return ModelRequests()
 
     @driven
     def before_agent(self, state: Any, runtime: Runtime[Any]) -> Flow[dict[str, Any] | None]:  # noqa: ARG002
@@ -157,9 +155,8 @@ class _LearningMiddleware(ToolTreeMiddleware):
     @driven
     def after_agent(self, state: Any, runtime: Runtime[Any]) -> Flow[None]:
         """Keep the turn; one that was interrupted is not over."""
-        heard = run_key(runtime)
-        tools = [tool for tool in self._offered.take(heard).values() if tool is not None]
-        instructions = self._offered.take_instructions(heard)
+        offered = self._requests.pop(runtime)
+        tools, instructions = [*offered.tools.values()], offered.instructions
         if self._experience is not None and (remembered := state.get(REMEMBERED)):
             yield from self._experience.ended(
                 state["messages"], remembered, tools=tools, effects=self._planner.effects, instructions=instructions

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, Field
 
-from langchain_tooltree.errors import ConfigurationError, with_known_fields
+from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.experience.trajectory import NOTE
 
 AGAIN_PROMPT = (
@@ -230,7 +230,6 @@ class CoarsePlan(BaseModel):
     tools: list[ToolRelevance]
 
 
-@with_known_fields
 @dataclass(frozen=True, kw_only=True)
 class Prompts:
     """What judges are told, each text replaceable: `Prompts(pre_judge="...")`.

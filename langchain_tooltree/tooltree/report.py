@@ -7,14 +7,14 @@ line is accepted as it is.
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, BaseMessage
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidatorFunctionWrapHandler, field_validator
 
-from langchain_tooltree.replies import texts_of, with_texts, without_blanks
+MessageT = TypeVar("MessageT", bound=BaseMessage)
 
 REPORT_PROMPT = 'First line of an answer: {"missing": "nothing, or what"}'
 """Stands at the end of the agent's instructions. Each of its model calls pays for it, so it is short."""
@@ -124,6 +124,58 @@ def split_report(reply: AIMessage) -> tuple[AIMessage, Report | None]:
         texts[at] = text[ahead:]
         ahead -= min(ahead, len(text))
     return without_blanks(with_texts(reply, texts)), report
+
+
+def texts_of(message: BaseMessage) -> list[str]:
+    """The text of each block of a message's content, empty for blocks of other kinds."""
+    blocks: list[Any] = [message.content] if isinstance(message.content, str) else message.content
+    return [_text_in(block) if _is_text(block) else "" for block in blocks]
+
+
+def with_texts(message: MessageT, texts: Sequence[str]) -> MessageT:
+    """A message with other texts, as `texts_of` gives them; what else a block holds, such as an id, stays."""
+    if isinstance(message.content, str):
+        return message.model_copy(update={"content": texts[0]})
+    pairs = zip(message.content, texts, strict=True)
+    content = [
+        ({**block, "text": text} if isinstance(block, dict) else text) if _is_text(block) else block
+        for block, text in pairs
+    ]
+    return message.model_copy(update={"content": content})
+
+
+def with_first_text(message: MessageT, text: str) -> MessageT:
+    """A message with a text where its first one stood, or behind its other blocks; the rest of its texts stay."""
+    content: Any = text
+    if isinstance(message.content, list):
+        places = [
+            at for at, each in enumerate(message.content) if isinstance(each, dict) and each.get("type") == "text"
+        ]
+        content = [*message.content, *([] if places else [{"type": "text", "text": ""}])]
+        at = next(iter(places), -1)
+        content[at] = {**content[at], "text": text}
+    return without_blanks(message.model_copy(update={"content": content}))
+
+
+def without_blanks(message: MessageT) -> MessageT:
+    """A message without blocks of text that say nothing, which providers refuse; Gemini's signatures say something."""
+    if isinstance(message.content, str):
+        return message
+    kept = [
+        block
+        for block, text in zip(message.content, texts_of(message), strict=True)
+        if text.strip() or not _is_text(block) or (isinstance(block, dict) and block.get("extras"))
+    ]
+    return message.model_copy(update={"content": kept})
+
+
+def _is_text(block: Any) -> bool:
+    return isinstance(block, str) or block.get("type") == "text"
+
+
+def _text_in(block: Any) -> str:
+    text = block if isinstance(block, str) else block.get("text")
+    return text if isinstance(text, str) else ""  # to write out data that are nested deeply would end the run
 
 
 Move = Literal["accept", "read", "again", "others"]

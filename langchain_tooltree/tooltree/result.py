@@ -21,12 +21,12 @@ from langchain_tooltree.experience.run_identity import run_id
 from langchain_tooltree.experience.trajectory import ATTEMPT_OF, Trajectory, call_key
 from langchain_tooltree.flows import Flow, FunctionStep, current_runtime, if_it_can
 from langchain_tooltree.models import usage_sum
-from langchain_tooltree.pages import search_page
-from langchain_tooltree.pages.page import in_notebook
-from langchain_tooltree.pages.saved import as_data, as_saved, record
-from langchain_tooltree.replies import calls_in, repeated
+from langchain_tooltree.pages import in_notebook, picture
+from langchain_tooltree.pages import search as search_page
+from langchain_tooltree.pages.search import as_data, as_saved, record
+from langchain_tooltree.replies import calls_in
 from langchain_tooltree.text import digest, forget_oldest, one_line
-from langchain_tooltree.tooltree.branches import KEY, Branches, Mark, is_fruitless, results_of
+from langchain_tooltree.tooltree.branches import KEY, Branches, Mark, is_fruitless, repeated, results_of
 from langchain_tooltree.tooltree.search import Call, Node, Observation, StopReason, Tree
 from langchain_tooltree.tooltree.visit import Ended
 
@@ -235,7 +235,7 @@ class SearchResult:
 
     def to_svg(self) -> str:
         """The tree as an SVG picture without scripts; of more than 150 calls it shows the most promising ones."""
-        return search_page.to_svg(self.to_dict())
+        return picture.to_svg(self.to_dict())
 
     def to_html(self, path: str | os.PathLike[str]) -> None:
         """Write the search as a page to explore in a browser.

@@ -33,7 +33,7 @@ from langchain_tooltree.experience.guide import Advice
 from langchain_tooltree.experience.trajectory import Recall, call_key
 from langchain_tooltree.flows import Flow, TwinStep
 from langchain_tooltree.models import usage_sum
-from langchain_tooltree.replies import call_blocks, calls_in, made_anew, with_only_call
+from langchain_tooltree.replies import calls_in
 from langchain_tooltree.sandbox import Sandbox, forked
 from langchain_tooltree.text import cut, whole_words, words_of
 from langchain_tooltree.tooltree.branches import (
@@ -41,9 +41,12 @@ from langchain_tooltree.tooltree.branches import (
     Branches,
     Candidate,
     Mark,
+    call_blocks,
     is_decided,
     is_fruitless,
+    made_anew,
     results_of,
+    with_only_call,
 )
 from langchain_tooltree.tooltree.prompts import (
     AGAIN_PROMPT,

@@ -7,7 +7,7 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
-from langchain_tooltree.svg import Picture, path
+from langchain_tooltree.pages.picture import Picture, path
 
 # All lengths are in pixels.
 WIDTH = 760.0  # about that of a page's text, so that nothing is scaled

@@ -26,7 +26,6 @@ SMALL: dict[str, Any] = {"max_rollouts": 8, "post_threshold": 0.2, "value_thresh
 
 CONFIGS: dict[str, SearchConfig] = {
     "posterior": KernelConfig(**SMALL),
-    "judged apart": KernelConfig(**SMALL, pre_evaluation="batched", post_evaluation="always"),
     "smoothed": KernelConfig(**SMALL, selection="smoothed"),
     "paper": SearchConfig.paper(max_rollouts=6, max_depth=3),
     "few model calls": KernelConfig(**SMALL, max_model_calls=11),

@@ -141,10 +141,8 @@ def test_a_run_is_judged_once_and_has_one_record(
     takes_part = hearers(judge)
     assert len(house.records()) == int("recorder" in takes_part or "memory" in takes_part)
     assert ("graph" in takes_part) == (asked.id in house.graph)
-    if config == THREAD:
-        assert asked.id == "shed 1"
-    elif "run_id" in config:
-        assert asked.id == str(config["run_id"])
+    if config:
+        assert asked.id == ("shed 1" if config == THREAD else str(config["run_id"]))
 
 
 def test_the_first_of_two_verdicts_is_that_of_the_run(path: str) -> None:

@@ -15,8 +15,8 @@ from langgraph.store.memory import InMemoryStore
 from langchain_tooltree import Experience, SearchConfig, SITGraph, Trajectory, demo
 from langchain_tooltree.cli import main
 from langchain_tooltree.experience.trajectory import Branch
-from langchain_tooltree.pages.page import in_notebook
-from langchain_tooltree.pages.search_page import to_html
+from langchain_tooltree.pages import in_notebook
+from langchain_tooltree.pages.search import to_html
 from tests.internals.pages import made, search_of
 
 pytestmark = pytest.mark.skipif(not (PROGRAM and SHELL), reason="no chromium is installed")

@@ -43,7 +43,7 @@ def test_experience_is_collected_from_it_as_a_reset_step_environment(world, way)
     (kept,) = memory.experience.trajectories()
     assert [step.arguments["action"] for step in kept.steps] == list(way.gold)[: len(kept.steps)]
     assert kept.metadata["reward"] == pytest.approx(1)
-    assert memory.recall(text).runs[0].trajectory == kept
+    assert memory.recall(text).runs[0] == kept
 
 
 def agent_in(world, way, *middleware):

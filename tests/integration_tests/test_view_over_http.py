@@ -23,7 +23,7 @@ from langchain_tooltree import ChromaStore, Experience, Trajectory, demo, dump_t
 from langchain_tooltree.cli import REFUSED, STOPPED, main
 from langchain_tooltree.cli import view as view_module
 from langchain_tooltree.cli.terminal import Terminal
-from langchain_tooltree.pages import saved as saved_module
+from langchain_tooltree.pages import search as saved_module
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\u202e\ud800 {data}"
 

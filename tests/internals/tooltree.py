@@ -10,8 +10,8 @@ from langchain_tooltree.tooltree.ask import (
 from langchain_tooltree.tooltree.deep import DeepSearch
 from langchain_tooltree.tooltree.host import Planner, PlannerHost
 
-MANY_QUESTIONS: Any = {"selection": "posterior", "pre_evaluation": "batched", "post_evaluation": "needed"}
-"""Settings of a search that asks the proposer and the judge each by itself, for tests of what they are asked."""
+BY_POSTERIOR: Any = {"selection": "posterior"}
+"""Settings of a search that goes by the scores that come with candidates."""
 
 
 def clean_arguments(tool, written):

@@ -31,7 +31,6 @@ PURE = {
     "tooltree/search/config.py",
     "tooltree/search/policies.py",
     "tooltree/search/posterior.py",
-    "tooltree/search/search.py",
     "tooltree/search/tree.py",
 }
 LAYERS = (

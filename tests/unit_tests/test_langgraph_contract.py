@@ -7,7 +7,6 @@ import ast
 import asyncio
 import operator
 import re
-from itertools import chain
 from pathlib import Path
 from typing import Annotated, TypedDict
 
@@ -16,7 +15,6 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.messages.tool import tool_call
 from langchain_core.tools import tool
-from langgraph.channels.delta import DeltaChannel
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.config import get_config, get_stream_writer
 from langgraph.func import task
@@ -32,18 +30,12 @@ from pydantic import BaseModel
 import langchain_tooltree
 from langchain_tooltree._langgraph import (
     NodeRun,
-    SavedState,
     callbacks_here,
     can_be_answered,
-    checkpoint_of,
-    config_at,
     configurable_here,
     graph_around,
     interrupts_in,
-    is_inside,
     namespace_here,
-    namespace_of,
-    nodes_in,
     runtime_in,
     steps_here,
     stream_now,
@@ -138,24 +130,13 @@ def test_a_namespace_names_the_nodes_and_their_tasks():
 
     a_graph(outer=a_graph(twice=twice), saved=True).invoke({"said": []}, THREAD)
 
-    assert [nodes_in(each) for each in seen] == [["outer", "twice", "leaf"]] * 2
     first, second = (graph_around(each) for each in seen)
     assert second == f"{first}|1"
-    assert is_inside(second, first)
-    assert not is_inside(first, first)
-
-
-def test_a_node_named_by_a_number_is_a_node():
-    seen = []
-    a_graph(**{"7": namespaces(seen)}).invoke({"said": []})
-
-    assert [nodes_in(each) for each in seen] == [["7"]]
 
 
 def test_outside_of_a_graph_nothing_is_configurable():
     assert configurable_here() is None
     assert namespace_here() == ""
-    assert nodes_in("") == []
 
 
 def test_what_is_configurable_holds_the_place_of_the_run_and_what_users_put_there():
@@ -203,7 +184,6 @@ def test_callbacks_tell_step_path_namespace_and_name_of_a_node():
 
     runs = [run for run, _ in nodes.seen if run.gets_state]
     assert [(run.name, run.step) for run in runs] == [("first", 1), ("second", 2)]
-    assert [nodes_in(run.namespace) for run in runs] == [["first"], ["second"]]
     assert [given["said"] for run, given in nodes.seen if run.gets_state] == [["zero"], ["zero", "one"]]
     assert {each["thread_id"] for each in nodes.metadata} == {"1"}
 
@@ -309,54 +289,6 @@ def test_interrupts_stand_in_what_a_graph_returns():
     assert not interrupts_in(None)
 
 
-def saved_states(graph, thread=THREAD):
-    return [SavedState.of(saved) for saved in graph.checkpointer.list(thread)]
-
-
-def test_a_checkpoint_tells_its_graph_and_the_checkpoint_in_which_that_began():
-    graph = a_graph(outer=a_graph(MessagesState, leaf=lambda _: {"messages": []}), state=MessagesState, saved=True)
-    graph.invoke({"messages": [HumanMessage("Hello.")]}, {**THREAD, "metadata": {"tooltree_x": 1}})
-
-    states = saved_states(graph)
-    inner = [state for state in states if state.namespace]
-    outer = {state.id for state in states if not state.namespace}
-    assert {tuple(nodes_in(state.namespace)) for state in inner} == {("outer",)}
-    assert {state.root for state in inner} <= outer
-    assert all("tooltree_x" in state.metadata for state in states)
-    assert inner[0].channels == {"messages"}
-    assert [message.content for message in inner[0].value("messages")] == ["Hello."]
-    assert not inner[0].in_parts("messages")
-    assert [each.id for each in sorted(states, key=lambda state: state.id, reverse=True) if not each.namespace] == (
-        [each.id for each in states if not each.namespace]
-    )
-
-
-def test_the_latest_state_of_a_graph_is_read_by_its_namespace():
-    seen = []
-    graph = a_graph(outer=a_graph(leaf=namespaces(seen)), saved=True)
-    graph.invoke({"said": ["here"]}, THREAD)
-
-    config = config_at({"thread_id": "1", "checkpoint_id": "x"}, graph_around(seen[0]))
-    assert namespace_of(config) == graph_around(seen[0])
-    snapshot = graph.get_state(config)
-    assert snapshot.values == {"said": ["here"]}
-    assert checkpoint_of(snapshot.config) in {state.id for state in saved_states(graph)}
-
-
-def test_an_appending_channel_is_kept_in_parts_and_read_whole():
-    class Growing(TypedDict):
-        said: Annotated[
-            list[str],
-            DeltaChannel(lambda held, more: [*held, *chain.from_iterable(more)], list, snapshot_frequency=100),
-        ]
-
-    graph = a_graph(Growing, first=says("one"), second=says("two"), saved=True)
-    graph.invoke({"said": ["zero"]}, THREAD)
-
-    assert graph.get_state(THREAD).values == {"said": ["zero", "one", "two"]}
-    assert saved_states(graph)[0].in_parts("said")
-
-
 def test_a_tool_node_takes_one_call_with_the_state_for_its_tool():
     @tool
     def look(place: str, said: Annotated[list[str], InjectedState("said")]) -> str:
@@ -408,7 +340,7 @@ def test_messages_of_ai_are_kept_by_a_checkpoint_as_they_were():
     graph = a_graph(MessagesState, node=lambda _: {"messages": [AIMessage("Yes.", id="a")]}, saved=True)
     graph.invoke({"messages": [HumanMessage("Hello.", id="h")]}, THREAD)
 
-    assert [message.id for message in saved_states(graph)[0].value("messages")] == ["h", "a"]
+    assert [message.id for message in graph.get_state(THREAD).values["messages"]] == ["h", "a"]
 
 
 async def kept_and_deleted(store):

@@ -17,10 +17,11 @@ from langchain_tooltree.errors import ReplyError, SummaryError
 from langchain_tooltree.experience.files import from_json, to_json
 from langchain_tooltree.flows import run_flow
 from langchain_tooltree.models import Meter, StructuredQuestion, document_prompt
-from langchain_tooltree.replies import received, sound, texts_of
+from langchain_tooltree.replies import received, sound
 from langchain_tooltree.testing import ScriptedChatModel
 from langchain_tooltree.text import LEVELS, is_plain, plain, whole_characters
 from langchain_tooltree.tooltree.prompts import ObservationScore
+from langchain_tooltree.tooltree.report import texts_of
 from tests.benchmarks.trust.rubbish import READERS, deep, random_reply, worst_texts
 
 CALL = {"name": "look", "args": {"query": "x"}, "id": "1", "type": "tool_call"}

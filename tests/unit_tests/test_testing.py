@@ -46,14 +46,6 @@ def test_a_model_without_replies_left_says_so():
         ScriptedChatModel().invoke("a")
 
 
-def test_a_model_is_made_by_the_names_of_its_arguments():
-    with pytest.raises(TypeError, match=r"^ScriptedChatModel\(\) got .* 'reply'\. Did you mean 'replies'\?"):
-        ScriptedChatModel(reply=["one"])
-    with pytest.raises(TypeError, match="positional argument"):
-        ScriptedChatModel(["one"])
-    assert ScriptedChatModel(replies=["one"], tags=["a"]).invoke("a").text == "one"
-
-
 def test_an_exception_is_raised_and_a_function_is_called_with_the_prompt():
     model = ScriptedChatModel(replies=[ConnectionError("busy"), lambda messages: messages[0].text.upper()])
     with pytest.raises(ConnectionError, match="busy"):

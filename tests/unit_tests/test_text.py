@@ -9,7 +9,7 @@ import langchain_tooltree
 from langchain_tooltree.text import cut, digest, json_object, kinship, one_line, shortened, substance
 
 PACKAGE = Path(langchain_tooltree.__file__).parent
-DRAWS_OR_FILES = {"pages/page.py", "sitgraph/files.py", "sitgraph/graph.py", "sitgraph/states.py"}
+DRAWS_OR_FILES = {"pages/__init__.py", "sitgraph/files.py", "sitgraph/graph.py", "sitgraph/states.py"}
 
 
 @pytest.mark.parametrize(("text", "longest", "kept"), [("abcd", 4, "abcd"), ("abcde", 4, "abc…"), ("abc", 0, "…")])

@@ -1,6 +1,5 @@
 from typing import Annotated
 
-import pydantic.v1
 import pytest
 from langchain.tools import ToolRuntime
 from langchain_core.tools import InjectedToolArg, InjectedToolCallId, StructuredTool, tool
@@ -23,11 +22,6 @@ class Trip(BaseModel):
         return city
 
 
-class OldTrip(pydantic.v1.BaseModel):
-    city: str
-    nights: pydantic.v1.conint(ge=1)
-
-
 JSON_TRIP = {
     "type": "object",
     "properties": {"city": {"type": "string"}, "nights": {"type": "integer", "minimum": 1}},
@@ -45,8 +39,7 @@ def stay_annotated(city: str, nights: Annotated[int, Field(ge=1)]):
 
 
 TOOLS = {
-    "pydantic 2": StructuredTool.from_function(stay, args_schema=Trip),
-    "pydantic 1": StructuredTool.from_function(stay, args_schema=OldTrip),
+    "pydantic": StructuredTool.from_function(stay, args_schema=Trip),
     "JSON schema": StructuredTool.from_function(stay, args_schema=JSON_TRIP),
     "function": StructuredTool.from_function(stay_annotated),
 }
@@ -71,7 +64,7 @@ def test_a_problem_names_the_argument(kind, arguments, named):
 
 
 def test_validators_of_a_model_count():
-    assert find_problem(TOOLS["pydantic 2"], {"city": "Atlantis", "nights": 1}) == "city: Value error, no such city"
+    assert find_problem(TOOLS["pydantic"], {"city": "Atlantis", "nights": 1}) == "city: Value error, no such city"
 
 
 def test_nested_places_are_written_with_dots():

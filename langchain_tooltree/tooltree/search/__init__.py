@@ -25,14 +25,35 @@ What `perform` does is up to the driver. One that asks nobody and knows a single
             outcome["observation"] = Observation("A map.")
         return OperationOutcome(operation.id, **outcome)
 
-Read `search` for the rollout, `policies` for where it works (Eq. 1) and for the end, `posterior` for the other policy's
-arithmetic, `tree` for values and pruning.
+One rollout selects a node, expands it if need be (propose, score), runs one call, evaluates the observation and
+back-propagates the reward, as in the paper; which of these it does, and where, is up to the policy. Several rollouts
+are in flight at once. The same seed and the same outcomes give the same tree at any timing.
+
+Read this file for the rollout, `policies` for where it works (Eq. 1) and for the end, `posterior` for the other policy,
+`tree` for values and pruning.
 """
 
+from collections import Counter, deque
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal, cast
+
+from langchain_tooltree.errors import ResumeError
+from langchain_tooltree.events import BestEvent, Event, StopEvent
 from langchain_tooltree.tooltree.search.config import KernelConfig, SearchConfig
-from langchain_tooltree.tooltree.search.policies import PosteriorPolicy, StopReason, UCTPolicy
-from langchain_tooltree.tooltree.search.search import Operation, OperationOutcome, Spent, TreeSearch
-from langchain_tooltree.tooltree.search.tree import Call, Effect, Frontier, Node, Observation, Tree, Work
+from langchain_tooltree.tooltree.search.policies import BestPath, StopReason, UCTPolicy
+from langchain_tooltree.tooltree.search.posterior import DONE, DONE_AT_START, PosteriorPolicy
+from langchain_tooltree.tooltree.search.tree import (
+    Call,
+    Effect,
+    Frontier,
+    Node,
+    Observation,
+    Pruned,
+    Tree,
+    TreeChange,
+    Work,
+)
 
 __all__ = [
     "Call",
@@ -52,3 +73,475 @@ __all__ = [
     "UCTPolicy",
     "Work",
 ]
+
+OperationKind = Literal["propose", "score", "execute", "evaluate"]
+
+
+@dataclass(slots=True)
+class Spent:
+    """What a search has used so far."""
+
+    model_calls: int = 0  # requests to models
+    tool_calls: int = 0  # tools run
+    tokens: int = 0  # sent and received
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """One piece of I/O of a rollout.
+
+    `propose` asks a state for calls, `score` is the pre-evaluation of candidates, `execute` runs a call, `evaluate` is
+    the post-evaluation of an observation.
+    """
+
+    id: int  # launch number, from 0; outcomes are consumed in this order
+    kind: OperationKind
+    node: int  # the state to ask, or the call to run or judge
+    rollout: int  # number of the rollout this belongs to, from 0
+    attempt: int = 1  # for `propose`: how often this state is now asked, from 1
+    run: bool = False  # whether the node's call is run first: always for `execute`, for `propose` if it has not run yet
+    candidates: tuple[int, ...] = ()  # for `score`: the nodes to score, in the order of creation
+    model_calls: int = 0  # model calls that may be used at the most
+
+
+@dataclass(frozen=True, slots=True)
+class OperationOutcome:
+    """What came of an operation."""
+
+    operation: int  # launch number of the operation
+    calls: Sequence[Call] = ()  # `propose`: best first
+    confidences: Sequence[float | None] = ()  # `propose`: r_pre of each call that the reply scored; may be empty
+    dropped: Sequence[str] = ()  # `propose`: calls that could not be repaired, each with its reason
+    finished: bool = False  # `propose`: the model answered without proposing any call
+    scores: Sequence[float | None] = ()  # `score`: one in [0, 1] for each candidate, `None` where the judge gave none
+    reasons: Sequence[str] = ()  # `score`, `evaluate`: why, for each score; empty if nobody said
+    observation: Observation | None = None  # `execute`, `propose`: what the call brought back that was run first
+    reward: float | None = None  # `evaluate`, `propose`: r_post in [0, 1], `None` if there is none
+    goal: float | None = None  # `evaluate`, `propose`: whether the task is done, in [0, 1], `None` if nobody said
+    missing: Sequence[str] = ()  # `propose`: what of the request is not done yet, in words
+    error: str | None = None  # why the operation failed, if it did
+    model_calls: int = 0  # that it made
+    tokens: int = 0  # that these took
+
+
+@dataclass(slots=True)
+class Rollout:
+    """A rollout in flight."""
+
+    id: int  # its number, from 0
+    node: Node  # where it works now
+    tried_call: bool = False  # whether it has run a call, or had a deferred one judged
+    held_model_calls: int = 0  # reserved since the execution of its call, so that what was run can also be judged
+
+
+class Scheduler:
+    """Operations that wait to be launched, and those launched and not yet consumed, each with its rollout.
+
+    Model calls are never overshot: what a launch has reserved and not used comes back when its outcome is consumed.
+    `calls_of` has the most that an operation of each kind may need: to score, for one question, of which there is one
+    for each candidate if `single`; to execute, what is held back so that the call can also be judged.
+    """
+
+    def __init__(
+        self, max_model_calls: int, calls_of: dict[OperationKind, int], *, single: bool = False, reserved: int = 0
+    ) -> None:
+        self.ready: list[tuple[Operation, Rollout]] = []
+        self.outstanding: deque[tuple[Operation, Rollout]] = deque()  # oldest first
+        self.launched = 0
+        self.spent = Spent()
+        self.reserved = reserved
+        self._max_model_calls, self._calls_of, self._single = max_model_calls, calls_of, single
+
+    @property
+    def free_model_calls(self) -> int:
+        """Model calls that are neither spent nor promised."""
+        return self._max_model_calls - self.spent.model_calls - self.reserved
+
+    def put(self, kind: OperationKind, rollout: Rollout, **details: Any) -> None:
+        """Add the next operation of a rollout; `details` are other fields of it."""
+        operation = Operation(id=-1, kind=kind, node=rollout.node.id, rollout=rollout.id, **details)
+        self.ready.append((operation, rollout))
+
+    def launch(self) -> Operation | None:
+        """Launch the operation that has waited longest among those that the budget allows; `None` if it allows none."""
+        for position, (waiting, rollout) in enumerate(self.ready):
+            granted = self._reserve(waiting, rollout)
+            if granted is None:
+                continue
+            del self.ready[position]
+            operation = replace(waiting, id=self.launched, model_calls=granted)
+            self.outstanding.append((operation, rollout))
+            self.launched += 1
+            return operation
+        return None
+
+    def _reserve(self, operation: Operation, rollout: Rollout) -> int | None:
+        """Reserve the model calls that an operation may make; `None` if the budget does not allow it now."""
+        held = rollout.held_model_calls if operation.kind == "evaluate" else 0
+        questions = len(operation.candidates) if operation.kind == "score" and self._single else 1
+        wanted = self._calls_of[operation.kind] * questions
+        granted = min(wanted, self.free_model_calls + held)
+        if wanted and granted < 1:
+            return None
+        self.reserved += granted - held
+        rollout.held_model_calls += granted if operation.kind == "execute" else -held
+        return 0 if operation.kind == "execute" else granted
+
+    def consume(self, outcome: OperationOutcome) -> tuple[Operation, Rollout]:
+        """Book what the oldest outstanding operation used.
+
+        Raises:
+            ResumeError: If the outcome is another operation's.
+        """
+        if not self.outstanding or outcome.operation != self.outstanding[0][0].id:
+            expected = f"operation {self.outstanding[0][0].id}" if self.outstanding else "nothing"
+            msg = f"The search waits for {expected}, but was given the outcome of operation {outcome.operation}."
+            msg += " Tell outcomes in the order in which `ask` returned their operations."
+            raise ResumeError(msg)
+        operation, rollout = self.outstanding.popleft()
+        self.reserved -= operation.model_calls
+        self.spent.model_calls += outcome.model_calls
+        self.spent.tool_calls += operation.run
+        self.spent.tokens += outcome.tokens
+        return operation, rollout
+
+    def release(self, rollout: Rollout) -> None:
+        """Give back what a rollout that ends had reserved for later."""
+        self.reserved -= rollout.held_model_calls
+        rollout.held_model_calls = 0
+
+
+FAILURES_TO_GIVE_UP = 3
+"""So many failed questions of one kind (propose, score, evaluate) in a row end the search. A model was asked each of
+them twice, so six requests have failed."""
+
+
+class TreeSearch:
+    """Monte Carlo tree search over tool calls, without any I/O.
+
+    Args:
+        config: The settings.
+        tools: How many there are, which bounds the model calls of drafts.
+        judge_calls: Model calls that a question to the judge may need: 2 for a model, which may be asked again, 0 for
+            a function.
+        reserved_model_calls: Model calls that are kept back for the answer.
+        begun: Whether calls were made since the request before the search began, the latest one without an error.
+        policy: Where rollouts work, in place of Eq. 1; as configured if left out.
+    """
+
+    def __init__(
+        self,
+        config: KernelConfig,
+        *,
+        tools: int = 1,
+        judge_calls: int = 2,
+        reserved_model_calls: int = 0,
+        begun: bool = False,
+        policy: UCTPolicy | None = None,
+    ) -> None:
+        self.config = config
+        self.tree = Tree(seed=config.seed)
+        self.max_model_calls = config.most_model_calls(tools)
+        self.problems: list[str] = []  # what made questions to proposer or judge fail, each cause once
+        self.stop_reason: StopReason | None = None  # `None` while the search goes on
+        self._by_posterior = config.selection == "posterior"
+        calls_of: dict[OperationKind, int] = {
+            "propose": 1 + (tools if config.proposals == "per_tool" else 1),  # one more to repair calls
+            "score": judge_calls,
+            "execute": 0 if self._by_posterior else min(judge_calls, 1),
+            "evaluate": judge_calls,
+        }
+        single = config.pre_evaluation == "single"
+        self._scheduler = Scheduler(self.max_model_calls, calls_of, single=single, reserved=reserved_model_calls)
+        self._frontier = Frontier(self.tree, config)
+        self._policy: UCTPolicy | PosteriorPolicy
+        self._best: BestPath | PosteriorPolicy
+        if self._by_posterior:
+            done_at_start = DONE if begun else DONE_AT_START
+            self._policy = self._best = PosteriorPolicy(config, self.tree, self._frontier, done_at_start=done_at_start)
+        else:
+            self._policy, self._best = policy or UCTPolicy(config), BestPath(config)
+        self._announced_best: int | None = None
+        self._known: dict[tuple[str, str], Observation] = {}  # by the world before a call, and the call
+        self._running: dict[tuple[str, str], list[Rollout]] = {}  # calls in flight, and who waits for each
+        self.cache_hits = 0  # calls whose observation was reused instead of running them again
+        self._events: list[Event] = []
+        self._active: dict[int, Rollout] = {}
+        self._started = 0
+        self._without_call = 0
+        self._failures = Counter[str]()
+
+    # --- ask ---
+
+    def ask(self) -> list[Operation]:
+        """The operations to launch now, in order; no operation means to wait, or the end if none is outstanding."""
+        operations: list[Operation] = []
+        if self._by_posterior and self.stop_reason is None:
+            self._review(self.tree.root)
+        while self.stop_reason is None:
+            if self._scheduler.ready:
+                if launched := self._scheduler.launch():
+                    operations.append(launched)
+                elif self._scheduler.outstanding:  # what these do not use comes back
+                    break
+                else:
+                    self.stop("max_model_calls")
+            elif len(self._active) >= self.config.parallel_rollouts or not self._start_rollout():
+                break
+        return operations
+
+    @property
+    def spent(self) -> Spent:
+        """What was used so far; a driver adds what it spends beside the operations."""
+        return self._scheduler.spent
+
+    @property
+    def rollouts(self) -> int:
+        """Rollouts started; those of the posterior policy that ended without trying a call are not counted."""
+        return self._started - self._without_call
+
+    def best(self) -> Node | None:
+        """The end of the best path, `None` if no call is accepted."""
+        return self._best.find(self.tree)
+
+    def take_events(self) -> list[Event]:
+        """What happened since the last call, in order."""
+        events, self._events = self._events, []
+        return events
+
+    def stop(self, reason: StopReason) -> None:
+        """Launch nothing more; the first reason stays."""
+        if self.stop_reason is None:
+            self.stop_reason = reason
+            self._events.append(StopEvent(type="stop", reason=reason, rollouts=self.rollouts))
+
+    def _start_rollout(self) -> bool:
+        """Begin a rollout; False if none can begin now."""
+        has_room = self.rollouts < self.config.max_rollouts
+        work = self._policy.select(self.tree, self._frontier) if has_room else None
+        if work is None:
+            if not self._active:  # nothing can begin, and nothing in flight brings more
+                self.stop("exhausted" if has_room else "max_rollouts")
+            return False
+        self.tree.occupy(work.node, 1)
+        rollout = Rollout(self._started, work.node)
+        self._started += 1
+        self._active[rollout.id] = rollout
+        self._record("select", rollout, work.node)
+        self._do(work, rollout)
+        return True
+
+    def _do(self, work: Work, rollout: Rollout) -> None:
+        {"propose": self._propose, "execute": self._execute}[work.kind](rollout)
+
+    def _propose(self, rollout: Rollout, *, run: bool = False) -> None:
+        """Ask the rollout's state, after running the call that leads there if it has not run yet."""
+        node = rollout.node
+        node.proposing = True
+        self._scheduler.put("propose", rollout, attempt=node.proposals + 1, run=run)
+
+    # --- tell ---
+
+    def tell(self, outcome: OperationOutcome) -> None:
+        """Take in the outcome of the oldest outstanding operation; that of another one raises `ResumeError`."""
+        operation, rollout = self._scheduler.consume(outcome)
+        self.tree.version += 1
+        self._events.append(cast("Event", {"type": "budget", "rollouts": self.rollouts, **asdict(self.spent)}))
+        node = self.tree.nodes[operation.node]
+        cost = (outcome.model_calls, outcome.tokens)
+        change = TreeChange(operation.rollout, operation.kind, node.id, self._announced_best, *cost)
+        self.tree.history.append(change)
+        if operation.run:
+            lost = Observation(outcome.error or "No result.", kind="exception")
+            observation = outcome.observation or lost
+            self._observe(rollout, observation, cached=False)
+            for other in self._running.pop(self._key(node), []):
+                self._observe(other, observation, cached=True)
+                self._observed(other)
+        match operation.kind:
+            case "propose":
+                self._proposed(rollout, node, outcome)
+            case "score":
+                self._scored(rollout, operation, outcome)
+            case "execute":
+                self._observed(rollout)
+            case "evaluate":
+                self._evaluated(rollout, node, outcome)
+        change.nodes = len(self.tree)
+
+    def _proposed(self, rollout: Rollout, node: Node, outcome: OperationOutcome) -> None:
+        node.proposing = False
+        dropped = list(outcome.dropped)
+        self._count_failure("propose", outcome.error)
+        if outcome.error is None:
+            node.proposals += 1
+            node.finished = outcome.finished
+        else:
+            dropped.append(outcome.error)
+        node.missing = tuple(outcome.missing) or node.missing
+        if self._by_posterior:  # other scores are a judge's
+            if outcome.goal is not None:
+                node.goal, node.goal_scored = outcome.goal, True
+            if outcome.reward is not None and node.call and not node.evaluated:
+                node.r_post = outcome.reward
+                self.tree.backpropagate(node, outcome.reward)
+        candidates: list[Node] = []
+        for call, confidence in zip(outcome.calls, outcome.confidences or (None,) * len(outcome.calls), strict=True):
+            # The values of Eq. 1 are those of a tree, so it merges no states.
+            if repetition := self.tree.repetition(node, call, merging=self._by_posterior):
+                dropped.append(f"{call.label}: {repetition}")
+                continue
+            candidates.append(self.tree.add(node, call))
+            if self._by_posterior:
+                candidates[-1].r_pre = self.config.pre_threshold if confidence is None else confidence
+                candidates[-1].pre_scored = confidence is not None
+        node.dropped.extend(dropped)
+        self._record("propose", rollout, node, calls=[each.label for each in candidates], dropped=dropped)
+        if candidates and not self._by_posterior:
+            self._scheduler.put("score", rollout, candidates=tuple(each.id for each in candidates))
+            return
+        self._end(rollout)
+
+    def _scored(self, rollout: Rollout, operation: Operation, outcome: OperationOutcome) -> None:
+        """Pre-evaluation: prune what scores below the threshold or is not among the top K, then work on."""
+        threshold = min(1.0, self.config.pre_threshold * self.config.threshold_annealing**rollout.node.depth)
+        candidates = [self.tree.nodes[candidate] for candidate in operation.candidates]
+        nothing_scored = all(score is None for score in outcome.scores)
+        self._count_failure("score", (outcome.error or "no score") if nothing_scored else None)
+        reasons = outcome.reasons or ("",) * len(candidates)
+        for candidate, score, reason in zip(candidates, outcome.scores, reasons, strict=True):
+            candidate.pre_reason = reason
+            candidate.pre_scored = score is not None
+            candidate.r_pre = threshold if score is None else score
+            scores = {"r_pre": candidate.r_pre, "scored": candidate.pre_scored}
+            self._record("judge", rollout, candidate, call=candidate.label, **scores)
+        ranked = self.tree.best_first([candidate for candidate in candidates if (candidate.r_pre or 0.0) >= threshold])
+        kept = ranked[: self.config.top_k]
+        for candidate in candidates:
+            if candidate not in kept:
+                self._prune(rollout, candidate, "top_k" if candidate in ranked else "pre_evaluation")
+        work = cast("UCTPolicy", self._policy).after_scoring(self.tree, self._frontier, kept)
+        if work is None:
+            self._end(rollout)
+            return
+        self.tree.occupy(rollout.node, -1)
+        self.tree.occupy(work.node, 1)
+        rollout.node = work.node
+        self._do(work, rollout)
+
+    def _execute(self, rollout: Rollout) -> None:
+        """Run the rollout's call, unless it is deferred, its result is known, or another rollout is running it."""
+        rollout.tried_call = True
+        node = rollout.node
+        if node.deferred:
+            self._evaluate(rollout)
+        elif observation := self._known.get(self._key(node)):
+            self.cache_hits += 1
+            self._observe(rollout, observation, cached=True)
+            self._observed(rollout)
+        elif (waiting := self._running.get(self._key(node))) is not None:
+            self.cache_hits += 1
+            waiting.append(rollout)
+        else:
+            self._running[self._key(node)] = []
+            if self._asks_at_once(node):
+                self._propose(rollout, run=True)
+            else:
+                self._scheduler.put("execute", rollout, run=True)
+
+    def _key(self, node: Node) -> tuple[str, str]:
+        """World before the call of a node, tool and canonical arguments."""
+        return self.tree.state_before(node).world, node.call.key if node.call else ""
+
+    def _asks_at_once(self, node: Node) -> bool:
+        """Whether a call is run in the same operation as the next question, which brings its scores."""
+        return self._by_posterior and not self._frontier.is_deepest(node)
+
+    def _observe(self, rollout: Rollout, observation: Observation, *, cached: bool) -> None:
+        """Take in what the call of a rollout has brought back."""
+        node = rollout.node
+        node.observation = observation
+        if not observation.transient:
+            self._known[self._key(node)] = observation
+        self.tree.history[-1].ran.append(node.id)
+        # After a write that failed for a passing reason the state of its world is unknown: nothing is built upon it.
+        is_write = node.world != self.tree.state_before(node).world
+        node.closed = node.closed or (is_write and observation.transient)
+        self._record("execute", rollout, node, call=node.label, status=observation.kind, cached=cached)
+
+    def _observed(self, rollout: Rollout) -> None:
+        """Go on after the call of a rollout has run: judge what it brought back, or ask on, which brings its score."""
+        if not self._by_posterior:
+            self._evaluate(rollout)
+        elif self._asks_at_once(rollout.node):
+            self._propose(rollout)
+        else:
+            self._end(rollout)
+
+    def _evaluate(self, rollout: Rollout) -> None:
+        self._scheduler.put("evaluate", rollout)
+
+    def _evaluated(self, rollout: Rollout, node: Node, outcome: OperationOutcome) -> None:
+        """Post-evaluation: set r_post and goal, back-propagate, prune, and see whether a path is good enough."""
+        parent = self.tree.state_before(node)
+        reward = outcome.reward
+        self._count_failure("evaluate", (outcome.error or "no score") if reward is None else None)
+        node.post_scored = reward is not None
+        if reward is None:  # unscored is never 0
+            reward = parent.value if parent.visits and self.config.reward == "call" else self.config.post_threshold
+        node.r_post = reward
+        node.post_reason = " ".join(outcome.reasons)
+        if self.config.goal_score:
+            inherited = 0.5 if parent.goal is None else parent.goal  # neutral: as good as unknown
+            # A deferred write ends its path, whatever has to follow: the right one to make next is all that is wanted.
+            goal = outcome.reward if node.deferred else outcome.goal
+            node.goal = inherited if goal is None else goal
+            node.goal_scored = goal is not None
+        self.tree.backpropagate(node, self.tree.cumulative_reward(node) if self.config.reward == "path" else reward)
+        node.closed = node.closed or node.deferred or self._frontier.is_deepest(node)
+        scores = {"r_post": reward, "goal": node.goal, "scored": node.post_scored}
+        self._record("evaluate", rollout, node, call=node.label, **scores)
+        if node.post_scored and reward < self.config.post_threshold:
+            self._prune(rollout, node, "post_evaluation")
+            node.closed = True
+        self._review(node)
+        self._end(rollout)
+
+    def _review(self, node: Node) -> None:
+        """Take in what is new at a node: announce another best path, and stop if it is good enough."""
+        solved = self._best.consider(self.tree, node)
+        best = self._best.find(self.tree)
+        if best and best.id != self._announced_best:
+            self._announced_best = best.id
+            calls = [step.label for step in self.tree.path(best)]
+            self._events.append(BestEvent(type="best", node=best.id, value=self._best.value or 0.0, calls=calls))
+        if solved:
+            self.stop("solved")
+
+    def _prune(self, rollout: Rollout, node: Node, reason: Pruned) -> None:
+        node.pruned = reason
+        self.tree.history[-1].pruned.append(node.id)
+        self._record("prune", rollout, node, call=node.label, reason=reason)
+
+    def _end(self, rollout: Rollout) -> None:
+        """Take a rollout out of the tree and see whether the search is over."""
+        self.tree.occupy(rollout.node, -1)
+        self._frontier.close_upwards(rollout.node)
+        if rollout.held_model_calls:  # for a question to the judge that is not asked any more
+            self._scheduler.release(rollout)
+        self._without_call += self._by_posterior and not rollout.tried_call
+        del self._active[rollout.id]
+        if isinstance(self._best, BestPath) and self._best.converged():
+            self.stop("converged")
+
+    def _count_failure(self, kind: OperationKind, problem: str | None) -> None:
+        """Note a failed question; so many of one kind in a row end the search."""
+        self._failures[kind] = self._failures[kind] + 1 if problem else 0
+        if problem and problem not in self.problems:
+            self.problems.append(problem)
+        if self._failures[kind] >= FAILURES_TO_GIVE_UP:
+            self.stop("proposer_failed" if kind == "propose" else "judge_failed")
+
+    def _record(self, kind: str, rollout: Rollout, node: Node, **facts: Any) -> None:
+        """Add an event of a rollout at a node; `facts` are the other fields that `events.py` declares for its kind."""
+        self._events.append(cast("Event", {"type": kind, "node": node.id, "rollout": rollout.id, **facts}))

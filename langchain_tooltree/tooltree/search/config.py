@@ -1,11 +1,15 @@
 """How a search is configured, and what it may cost at the most. Pure."""
 
-import math
-from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal, NamedTuple, get_args, get_origin
+from functools import cache
+from typing import Annotated, Any, Literal, NamedTuple, get_type_hints
 
-from langchain_tooltree.errors import ConfigurationError, with_known_fields
+from pydantic import Field, TypeAdapter, ValidationError
+
+from langchain_tooltree.errors import ConfigurationError
+
+Count = Annotated[int, Field(ge=1)]
+Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class Effort(NamedTuple):
@@ -19,7 +23,6 @@ EFFORTS = {"frugal": Effort(2, 0.7), "balanced": Effort(4, 0.9), "thorough": Eff
 """The calls were chosen with `tests.benchmarks.recorded`, .97 on the first 100 tasks of `tests.benchmarks.compare`."""
 
 
-@with_known_fields
 @dataclass(frozen=True, kw_only=True)
 class SearchConfig:
     """What shapes a search; `SearchConfig.paper()` has the settings of the paper.
@@ -50,37 +53,42 @@ class SearchConfig:
         parallel_rollouts: Rollouts in flight at once. The tree depends on this number, never on timing.
         patience: Under Eq. 1: stop after so many rollouts in a row without a gain of 1e-3 in the best path's value,
             counted once some path has reached the goal. Without goal scores: in which that value changes by less.
-        proposals: `"together"`: all candidates in one model call; `"per_tool"`: one draft for each tool.
-        coarse_planner: Narrow the tools once before the search, as the paper's ACL-format version does.
+        proposals: `"together"`: all candidates in one model call; `"per_tool"`, under Eq. 1: one draft for each tool.
 
     Raises:
         ConfigurationError: If a value is out of range; the message names it and the remedy.
     """
 
     effort: Literal["frugal", "balanced", "thorough"] = "balanced"
-    max_model_calls: int | None = None
-    max_seconds: float | None = None
+    max_model_calls: Count | None = None
+    max_seconds: Annotated[float, Field(gt=0)] | None = None
     check_writes: bool = False
     selection: Literal["doubt", "posterior", "smoothed", "printed"] = "doubt"
-    max_rollouts: int = 100
-    exploration: float = 1.4
-    pre_threshold: float = 0.3
-    post_threshold: float = 0.4
-    top_k: int = 5
-    max_depth: int = 15
-    parallel_rollouts: int = 4
-    patience: int = 10
+    max_rollouts: Count = 100
+    exploration: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1.4
+    pre_threshold: Share = 0.3
+    post_threshold: Share = 0.4
+    top_k: Count = 5
+    max_depth: Count = 15
+    parallel_rollouts: Count = 4
+    patience: Count = 10
     proposals: Literal["together", "per_tool"] = "together"
-    coarse_planner: bool = False
 
     def __post_init__(self) -> None:
-        self._check_choices()
-        self._check(lambda value: 0 <= value <= 1, "a number between 0 and 1", "pre_threshold", "post_threshold")
-        self._check(lambda value: 0 <= value < math.inf, "a finite number of 0 or more", "exploration")
-        counts = ("max_rollouts", "top_k", "max_depth", "parallel_rollouts", "patience")
-        self._check(_is_count, "a whole number of 1 or more", *counts)
-        self._check(_is_count, "a whole number of 1 or more, or None for no limit", "max_model_calls")
-        self._check(lambda value: value > 0, "a number above 0, or None for no limit", "max_seconds")
+        for name, adapter in _adapters(type(self)).items():
+            value = getattr(self, name)
+            try:
+                adapter.validate_python(value, strict=True)
+            except ValidationError as error:
+                expected = error.errors()[0]["msg"].removeprefix("Input ")
+                msg = f"{name} {expected[0].lower()}{expected[1:]}, got {value!r}."
+                raise ConfigurationError(msg) from None
+        if self.selection == "posterior" and self.proposals == "per_tool":
+            msg = (
+                "selection='posterior' goes by the scores that come with candidates, which drafts for single tools have"
+                " not; choose proposals='together', or selection='smoothed'."
+            )
+            raise ConfigurationError(msg)
 
     @property
     def is_deep(self) -> bool:
@@ -124,31 +132,13 @@ class SearchConfig:
         )
         return replace(paper, **changes)
 
-    def _check(self, holds: Callable[[Any], bool], expected: str, *names: str) -> None:
-        """Refuse numbers out of range; `None` only where it is the default."""
-        defaults = {each.name: each.default for each in fields(self)}
-        for name in names:
-            value = getattr(self, name)
-            if value is None and defaults[name] is None:
-                continue
-            is_number = isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value)
-            if not (is_number and holds(value)):
-                msg = f"{name} must be {expected}, got {value!r}."
-                raise ConfigurationError(msg)
 
-    def _check_choices(self) -> None:
-        for each in fields(self):
-            value = getattr(self, each.name)
-            if each.type is bool and not isinstance(value, bool):
-                msg = f"{each.name} must be True or False, got {value!r}."
-                raise ConfigurationError(msg)
-            choices = get_args(each.type)
-            if get_origin(each.type) is Literal and value not in choices:
-                msg = f"{each.name} must be one of {', '.join(map(repr, choices))}, got {value!r}."
-                raise ConfigurationError(msg)
+@cache
+def _adapters(config: type[Any]) -> dict[str, TypeAdapter[Any]]:
+    """What checks each field."""
+    return {name: TypeAdapter(hint) for name, hint in get_type_hints(config, include_extras=True).items()}
 
 
-@with_known_fields
 @dataclass(frozen=True, kw_only=True)
 class KernelConfig(SearchConfig):
     """The settings of a deep search that nobody has to turn, for reproductions and experiments.
@@ -156,13 +146,8 @@ class KernelConfig(SearchConfig):
     A `SearchConfig` in whose place it stands has the defaults of these fields.
 
     Args:
-        pre_evaluation: `"fused"`: scores come with the candidates; `"batched"`: all candidates in one judge call;
-            `"single"`: one judge call for each. `"auto"` is `"fused"` under the posterior, unless candidates are
-            drafted for each tool, else `"batched"`.
-        post_evaluation: Under the posterior with a separate judge: `"needed"` has an observation judged where that can
-            decide something, at failed calls, at writes of the plan to be returned, and where a path may be complete;
-            `"always"` has every one judged, as the forms of Eq. 1 do, and wherever a judge costs nothing.
-        goal_score: Whether the judge also scores, after each call, if the task is now done (beyond the paper).
+        pre_evaluation: Under Eq. 1: `"batched"`: all candidates in one judge call; `"single"`: one judge call for each.
+        goal_score: Under Eq. 1: whether the judge also scores after each call if the task is done (beyond the paper).
         reward: What a rollout propagates under Eq. 1: `"call"`, the r_post of its call; `"path"`, the sum of r_post on
             the way there, which needs `goal_score=False`.
         exploration_annealing: Under Eq. 1, factor on lambda for each call deeper in the tree, above 0; 1 is none.
@@ -170,49 +155,29 @@ class KernelConfig(SearchConfig):
         value_threshold: Value in [0, 1] at which a path that fulfils the request ends the search, under Eq. 1.
         max_proposals: How often one state may be asked. It is asked again, for other calls than before, when those that
             it offered are probably all wrong; under Eq. 1, when nothing is left to explore in them.
+        coarse_planner: Narrow the tools once before the search, as the paper's ACL-format version does.
         seed: Seed of tie-breaking and of the order in which candidates are shown to the judge.
     """
 
     selection: Literal["doubt", "posterior", "smoothed", "printed"] = "posterior"
-    pre_evaluation: Literal["fused", "batched", "single", "auto"] = "auto"
-    post_evaluation: Literal["needed", "always"] = "needed"
+    pre_evaluation: Literal["batched", "single"] = "batched"
     goal_score: bool = True
     reward: Literal["call", "path"] = "call"
-    exploration_annealing: float = 1.0
-    threshold_annealing: float = 1.0
-    value_threshold: float = 0.5
-    max_proposals: int = 3
+    exploration_annealing: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
+    threshold_annealing: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
+    value_threshold: Share = 0.5
+    max_proposals: Count = 3
+    coarse_planner: bool = False
     seed: int = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.pre_evaluation == "auto":
-            fused = self.selection == "posterior" and self.proposals == "together"
-            object.__setattr__(self, "pre_evaluation", "fused" if fused else "batched")
-        self._check(lambda value: 0 <= value <= 1, "a number between 0 and 1", "value_threshold")
-        annealing = ("exploration_annealing", "threshold_annealing")
-        self._check(lambda value: 0 < value < math.inf, "a finite number above 0", *annealing)
-        self._check(_is_count, "a whole number of 1 or more", "max_proposals")
-        self._check(lambda value: isinstance(value, int), "a whole number", "seed")
         if self.selection == "doubt":
             msg = (
                 "selection='doubt' searches in the agent's own loop and has no kernel; choose selection='posterior', "
                 "'smoothed' or 'printed', or use SearchConfig."
             )
             raise ConfigurationError(msg)
-        if self.selection != "posterior" and self.pre_evaluation == "fused":
-            msg = (
-                f"selection={self.selection!r} needs scores of every call by themselves; choose "
-                "pre_evaluation='batched' or 'single'."
-            )
-            raise ConfigurationError(msg)
-        if self.selection == "posterior" and not self.goal_score:
-            msg = (
-                "selection='posterior' weighs whether a path fulfils the request, so it needs goal_score=True; "
-                "without goal scores choose selection='smoothed'."
-            )
-            raise ConfigurationError(msg)
-
         if self.reward == "path" and self.goal_score:
             msg = "reward='path' takes the sum of r_post for a path's value, so it needs goal_score=False."
             raise ConfigurationError(msg)
@@ -241,7 +206,3 @@ class KernelConfig(SearchConfig):
         scores = (drafts or self.top_k) if self.pre_evaluation == "single" else 0
         # A rollout proposes, pre-evaluates and post-evaluates; beside them there are the coarse plan and the answer.
         return self.max_rollouts * (3 + drafts + scores) + 2
-
-
-def _is_count(value: float) -> bool:
-    return isinstance(value, int) and value >= 1

@@ -1,7 +1,7 @@
 """Where the next rollout works, which path is the best so far, and whether searching on can gain anything. Pure.
 
-A selection policy sees the whole tree and returns the node to work at: a call that has not run yet, a state to ask for
-calls, or an observation to judge.
+A selection policy sees the whole tree and returns the node to work at: a call that has not run yet, or a state to ask
+for calls. The other policy, which goes by how probable each path is, stands in `posterior`.
 """
 
 import math
@@ -10,15 +10,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from langchain_tooltree.tooltree.search.config import KernelConfig
-from langchain_tooltree.tooltree.search.posterior import PathPosterior
 from langchain_tooltree.tooltree.search.tree import Frontier, Node, Tree, Work
 
-SPECULATION = 0.75
-"""Calls or time, in (0, 1]: under the posterior, work that is less likely to help than this share of the best work in
-flight waits for what that brings. Near 1 fewer calls are made, near 0 a search takes less time."""
-
-GOAL = 0.7
-"""Goal score in [0, 1] from which a path counts as a solution under Eq. 1."""
+GOAL = 0.7  # goal score in [0, 1] from which a path counts as a solution under Eq. 1
+MIN_GAIN = 1e-3  # value of the best path that counts as a gain: what the paper prints
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,65 +68,12 @@ class UCTPolicy:
         """Run the best of the new candidates, as in the paper."""
         return Work("execute", kept[0]) if kept else None
 
-    def judges_at_once(self, frontier: Frontier, node: Node) -> bool:  # noqa: ARG002
-        """Always: the reward is what a rollout is for."""
-        return True
-
 
 def _may_enter(child: Node) -> bool:
     """Whether a rollout may enter: scored, not pruned, work left, and not being run for the first time now."""
     if child.r_pre is None or child.pruned is not None or child.closed:
         return False
     return child.r_post is not None or child.in_flight == 0
-
-
-@dataclass(frozen=True, slots=True)
-class PosteriorPolicy:
-    """Best-first on the probability that the whole path is right and fulfils the request.
-
-    The next rollout works where the right path most probably goes on: at a call that has not run, at a state that was
-    not asked yet, at one whose candidates are probably all wrong, or at an observation that may be the last one. The
-    proposer reads what a call has brought back anyway; the judge is asked about it where that can decide something.
-    """
-
-    posterior: PathPosterior
-    config: KernelConfig
-
-    def select(self, tree: Tree, frontier: Frontier) -> Work | None:  # noqa: ARG002 - the posterior knows it
-        """The most promising work, unless what is in flight promises much more; the writes of a plan to be returned."""
-        if (plan := self.posterior.plan(self.config.stop_at)) and (write := _unjudged_write(tree, plan, self.config)):
-            return None if write.evaluating else Work("evaluate", write)
-        best, work = self.posterior.best
-        return None if best < SPECULATION * self.posterior.busy else work
-
-    def after_scoring(self, tree: Tree, frontier: Frontier, kept: Sequence[Node]) -> Work | None:  # noqa: ARG002
-        """The same, anywhere in the tree: good candidates elsewhere are not left for bad ones here."""
-        return self.select(tree, frontier)
-
-    def judges_at_once(self, frontier: Frontier, node: Node) -> bool:
-        """If the call is deferred or has failed, or nothing may follow it."""
-        failed = node.observation is None or node.observation.kind != "ok"
-        return failed or frontier.is_deepest(node) or self.config.post_evaluation == "always"
-
-    @property
-    def value(self) -> float | None:
-        """The probability of the most probable plan; `None` before there is one."""
-        probability, end = self.posterior.solution
-        return None if end is None else probability
-
-    def consider(self, tree: Tree, node: Node) -> bool:  # noqa: ARG002 - the posterior follows the tree
-        """Whether some path is right and complete with enough confidence, its writes judged."""
-        plan = self.posterior.plan(self.config.stop_at)
-        return plan is not None and _unjudged_write(tree, plan, self.config) is None
-
-    def find(self, tree: Tree) -> Node | None:
-        """The end of the most probable plan, cut before a write that was not judged; `None` if it is empty."""
-        plan = self.posterior.plan(0.0)
-        if plan is None:
-            return None
-        write = _unjudged_write(tree, plan, self.config)
-        end = tree.state_before(write) if write else tree.nodes[plan]
-        return end if end.call else None
 
 
 StopReason = Literal[
@@ -146,8 +88,6 @@ StopReason = Literal[
 ]
 """Why a search ended: a limit of the configuration is reached, a path is good enough, more rollouts bring nothing,
 nothing is left to try, or the model in one of its roles keeps failing."""
-
-MIN_GAIN = 1e-3  # value of the best path that counts as a gain: what the paper prints
 
 
 class BestPath:
@@ -204,11 +144,3 @@ class BestPath:
         end of the descent along the best Q.
         """
         return self._end if self._config.goal_score and self._has_goals else tree.best_descent()
-
-
-def _unjudged_write(tree: Tree, end: int, config: KernelConfig) -> Node | None:
-    """The first write of a plan that a judge has still to see; scores that come with the next question are enough."""
-    if config.pre_evaluation == "fused":
-        return None
-    path = tree.path(tree.nodes[end])
-    return next((step for step in path if step.call and step.call.effect != "read" and step.r_post is None), None)

@@ -95,7 +95,6 @@ class Node:
     proposals: int = 0  # how often this state was asked for calls
     finished: bool = False  # whether the model, asked for calls here, had none
     proposing: bool = False  # whether such a question is under way
-    evaluating: bool = False  # whether the observation is being judged
     dropped: list[str] = field(default_factory=list)  # calls proposed here that could not become candidates, and why
     pruned: Pruned | None = None  # why the node is out of the search, if it is
     closed: bool = False  # whether nothing is left to explore here and below
@@ -137,16 +136,15 @@ class TreeChange:
 
 
 class Tree:
-    """All nodes of one search, by identifier, and how they came about.
+    """All nodes of one search, by identifier, and how they came about; the seed is that of the tie-breaking.
 
-    `changed` are the identifiers of nodes that changed since the posterior last looked. The methods of a tree enter
-    what they change; other code that sets a field of a node enters that node. The seed is that of the tie-breaking.
+    Whoever changes a node counts up `version`, so that the posterior infers anew.
     """
 
     def __init__(self, *, seed: int = 0) -> None:
         self.root = Node(ROOT)
         self.nodes = [self.root]
-        self.changed: set[int] = {ROOT}
+        self.version = 0
         self.history: list[TreeChange] = []
         self._seed = seed
         self._jitter: dict[int, float] = {}
@@ -180,7 +178,7 @@ class Tree:
         self._reads.append(reads)
         self._reached.add((node.world, reads))
         parent.children.append(node.id)
-        self.changed.add(node.id)
+        self.version += 1
         return node
 
     def repetition(self, state: Node, call: Call, *, merging: bool = True) -> str | None:
@@ -229,13 +227,13 @@ class Tree:
         for visited in (self.root, *self.path(node)):
             visited.visits += 1
             visited.value += (reward - visited.value) / visited.visits
-        self.changed.add(node.id)
+        self.version += 1
 
     def occupy(self, node: Node, change: Literal[1, -1]) -> None:
         """Count a rollout in or out of every node from the root to `node`."""
         for visited in (self.root, *self.path(node)):
             visited.in_flight += change
-        self.changed.add(node.id)
+        self.version += 1
 
     def best_descent(self) -> Node | None:
         """The end of the path along the best Q, as far as r_post does not fall; `None` if no call is accepted.
@@ -271,9 +269,9 @@ class Tree:
 
 
 class Work(NamedTuple):
-    """Something that a rollout can do: ask a state for calls, run a call, or judge what one has brought back."""
+    """Something that a rollout can do: ask a state for calls, or run a call."""
 
-    kind: Literal["propose", "execute", "evaluate"]
+    kind: Literal["propose", "execute"]
     node: Node
 
 
@@ -283,14 +281,10 @@ class Frontier:
     def __init__(self, tree: Tree, config: KernelConfig) -> None:
         self._tree = tree
         self._config = config
-        self._fused = config.pre_evaluation == "fused"
-        self._judges_first = config.selection != "posterior" or config.post_evaluation == "always"
 
     def runnable(self, node: Node) -> bool:
         """Whether a call may be run now, or a deferred one judged: a candidate that no rollout works on."""
         if node.r_pre is None or node.observation is not None or node.r_post is not None:
-            return False
-        if node.deferred and self._fused:
             return False
         return node.pruned is None and not node.closed and node.in_flight == 0
 
@@ -298,13 +292,12 @@ class Frontier:
         """Whether a state may be asked for calls now: its call has run, and the model may have others to offer."""
         if node.closed or node.proposing or node.pruned is not None or node.deferred or self.is_deepest(node):
             return False
-        return self._may_ask(node) and self._reached(node)
+        # Under Eq. 1 a call is judged before anything is built upon it.
+        is_reached = node.call is None or node.evaluated or self._is_unjudged(node)
+        return self._may_ask(node) and is_reached
 
-    def judgeable(self, node: Node) -> bool:
-        """Whether what a call has brought back may be judged now; where scores come with candidates, nobody judges."""
-        if self._fused or node.pruned is not None or node.evaluating:
-            return False
-        return node.r_post is None and node.observation is not None
+    def _is_unjudged(self, node: Node) -> bool:
+        return self._config.selection == "posterior" and node.observation is not None
 
     def is_deepest(self, node: Node) -> bool:
         """Whether no call may follow: the path is as long as it may be."""
@@ -321,23 +314,6 @@ class Frontier:
                 if self._may_ask(state) or state.proposing or not self.spent(state):
                     return
                 state.closed = True
-                self._tree.changed.add(state.id)
-
-    def may_end(self, node: Node) -> bool:
-        """Whether a plan may end at a node: its call was judged, or has run unjudged but scored before."""
-        if node.pruned is not None or node.call is None:
-            return False
-        if self._fused:
-            return node.r_pre is not None if node.deferred else node.observation is not None
-        return node.accepted or (node.observation is not None and node.pre_scored and node.r_post is None)
 
     def _may_ask(self, node: Node) -> bool:
         return not node.finished and node.proposals < self._config.max_proposals
-
-    def _reached(self, node: Node) -> bool:
-        if node.call is None or node.r_post is not None:
-            return True
-        if self._fused:
-            return node.observation is not None
-        # What has failed is judged before anything is built upon it.
-        return not self._judges_first and node.observation is not None and node.observation.kind == "ok"

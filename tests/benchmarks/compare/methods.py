@@ -14,7 +14,6 @@ from tests.benchmarks.compare.names import (
     HANDICAPPED,
     LATS,
     PAPER,
-    SEPARATE,
     TOOLTREE_MCTS,
     ablation,
     fused,
@@ -118,7 +117,6 @@ CONTENDERS = {
     contender.name: contender
     for contender in (
         _own(DEFAULT, KernelConfig.of(SearchConfig(**OFFERING))),
-        _own(SEPARATE, KernelConfig(**OFFERING, pre_evaluation="batched")),
         _own(PAPER, SearchConfig.paper(**AS_OFFERED)),
         _peer("greedy", greedy),
         _peer("best-of-n", BestOfN()),

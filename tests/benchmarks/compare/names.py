@@ -1,9 +1,6 @@
 """Names in the figures that something is said of elsewhere; those of this package begin with `tooltree-`."""
 
 DEFAULT = "tooltree-default"
-SEPARATE = "tooltree-separate"
-"""The default with scores asked for by themselves."""
-
 PAPER = "tooltree-paper"
 LATS = "lats"
 A_STAR = "a-star"

@@ -82,7 +82,7 @@ class _Player:
         calls_before, took = self._desk.model_calls, 0
         found: dict[str, Any] = {}
         match operation.kind:
-            case "propose" if self._search.config.pre_evaluation == "fused":
+            case "propose" if self._search.config.selection == "posterior":
                 found, took = self._fused(operation)
             case "propose":
                 calls, took = self._desk.ask(Propose(self._state(node)))

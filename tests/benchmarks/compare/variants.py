@@ -1,8 +1,8 @@
 """Variants of our search that were tried and are not the default: other selection policies, the rest unchanged.
 
-All but `tooltree-judge-all` descend by a score from the root, as Eq. 1 does, and share the settings of `tooltree-uct`;
-so each shows what its own idea is worth. They were tuned lightly on development tasks. They have one rollout in flight
-at a time: with more, a descent from the root spends model calls on candidates that it would otherwise have passed over.
+All descend by a score from the root, as Eq. 1 does, and share the settings of `tooltree-uct`; so each shows what its
+own idea is worth. They were tuned lightly on development tasks. They have one rollout in flight at a time: with more, a
+descent from the root spends model calls on candidates that it would otherwise have passed over.
 """
 
 import math
@@ -238,8 +238,5 @@ VARIANTS = {
     "tooltree-merged": TreeSearchMethod(config=_uct(), policy=Merged),
     "tooltree-early-exit": TreeSearchMethod(config=_uct(), policy=EarlyExit),
     "tooltree-adaptive-width": TreeSearchMethod(config=_uct(), policy=AdaptiveWidth),
-    "tooltree-judge-all": TreeSearchMethod(
-        config=KernelConfig(effort="frugal", pre_evaluation="batched", post_evaluation="always", max_rollouts=200)
-    ),
 }
-"""By name; `tooltree-judge-all` is the default, but every observation is judged, and rollouts are not the limit."""
+"""By name."""

@@ -14,7 +14,7 @@ from langchain_core.messages import BaseMessage
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from langchain_tooltree.testing import AnswerRecorder, RecordedAnswer, RecordedChatModel
-from langchain_tooltree.testing.recorded import recorded_lines, told
+from langchain_tooltree.testing.recorded import message_data, recorded_lines
 from tests.benchmarks.live.episode import Episode, Outcome
 
 
@@ -24,14 +24,14 @@ class Recorder(AnswerRecorder):
     def say(self, episode: Episode, request: str) -> None:
         """Write what the user says, and what the agent has to work with from then on."""
         with self._lock:
-            tools = [self._named("tool", convert_to_openai_tool(tool)["function"]) for tool in episode.tools]
+            tools = [self._id_of("tool", convert_to_openai_tool(tool)["function"]) for tool in episode.tools]
             parts = {"system": episode.system, "effects": dict(episode.effects), "forks": episode.sandbox is not None}
             self._write({"turn": episode.id, "request": request, "tools": tools, **parts})
 
     def end(self, task: str, messages: Sequence[BaseMessage], outcome: Outcome) -> None:
         """Write how a task ended."""
         with self._lock:
-            said = [self._named("message", told(message)) for message in messages]
+            said = [self._id_of("message", message_data(message)) for message in messages]
             self._write({"ended": task, "messages": said, "outcome": asdict(outcome)})
 
 

@@ -13,7 +13,7 @@ from langchain_core.messages import BaseMessage
 from langchain_core.tools import BaseTool
 
 from langchain_tooltree import ObjectSandbox
-from langchain_tooltree.testing.recorded import told
+from langchain_tooltree.testing.recorded import message_data
 from tests.benchmarks.bfcl_world import ToolSpec, tools_calling
 from tests.benchmarks.live.cassette import RecordedRun, read_cassette
 from tests.benchmarks.live.episode import Outcome
@@ -104,7 +104,7 @@ class RecordedEpisode:
 
     def outcome(self, messages: Sequence[BaseMessage]) -> Outcome:
         """What the benchmark made of the same calls, turn by turn."""
-        if self._run.outcome and _calls([told(each) for each in messages]) == _calls(self._run.messages):
+        if self._run.outcome and _calls([message_data(each) for each in messages]) == _calls(self._run.messages):
             return self._run.outcome
         return Outcome(success=False, score=0.0, detail="other calls than recorded")
 

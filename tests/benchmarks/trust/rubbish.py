@@ -406,8 +406,8 @@ def _anomaly() -> Any:
 MODEL_READERS: dict[str, Reader] = {
     "step in the loop": _visited,
     "candidates with scores": partial(_asked, _proposed),
-    "candidates": partial(_asked, partial(_proposed, pre_evaluation="batched")),
-    "drafts": partial(_asked, partial(_proposed, proposals="per_tool", pre_evaluation="batched")),
+    "candidates": partial(_asked, partial(_proposed, selection="smoothed")),
+    "drafts": partial(_asked, partial(_proposed, selection="smoothed", proposals="per_tool")),
     "judge of calls": partial(_asked, partial(_judged, "pre")),
     "judge of results": partial(_asked, partial(_judged, "post")),
     "check of an answer": partial(_asked, partial(_judged, "check")),

@@ -33,7 +33,7 @@ def measure(scratch: Path, *, quick: bool) -> dict[str, Any]:
     """Megabytes that stay for 1,000 recorded runs and for 1,000 searches, and handles and threads that stay open."""
     _give_back_at_once()
     seconds = 6.0 if quick else SECONDS
-    found = _soaked(_searching(scratch), SEARCHES, seconds)
+    found = _soaked(_searching(), SEARCHES, seconds)
     with SqliteStore.from_conn_string(str(scratch / "runs.db")) as store:
         store.setup()
         recorded = _soaked(_recording(store), RUNS, seconds)
@@ -112,12 +112,11 @@ class Porter(BaseChatModel):
         return ChatResult(generations=[ChatGeneration(message=reply)])
 
 
-def _searching(folder: Path) -> Callable[[int], None]:
-    tools = demo.tools(folder)
+def _searching() -> Callable[[int], None]:
 
     def work(number: int) -> None:
         config = SearchConfig(selection="posterior" if number % 2 else "doubt", max_rollouts=8)
-        search(demo.REQUEST, tools, model=demo.offline_model(), config=config, effects=demo.EFFECTS)
+        search(demo.REQUEST, demo.TOOLS, model=demo.offline_model(), config=config, effects=demo.EFFECTS)
 
     return work
 

@@ -19,7 +19,7 @@ from langgraph.store.memory import InMemoryStore
 from pydantic import PrivateAttr
 
 from langchain_tooltree import Experience, SearchConfig, SearchResult, Trajectory, search
-from langchain_tooltree.cfgm.recall import RecalledRun, Recollection, recall_text
+from langchain_tooltree.cfgm.recall import Recollection, recall_text
 from langchain_tooltree.cfgm.tips import Tip
 from langchain_tooltree.experience.guide import hints
 from langchain_tooltree.testing import Question, ScriptedChatModel, read_question
@@ -305,9 +305,9 @@ def _told(attack: Attack) -> str:
     match attack.place:
         case "tip":
             tip = Tip(attack.text, attack.text, "success", REQUEST)
-            return recall_text(Recollection(REQUEST, (RecalledRun(_run(""), (tip,)),)), max_characters=6_000)
+            return recall_text(Recollection(REQUEST, (_run(""),), (tip,)), max_characters=6_000)
         case "past run":
-            return recall_text(Recollection(REQUEST, (RecalledRun(_run(attack.text)),)), max_characters=6_000)
+            return recall_text(Recollection(REQUEST, (_run(attack.text),)), max_characters=6_000)
         case "summary":
             state = {"summary": attack.text}
             return hints([{"tool": "read_mail", "score": 0.9, "support": 3, "of": 3, "evidence": [state]}])

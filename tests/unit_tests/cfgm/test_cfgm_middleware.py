@@ -229,7 +229,7 @@ def test_the_tools_of_a_run_are_forgotten_when_it_ends(path):
 
     either(path, agent)(ASKED)
 
-    assert not cfgm._recorder.tools.runs
+    assert not cfgm._recorder.requests._runs
 
 
 @tool
@@ -479,20 +479,6 @@ def test_a_namespace_that_is_not_known_is_no_outage(path):
 
     with pytest.raises(ConfigurationError, match="The namespace needs 'user_id'"):
         either(path, agent)(ASKED)
-
-
-def test_state_of_another_version_is_read_as_far_as_it_can_be(path):
-    saver = InMemorySaver()
-    reflecting, replies = reflector(), (ConnectionError("killed"), MISTAKE, ANSWER)
-    agent, model = helped(*replies, model=reflecting, memory=memory_of(PAST), checkpointer=saver)
-    with pytest.raises(ConnectionError):
-        either(path, agent)(ASKED, THREAD)
-    old = {"text": "Old news.", "tips": [{"text": "A tip.", "votes": 3}, {"reasoning": "Nothing."}]}
-    agent.update_state(THREAD, {"cfgm_recalled": old}, as_node="CFGMMiddleware.before_model")
-
-    assert either(path, agent)(None, THREAD)["messages"][-1].text == ANSWER
-    assert "\nOld news.\n</reference_material>" in systems(model)[-1]
-    assert [tip["text"] for tip in json.loads(reflecting.calls[0][1].text)["tips"]] == ["A tip."]
 
 
 # --- switches ---

@@ -203,7 +203,7 @@ def test_a_run_that_was_summarized_is_kept_under_what_was_asked(path):
     assert event["task"] == TASK
 
 
-def test_what_is_left_after_a_summary_does_not_replace_the_whole_run(path):
+def test_what_was_summarized_stays_in_the_record(path):
     memory = memory_of()
     gauges = AIMessage(
         "", tool_calls=[{"name": "read_gauge", "args": {"gauge": name}, "id": name} for name in ("gas", "water")]
@@ -221,7 +221,7 @@ def test_what_is_left_after_a_summary_does_not_replace_the_whole_run(path):
 
     assert "summary" in messages[0].text
     (run,) = kept(memory)
-    assert (run.task, [step.tool for step in run.steps]) == (TASK, ["read_gauge"] * 2)
+    assert (run.task, [step.tool for step in run.steps]) == (TASK, ["read_gauge"] * 3)
     assert "The boiler is at 2 bar." in repr(run)
 
 

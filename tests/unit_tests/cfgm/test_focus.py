@@ -8,10 +8,9 @@ from langgraph.store.memory import InMemoryStore
 from teacher import attempt
 
 from langchain_tooltree import CFGMMemory, ConfigurationError, ExperienceStore
-from langchain_tooltree.cfgm.focus import LONGEST_FOCUS_POINT, FocusForm
+from langchain_tooltree.cfgm.collect import LONGEST_FOCUS_POINT, FocusForm
 from langchain_tooltree.errors import ReplyError
 from langchain_tooltree.experience.verdict import DEFAULT_MAX_CHARACTERS
-from langchain_tooltree.flows import run_flow
 from langchain_tooltree.testing import ScriptedChatModel
 
 POINTS = ["Look where things are.", "Try doors before keys."]
@@ -123,15 +122,3 @@ def test_many_long_examples_stay_within_bounds():
     ours, model = memory(FORM)
     ours.focus_points("A house.", [run] * 50)
     assert len(model.calls[0][1].text) < 3 * DEFAULT_MAX_CHARACTERS
-
-
-@pytest.mark.parametrize("record", [{"points": POINTS}, {"focus_points": "Look."}, {"focus_points": [7]}])
-def test_what_another_version_has_kept_is_asked_for_again(record):
-    store = ExperienceStore(InMemoryStore())
-    ours, model = memory(FORM, FORM, store=store)
-    ours.focus_points("A house.")
-    shelf = store.collection("focus")
-    for key in run_flow(shelf.reading()):
-        run_flow(shelf.putting(key, record))
-    assert ours.focus_points("A house.") == POINTS
-    assert len(model.calls) == 2

@@ -68,8 +68,8 @@ def test_what_one_user_did_helps_that_user_until_it_is_taken_back():
         [second] = [run for run in ada.store.trajectories() if run.id != first.id]
         [bobs] = experience.within(user_id="bob").store.trajectories()
         assert second.metadata["recalled"] == bobs.metadata["recalled"], "nothing was in doubt, so nothing was told"
-        assert [run.trajectory.id for run in ada.memory.recall(first.task, k=1).runs] != []
-        assert bobs.id in {run.trajectory.id for run in experience.within(user_id="bob").memory.recall(first.task).runs}
+        assert [run.id for run in ada.memory.recall(first.task, k=1).runs] != []
+        assert bobs.id in {run.id for run in experience.within(user_id="bob").memory.recall(first.task).runs}
         ada.label(first.id, False, "It was the wrong day.")
         assert ada.status().successes == 1
         ada.forget(run=second.id)

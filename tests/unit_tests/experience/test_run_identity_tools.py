@@ -4,9 +4,10 @@ import json
 from uuid import UUID
 
 import pytest
+from langchain_core.messages import SystemMessage
 from langchain_core.tools import StructuredTool, tool
 
-from langchain_tooltree.experience.run_identity import MOST_RUNS, OfferedTools, as_metadata, tools_in
+from langchain_tooltree.experience.run_identity import MOST_RUNS, ModelRequests, as_metadata, tools_in
 
 SCHEMA = {"type": "object", "properties": {"place": {"type": "string"}}, "required": ["place"]}
 FUNCTION = {"name": "look", "description": "Look somewhere.", "parameters": SCHEMA}
@@ -70,27 +71,34 @@ def called(name):
     return StructuredTool.from_function(lambda: "x", name=name, description="Does something.")
 
 
-def test_a_run_knows_all_tools_that_it_was_offered_under_their_names():
-    offered = OfferedTools()
+class Running:
+    """What the runtime of a run tells of it."""
+
+    def __init__(self, thread):
+        self.execution_info = self
+        self.thread_id, self.context = thread, None
+
+
+def test_a_run_knows_all_tools_that_it_was_offered_under_their_names_and_its_latest_instructions():
+    requests = ModelRequests()
     one, two = called("one"), called("two")
     in_openai_form = {"type": "function", "function": {"name": "three"}}
     of_the_provider = {"type": "web_search_20250305", "name": "web_search"}
-    offered.hear("run", [one, in_openai_form, {"strict": True}])
-    offered.hear("run", [two, of_the_provider])
-    offered.hear("other", [one])
+    requests.add(Running("run"), [one, in_openai_form, {"strict": True}], SystemMessage("Be brief."))
+    requests.add(Running("run"), [two, of_the_provider], SystemMessage("Be kind."))
+    requests.add(Running("other"), [one], None)
 
-    assert offered.held("run") == [one, in_openai_form, two, of_the_provider]
-    assert offered.take("run") == {"one": one, "three": in_openai_form, "two": two, "web_search": of_the_provider}
-    assert list(offered.runs) == ["other"]
-    assert offered.take("run") == offered.take("nobody") == {}
+    assert [*requests.of(Running("run")).tools.values()] == [one, in_openai_form, two, of_the_provider]
+    assert requests.pop(Running("run")).instructions == "Be kind."
+    assert not requests.pop(Running("run")).tools
+    assert requests.of(Running("other")).tools == {"one": one}
 
 
 def test_of_runs_that_never_end_the_latest_are_known():
-    offered = OfferedTools()
+    requests = ModelRequests()
     for number in range(MOST_RUNS + 2):
-        offered.hear(str(number), [])
-        offered.hear("0", [])
+        requests.add(Running(str(number)), [called("one")], None)
+        requests.add(Running("0"), [called("one")], None)
 
-    assert len(offered.runs) == MOST_RUNS
-    assert "0" in offered.runs
-    assert "1" not in offered.runs
+    known = [number for number in range(MOST_RUNS + 2) if requests.of(Running(str(number))).tools]
+    assert known == [0, *range(3, MOST_RUNS + 2)]

@@ -15,7 +15,6 @@ from typing_extensions import TypedDict
 
 from langchain_tooltree import ConfigurationError, aload_thread, load_thread
 from langchain_tooltree.errors import TrajectoryFormatError
-from langchain_tooltree.experience.recording import path_of
 from langchain_tooltree.testing import ScriptedChatModel
 
 
@@ -109,25 +108,6 @@ async def test_messages_without_ids_are_told_apart_by_content_and_count(load):
     assert [message["content"] for message in (await load(graph)).messages] == ["Find it.", "Hm.", "Hm.", "Done."]
 
 
-async def test_sub_agents_in_tools_are_branches(load):
-    inner = agent(calling(("look", {"place": "shed"})), "Not there.")
-
-    @tool
-    def delegate(job: str) -> str:
-        """Have somebody else do it."""
-        return inner.invoke({"messages": [("user", job)]})["messages"][-1].text
-
-    graph = agent(calling(("delegate", {"job": "Look"})), "Gone.", tools=[delegate], checkpointer=InMemorySaver())
-    graph.invoke(REQUEST, THREAD)
-
-    trajectory = await load(graph)
-
-    (branch,) = trajectory.branches
-    assert (branch.name, branch.after, len(branch.messages)) == ("tools", 2, 4)
-    assert [(step.tool, step.branch) for step in trajectory.steps] == [("delegate", ""), ("look", "tools")]
-    assert trajectory.turns == 2
-
-
 async def test_what_a_sub_agent_shares_with_the_conversation_is_not_repeated(load):
     inner = agent(calling(("look", {"place": "shed"})), "Not there.")
     graph = graph_of(inner, lambda state: {"messages": inner_last(state)})
@@ -137,20 +117,6 @@ async def test_what_a_sub_agent_shares_with_the_conversation_is_not_repeated(loa
 
     assert trajectory.branches == ()
     assert trajectory.to_messages() == state["messages"]
-
-
-async def test_what_sub_agents_share_with_each_other_is_not_repeated(load):
-    inner = graph_of(agent(calling(("look", {"place": "shed"})), "Not there."), saver=None)
-
-    @tool
-    def delegate(job: str) -> str:
-        """Have somebody else do it."""
-        return inner.invoke({"messages": [("user", job)]})["messages"][-1].text
-
-    graph = agent(calling(("delegate", {"job": "Look"})), "Gone.", tools=[delegate], checkpointer=InMemorySaver())
-    graph.invoke(REQUEST, THREAD)
-
-    assert [(branch.name, len(branch.messages)) for branch in (await load(graph)).branches] == [("tools", 4)]
 
 
 def inner_last(state):
@@ -206,7 +172,7 @@ async def test_a_thread_has_to_be_named(load, config):
 
 
 async def test_an_unknown_thread_is_an_error(load):
-    with pytest.raises(TrajectoryFormatError, match="Thread 'one' has no checkpoints"):
+    with pytest.raises(TrajectoryFormatError, match="Thread 'one' has no messages"):
         await load(agent("One.", checkpointer=InMemorySaver()))
 
 
@@ -219,17 +185,7 @@ async def test_a_state_without_messages_is_an_error_that_tells_what_it_has(load)
     graph.invoke({"talk": []}, THREAD)
 
     with pytest.raises(
-        TrajectoryFormatError, match=r"no messages under 'messages'; it has talk, topic\. Pass messages_key="
+        TrajectoryFormatError, match=r"no messages under 'messages'; it has talk, topic\. Check messages_key="
     ):
         await load(graph)
-    with pytest.raises(TrajectoryFormatError, match="Among the messages is a str that is none: 'it'"):
-        await load(graph, messages_key="topic")
     assert (await load(graph, messages_key="talk")).turns == 1
-
-
-@pytest.mark.parametrize(
-    ("namespace", "path"),
-    [("", ""), ("a:1f0", "a"), ("a:1f0|b:2c1", "a/b"), ("a:1f0|2|b:2c1", "a/b"), ("a", "a"), ("a:1f0|1", "a")],
-)
-def test_the_path_of_a_namespace_names_the_nodes(namespace, path):
-    assert path_of(namespace) == path

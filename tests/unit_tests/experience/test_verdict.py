@@ -255,7 +255,7 @@ async def test_recorders_of_one_run_share_its_verdict(drive):
     last = AIMessage("Done.")
     run, other = (Trajectory.from_messages([HumanMessage("Go."), last], id=name) for name in ("r", "another"))
     first, second, silent = RunRecorder(verdict), RunRecorder(verdict), RunRecorder(None)
-    judged = [await drive(recorder.judging(run, last)) for recorder in (silent, first, second, silent)]
+    judged = [await drive(recorder.judge(run, last)) for recorder in (silent, first, second, silent)]
     assert [each.success for each in judged] == [None, True, True, True]
-    assert (await drive(second.judging(other, last))).success is False
+    assert (await drive(second.judge(other, last))).success is False
     assert asked == [run, other]

@@ -21,7 +21,7 @@ def in_graph(experience, *ids):
 
 
 def recalled_by(experience):
-    return [each.trajectory.id for each in experience.memory.recall("Refund order 17.", k=5).runs]
+    return [each.id for each in experience.memory.recall("Refund order 17.", k=5).runs]
 
 
 def test_in_quarantine_a_run_counts_once_a_person_has_confirmed_it():

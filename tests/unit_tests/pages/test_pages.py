@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.store.memory import InMemoryStore
 
 from langchain_tooltree import Experience, SITGraph, Trajectory
@@ -94,12 +93,12 @@ def test_a_page_of_a_run_marks_what_was_added_what_failed_and_who_judged(tmp_pat
 
     assert (data["task"], data["success"], data["by"], data["reasons"]) == ("Find it.", False, "user", "Not found.")
     assert (data["from"], data["recalled"], data["tips"]) == ("ada", ["earlier"], ["t"])
-    asked, reply, seen, branch = data["said"]
+    asked, reply, seen, branch = data["messages"]
     assert asked == {"part": "request", "text": "Find it."}
     assert (reply["calls"], reply["tokens"]) == ([{"tool": "find", "arguments": '{\n  "at": "home"\n}'}], 7)
     assert (seen["failed"], seen["reflected"]) == (True, True)
     assert (seen["anomaly"]["kind"], seen["anomaly"]["evidence"]) == ("error", "closed")
-    assert (branch["part"], branch["name"], len(branch["said"])) == ("branch", "sub", 1)
+    assert (branch["part"], branch["name"], len(branch["messages"])) == ("branch", "sub", 1)
     assert asks_nobody((tmp_path / "run.html").read_text())
 
 
@@ -112,7 +111,7 @@ def test_a_run_of_any_length_has_a_page_below_a_megabyte_and_a_small_table(tmp_p
 
     assert (tmp_path / "run.html").stat().st_size < 1_000_000
     data = data_in((tmp_path / "run.html").read_text())
-    assert data["said"][-1]["text"] == "Short.", "long texts are shortened before short ones"
+    assert data["messages"][-1]["text"] == "Short.", "long texts are shortened before short ones"
     assert asks_nobody((tmp_path / "run.html").read_text())
     shown = run._repr_html_()  # as a notebook does
     assert len(shown) < 2_000
@@ -142,7 +141,7 @@ def test_a_page_of_an_experience_tells_what_was_learnt_of_whom_and_of_no_other_n
     }
     assert (runs["good"]["by"], runs["good"]["from"], runs["good"]["reasons"]) == ("user", "phone", "It was late.")
     assert runs["good"]["tools"] == "find → send"
-    assert next(each["text"] for each in runs["back"]["said"] if "text" in each) == "Task of back."
+    assert next(each["text"] for each in runs["back"]["messages"] if "text" in each) == "Task of back."
     assert data["status"]["runs"] == 3
     assert data["edges"] == []
     assert all(run["kept"] for run in data["runs"])
@@ -161,7 +160,7 @@ def test_a_page_of_many_long_runs_is_bounded(tmp_path: Path) -> None:
     experience.to_html(tmp_path / "experience.html")
     runs = data_in((tmp_path / "experience.html").read_text())["runs"]
 
-    assert sum("said" in run for run in runs) == 100
+    assert sum("messages" in run for run in runs) == 100
     assert len(runs) == 110
     assert (tmp_path / "experience.html").stat().st_size < 1_200_000
     assert asks_nobody((tmp_path / "experience.html").read_text())
@@ -178,14 +177,5 @@ def test_what_cannot_be_read_or_is_long_keeps_no_other_run_out_of_a_page(tmp_pat
     experience.to_html(tmp_path / "experience.html")
     data = data_in((tmp_path / "experience.html").read_text())
 
-    assert {run["id"]: "said" in run for run in data["runs"]} == {"read": True, "long": True}
+    assert {run["id"]: "messages" in run for run in data["runs"]} == {"read": True, "long": True}
     assert data["left_out"] == 1
-
-
-def test_what_is_no_score_is_not_shown_as_one(tmp_path: Path) -> None:
-    notes = {"tooltree": {"r_pre": float("nan"), "r_post": 0.5, "goal": "high"}}
-    reply = AIMessage("Done.", response_metadata=notes)
-    run = Trajectory.from_messages([HumanMessage("Go on."), reply], id="a run")
-    run.to_html(tmp_path / "run.html")
-
-    assert data_in((tmp_path / "run.html").read_text())["said"][-1]["scores"] == {"r_post": 0.5}

@@ -5,7 +5,7 @@ import re
 import time
 from pathlib import Path
 
-from langchain_tooltree.pages import saved as saved_module
+from langchain_tooltree.pages import search as saved_module
 from tests.internals.pages import made, search_of
 
 NAME = re.compile(r"\d{8}T\d{12}Z-[0-9a-f]{16}\.json")

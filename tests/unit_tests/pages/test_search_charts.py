@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from langchain_tooltree.pages.search_page import figures, status, to_mermaid, to_rich
+from langchain_tooltree.pages.search import figures, status, to_mermaid, to_rich
 from tests.internals.pages import made, search_of
 
 AT = {"at": 'a "b" <c>'}

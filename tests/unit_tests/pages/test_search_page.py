@@ -4,7 +4,7 @@ import json
 from html.parser import HTMLParser
 
 from langchain_tooltree import SearchConfig, demo
-from langchain_tooltree.pages.search_page import to_html
+from langchain_tooltree.pages.search import to_html
 from tests.internals.pages import asks_nobody, data_in, made, search_of
 
 HOSTILE = [

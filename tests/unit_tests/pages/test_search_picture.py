@@ -7,8 +7,9 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from langchain_tooltree import demo
-from langchain_tooltree.pages.page import in_notebook
-from langchain_tooltree.pages.search_page import to_html, to_svg
+from langchain_tooltree.pages import in_notebook
+from langchain_tooltree.pages.picture import to_svg
+from langchain_tooltree.pages.search import to_html
 from tests.internals.pages import made, search_of
 
 HOSTILE = [

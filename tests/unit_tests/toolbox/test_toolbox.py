@@ -110,7 +110,6 @@ def test_a_missing_package_names_its_remedy(monkeypatch):
         ({"folder": "/no/such/folder"}, "folder must be a folder"),
         ({"folder": ""}, "folder must be a folder"),
         ({"seconds": 0}, "seconds must be"),
-        ({"seconds": True}, "seconds must be"),
         ({"wikidata": "query.wikidata.org"}, "wikidata must be the address"),
         ({"vision": 7}, "must be a chat model"),
     ],

@@ -6,7 +6,7 @@ import random
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
@@ -21,10 +21,9 @@ from langchain_tooltree.tooltree.search import (
     OperationOutcome,
     Tree,
     TreeSearch,
-    Work,
 )
-from langchain_tooltree.tooltree.search.posterior import DONE_AT_START, PathPosterior
-from tests.internals.tooltree import MANY_QUESTIONS
+from langchain_tooltree.tooltree.search.posterior import DONE_AT_START, Outlook, PosteriorPolicy
+from tests.internals.tooltree import BY_POSTERIOR
 
 EFFECTS = {"look": "read", "ask": "read", "send": "write", "paint": "sandboxed"}
 
@@ -259,7 +258,7 @@ def searcher(*, costs: int = 0, **base: Any) -> Callable[..., TreeSearch]:
         search = TreeSearch(
             KernelConfig(**{"parallel_rollouts": 1, **base, **settings}), judge_calls=judge_calls, begun=begun
         )
-        explore(search, TableWorld(fused=search.config.pre_evaluation == "fused", **tables), watch=watch)
+        explore(search, TableWorld(fused=search.config.selection == "posterior", **tables), watch=watch)
         return search
 
     return run
@@ -273,14 +272,8 @@ def search_in():
 
 @pytest.fixture
 def likely_in():
-    """The same, by the posterior with many questions and a judge that is not asked for nothing."""
-    return searcher(costs=1, **MANY_QUESTIONS)
-
-
-@pytest.fixture(params=[EQ_1, MANY_QUESTIONS], ids=["smoothed", "posterior"])
-def either_in(request):
-    """The same, by either policy with many questions, for what holds under both."""
-    return searcher(**request.param)
+    """The same, by the posterior."""
+    return searcher(**BY_POSTERIOR)
 
 
 @pytest.fixture
@@ -310,7 +303,7 @@ class Sketch:
         self.config = KernelConfig(**settings)
         self.tree = Tree()
         self.frontier = Frontier(self.tree, self.config)
-        self.posterior = PathPosterior(self.config, self.tree, self.frontier, done_at_start=done_at_start)
+        self.posterior = PosteriorPolicy(self.config, self.tree, self.frontier, done_at_start=done_at_start)
 
     def offer(self, state: Node, *scores: float | None, effect: Effect = "read") -> list[Node]:
         """Let a state offer calls with these r_pre; one that nobody gave is `None`."""
@@ -345,28 +338,16 @@ class Sketch:
         call.goal = 0.5 if goal is None else goal
         return call
 
-    def root(self) -> "Standing":
+    def root(self) -> Outlook:
         """What is inferred of the tree as it is now."""
-        self.tree.changed.update(range(len(self.tree)))
-        best, work = self.posterior.best
-        solution, end = self.posterior.solution
-        return Standing(best, work, self.posterior.busy, solution, end)
-
-
-class Standing(NamedTuple):
-    """What is inferred of a whole tree: the best work, that in flight, and the most probable plan."""
-
-    best: float
-    work: Work | None
-    busy: float
-    solution: float
-    end: int | None
+        self.tree.version += 1
+        return self.posterior.outlook()
 
 
 @pytest.fixture
 def sketch():
-    """A tree to draw by hand, under many questions."""
-    return Sketch(**MANY_QUESTIONS)
+    """A tree to draw by hand."""
+    return Sketch(**BY_POSTERIOR)
 
 
 @pytest.fixture(scope="session")

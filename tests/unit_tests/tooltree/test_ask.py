@@ -36,7 +36,7 @@ def reply(*calls, content=""):
 
 @pytest.fixture
 def propose(drive):
-    """Has a scripted model propose calls: `await propose(reply, ..., pre_evaluation="fused")`."""
+    """Has a scripted model propose calls: `await propose(reply, ..., selection="smoothed")`."""
 
     async def run(*replies, calls=2, model=None, **settings):
         double = model or ScriptedChatModel(replies=replies)

@@ -90,7 +90,7 @@ PLAN = ['look(place="desk")', 'look(place="drawer")', 'send(what="the letter")']
     [
         DEEP,
         SearchConfig(selection="smoothed", max_rollouts=8),
-        SearchConfig(selection="posterior", coarse_planner=True, proposals="per_tool"),
+        KernelConfig(selection="smoothed", coarse_planner=True, proposals="per_tool"),
         SearchConfig.paper(max_rollouts=8),
     ],
     ids=["posterior", "smoothed", "drafts", "paper"],
@@ -196,7 +196,7 @@ def test_a_judge_that_fails_keeps_no_plan_and_raises_nothing(run, tools, verdict
         return verdict
 
     model = OfflineChatModel(policy=LetterPolicy())
-    result = run(model, tools, effects=READS, config=DEEP, judge=judge)
+    result = run(model, tools, effects=READS, config=SearchConfig(selection="smoothed"), judge=judge)
     assert result.stop_reason == "judge_failed"
     assert (result.steps, "judge" in result.fallback) == ((), True)
 

@@ -5,9 +5,10 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.tools import ToolException, tool
 
-from langchain_tooltree import ConfigurationError, SearchConfig, ToolCard, ToolLibrary, search, search_result
+from langchain_tooltree import ConfigurationError, ToolCard, ToolLibrary, search, search_result
 from langchain_tooltree.errors import EmptyQueryError, ToolDefinitionError
 from langchain_tooltree.testing import ScriptedChatModel
+from langchain_tooltree.tooltree.search import KernelConfig
 from tests.unit_tests.tooltree.loops import READS, Shop, calls, naming, report, scripted
 
 
@@ -113,7 +114,7 @@ async def test_the_cards_of_a_library_reach_the_coarse_planner_of_a_deep_search(
 
     tools = ToolLibrary(shop.tools(), [ToolCard(name="stock", description="", domains=("trade",))])
     model = ScriptedChatModel(replies=[plan, *["No call can help."] * 9])
-    config = SearchConfig(selection="posterior", coarse_planner=True)
+    config = KernelConfig(coarse_planner=True)
     result = await find("How much tea is there?", tools, model=model, effects=READS, config=config)
     assert asked[0].count('"domains":["trade"]') == 1
     assert (result.answer.text, shop.made) == ("No call can help.", [])

@@ -97,7 +97,7 @@ def test_the_papers_judging_differs_in_what_the_judges_are_told():
     assert Prompts.paper(post_judge=DEFAULT_POST_JUDGE_PROMPT).post_judge == DEFAULT_POST_JUDGE_PROMPT
 
 
-def test_a_misspelt_prompt_is_refused_with_the_one_that_was_meant():
+def test_a_misspelt_prompt_is_refused():
     for make in (Prompts, Prompts.paper):
-        with pytest.raises(TypeError, match=r"Prompts\(\) got .* 'pre_jugde'\. Did you mean 'pre_judge'\?"):
+        with pytest.raises(TypeError, match="pre_jugde"):
             make(pre_jugde="Judge.")

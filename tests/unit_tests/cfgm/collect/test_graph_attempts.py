@@ -217,22 +217,6 @@ async def test_an_agent_that_raises_has_failed_with_the_error_as_reason(gather):
     assert [step.tool for step in second.steps] == ["do"]
 
 
-async def test_a_conversation_that_the_provider_will_not_take_is_a_failure(gather):
-    class TooLongError(Exception):
-        status_code = 400
-
-    class Full(Walker):
-        def _respond(self, messages, tools):
-            if any(message.type == "tool" for message in messages):
-                raise TooLongError
-            return super()._respond(messages, tools)
-
-    model, experience = Full(), empty_store()
-    report = await gather(model, experience, fresh(plain_agent, model), ["leave"], keyed_first, max_retries=0)
-    assert report.outcomes[0].success is False
-    assert "TooLongError" in report.outcomes[0].reasons
-
-
 async def test_agents_run_on_threads_of_their_own_in_memory(gather):
     saver = InMemorySaver()
     threads = []

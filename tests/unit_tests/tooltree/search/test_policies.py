@@ -5,13 +5,10 @@ import pytest
 from langchain_tooltree.tooltree.search import (
     Frontier,
     KernelConfig,
-    Observation,
-    PosteriorPolicy,
     Tree,
     UCTPolicy,
     Work,
 )
-from tests.internals.tooltree import MANY_QUESTIONS
 
 
 class Askable(Frontier):
@@ -206,47 +203,17 @@ def test_under_eq_1_a_rollout_runs_the_best_of_its_candidates_and_has_it_judged(
     policy, frontier = UCTPolicy(config), Frontier(tree, config)
     assert policy.after_scoring(tree, frontier, [best, second]) == Work("execute", best)
     assert policy.after_scoring(tree, frontier, []) is None
-    assert policy.judges_at_once(frontier, best)
-
-
-def likely(sketch):
-    sketch.root()
-    return PosteriorPolicy(sketch.posterior, sketch.config)
 
 
 def test_the_posterior_policy_does_the_best_work_there_is(sketch):
     good, _ = sketch.offer(sketch.tree.root, 0.7, 0.3)
-    assert likely(sketch).select(sketch.tree, sketch.frontier) == Work("execute", good)
+    assert sketch.posterior.select() == Work("execute", good)
 
 
 @pytest.mark.parametrize(("score", "starts"), [(0.6, True), (0.45, False)])
 def test_work_that_promises_much_less_than_what_is_in_flight_waits_for_it(sketch, score, starts):
     first, second = sketch.offer(sketch.tree.root, 0.6, score)
     sketch.tree.occupy(first, 1)
-    policy = likely(sketch)
-    assert (sketch.posterior.best[0] >= 0.75 * sketch.posterior.busy) is starts
-    assert policy.select(sketch.tree, sketch.frontier) == (Work("execute", second) if starts else None)
-
-
-def test_good_candidates_elsewhere_are_not_left_for_bad_ones_here(sketch):
-    first, second = sketch.offer(sketch.tree.root, 0.7, 0.7, effect="sandboxed")
-    bad = sketch.offer(sketch.run(first), 0.1, 0.1)
-    assert likely(sketch).after_scoring(sketch.tree, sketch.frontier, bad) == Work("execute", second)
-
-
-@pytest.mark.parametrize(
-    ("settings", "observation", "at_once"),
-    [
-        ({}, Observation(content="seen"), False),
-        ({}, Observation(content="down", kind="exception"), True),
-        ({}, Observation(content="late", kind="timeout", transient=True), True),
-        ({}, None, True),
-        ({"max_depth": 1}, Observation(content="seen"), True),
-        ({"post_evaluation": "always"}, Observation(content="seen"), True),
-    ],
-)
-def test_only_what_failed_was_not_run_or_comes_last_is_judged_at_once(sketch_with, settings, observation, at_once):
-    sketch = sketch_with(**{**MANY_QUESTIONS, **settings})
-    [call] = sketch.offer(sketch.tree.root, 0.7)
-    call.observation = observation
-    assert likely(sketch).judges_at_once(sketch.frontier, call) is at_once
+    outlook = sketch.posterior.outlook()
+    assert (outlook.best >= 0.75 * outlook.busy) is starts
+    assert sketch.posterior.select() == (Work("execute", second) if starts else None)

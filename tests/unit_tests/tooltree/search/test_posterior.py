@@ -21,7 +21,7 @@ from langchain_tooltree.tooltree.search.posterior import (
     SILENT_IF_DONE,
     SILENT_IF_OPEN,
 )
-from tests.internals.tooltree import MANY_QUESTIONS
+from tests.internals.tooltree import BY_POSTERIOR
 
 GOOD, BAD = math.exp(0.4 / DEVIATION**2 * 0.2), math.exp(-0.4 / DEVIATION**2 * 0.2)
 """What a first score of 0.7 and one of 0.3 say."""
@@ -29,14 +29,14 @@ GOOD, BAD = math.exp(0.4 / DEVIATION**2 * 0.2), math.exp(-0.4 / DEVIATION**2 * 0
 
 @pytest.fixture
 def sketch(sketch_with):
-    """A tree to draw by hand, under many questions, of a request that is surely open at first."""
-    return sketch_with(done_at_start=0.0, **MANY_QUESTIONS)
+    """A tree to draw by hand, of a request that is surely open at first."""
+    return sketch_with(done_at_start=0.0, **BY_POSTERIOR)
 
 
 def test_before_anything_is_known_the_request_is_asked_for_calls(sketch):
     root = sketch.root()
     assert (root.work, root.best) == (Work("propose", sketch.tree.root), 1.0)
-    assert (root.solution, root.end) == (0.0, None)
+    assert (root.probability, root.end) == (0.0, None)
 
 
 def test_two_scored_candidates_by_hand(sketch):
@@ -48,22 +48,13 @@ def test_two_scored_candidates_by_hand(sketch):
 
 
 def test_work_below_the_request_helps_only_if_that_is_not_fulfilled_already(sketch, sketch_with):
-    begun = sketch_with(**MANY_QUESTIONS)
+    begun = sketch_with(**BY_POSTERIOR)
     for each in (sketch, begun):
         each.offer(each.tree.root, 0.7, 0.3)
     right = OFFERED * FIRST * GOOD + OFFERED * (1 - FIRST) * BAD + 1 - OFFERED
     done = DONE_AT_START * (1 - SILENT_IF_DONE)
     still_open = (1 - DONE_AT_START) * right * (1 - SILENT_IF_OPEN)
     assert begun.root().best == pytest.approx(sketch.root().best * still_open / (done + still_open))
-
-
-def test_drafts_for_single_tools_come_in_no_order(sketch_with):
-    sketch = sketch_with(done_at_start=0.0, proposals="per_tool")
-    one, _, _ = sketch.offer(sketch.tree.root, 0.7, 0.7, 0.7)
-    root = sketch.root()
-    share = OFFERED / 3 * GOOD
-    assert root.work == Work("execute", one)
-    assert root.best == pytest.approx(DEEPER * share / (3 * share + 1 - OFFERED))
 
 
 def test_after_a_bad_offer_asking_again_is_the_best_work(sketch):
@@ -144,7 +135,7 @@ def test_done_from_a_goal_score_by_hand(sketch):
     root = sketch.root()
     said = DONE * math.exp(2.5)
     assert root.end == call.id
-    assert root.solution == pytest.approx(OFFERED * said / (OFFERED * (said + 1 - DONE) + 1 - OFFERED))
+    assert root.probability == pytest.approx(OFFERED * said / (OFFERED * (said + 1 - DONE) + 1 - OFFERED))
 
 
 def test_done_from_a_silent_model_by_hand(sketch):
@@ -156,69 +147,29 @@ def test_done_from_a_silent_model_by_hand(sketch):
     unharmed = HARMLESS_READ * if_open + 1 - HARMLESS_READ
     done, unfinished = (OFFERED * part / unharmed for part in (DONE * if_done, (1 - DONE) * if_open))
     assert root.end == call.id
-    assert root.solution == pytest.approx(done / (done + unfinished + 1 - OFFERED))
-    assert root.work == Work("evaluate", call)
+    assert root.probability == pytest.approx(done / (done + unfinished + 1 - OFFERED))
 
 
 def test_a_silent_model_is_not_believed_against_a_low_goal_score(sketch, sketch_with):
-    low, high = sketch, sketch_with(done_at_start=0.0, **MANY_QUESTIONS)
+    low, high = sketch, sketch_with(done_at_start=0.0, **BY_POSTERIOR)
     completed(low, 0.1)
     completed(high, 0.9)
-    assert low.root().solution < 0.5
-    assert high.root().solution > 0.95
+    assert low.root().probability < 0.5
+    assert high.root().probability > 0.95
 
 
 def test_a_score_that_no_judge_gave_says_nothing(sketch, sketch_with):
-    unscored, neutral = sketch, sketch_with(done_at_start=0.0, **MANY_QUESTIONS)
+    unscored, neutral = sketch, sketch_with(done_at_start=0.0, **BY_POSTERIOR)
     unscored.offer(unscored.tree.root, None, 0.3)
     neutral.offer(neutral.tree.root, 0.5, 0.3)
     assert unscored.root().best == pytest.approx(neutral.root().best)
 
 
 def test_a_goal_score_that_no_judge_gave_says_nothing(sketch, sketch_with):
-    unscored, neutral = sketch, sketch_with(done_at_start=0.0, **MANY_QUESTIONS)
+    unscored, neutral = sketch, sketch_with(done_at_start=0.0, **BY_POSTERIOR)
     completed(unscored, None)
     completed(neutral, 0.5)
-    assert unscored.root().solution == pytest.approx(neutral.root().solution)
-
-
-def test_no_plan_ends_where_the_judge_gave_no_score(sketch):
-    [call] = sketch.offer(sketch.tree.root, 0.9)
-    sketch.judge(sketch.silence(sketch.run(call)), None, 0.9)
-    assert (sketch.root().solution, sketch.root().end) == (0.0, None)
-
-
-def test_no_work_is_left_and_no_plan_ends_at_or_below_a_pruned_call(sketch):
-    [call] = sketch.offer(sketch.tree.root, 0.9)
-    sketch.run(call)
-    sketch.offer(call, 0.9)
-    sketch.tree.root.proposals = sketch.config.max_proposals
-    sketch.judge(call, 0.2, 0.9).pruned = "post_evaluation"
-    root = sketch.root()
-    assert (root.best, root.work, root.solution, root.end) == (0.0, None, 0.0, None)
-
-
-def test_a_candidate_pruned_by_its_score_still_takes_its_share(sketch):
-    good, low = sketch.offer(sketch.tree.root, 0.7, 0.28)
-    before = sketch.root().best
-    low.pruned = "pre_evaluation"
-    root = sketch.root()
-    assert (root.work, root.best) == (Work("execute", good), pytest.approx(before))
-
-
-def test_a_deferred_write_is_judged_and_then_a_plan_in_itself(sketch):
-    [write] = sketch.offer(sketch.tree.root, 0.7, effect="write")
-    waiting = sketch.root()
-    share = OFFERED * GOOD / (OFFERED * GOOD + 1 - OFFERED)
-    assert (waiting.work, waiting.best) == (Work("execute", write), pytest.approx(DEEPER * share))
-    assert waiting.solution == 0.0
-
-    sketch.judge(write, 0.7, 0.1).closed = True
-    judged = sketch.root()
-    ratio = math.exp(0.4 / (0.75 * DEVIATION**2) * 0.2)
-    assert judged.end == write.id
-    assert judged.solution == pytest.approx(OFFERED * ratio / (OFFERED * ratio + 1 - OFFERED))
-    assert judged.work == Work("propose", sketch.tree.root)
+    assert unscored.root().probability == pytest.approx(neutral.root().probability)
 
 
 def test_what_is_in_flight_is_busy_and_offers_no_work(sketch):
@@ -228,17 +179,6 @@ def test_what_is_in_flight_is_busy_and_offers_no_work(sketch):
     root = sketch.root()
     assert root.busy == pytest.approx(idle)
     assert root.work == Work("execute", second)
-
-
-def test_a_state_that_is_being_asked_and_an_observation_that_is_being_judged_are_busy(sketch):
-    sketch.tree.root.proposing = True
-    assert (sketch.root().busy, sketch.root().work) == (1.0, None)
-    sketch.tree.root.proposing = False
-    [call] = sketch.offer(sketch.tree.root, 0.7)
-    sketch.silence(sketch.run(call)).evaluating = True
-    root = sketch.root()
-    assert 0 < root.busy <= DEEPER
-    assert root.work != Work("evaluate", call)
 
 
 def share_of(sketch, child):
@@ -260,13 +200,25 @@ def share_of_none(sketch):
 
 @given(
     offers=st.lists(st.lists(st.none() | st.floats(0.0, 1.0), min_size=1, max_size=8), min_size=1, max_size=2),
-    proposals=st.sampled_from(["together", "per_tool"]),
 )
 @settings(deadline=None)
-def test_the_shares_of_siblings_and_of_none_of_them_sum_to_1(offers, proposals, sketch_with):
-    sketch = sketch_with(done_at_start=0.0, proposals=proposals, pre_evaluation="batched")
+def test_the_shares_of_siblings_and_of_none_of_them_sum_to_1(offers, sketch_with):
+    sketch = sketch_with(done_at_start=0.0)
     for scores in offers:
         sketch.offer(sketch.tree.root, *scores)
     shares = [share_of(sketch, child) for child in sketch.tree.children(sketch.tree.root)]
     assert all(0 < share < 1 for share in shares)
     assert sum(shares) + share_of_none(sketch) == pytest.approx(1.0)
+
+
+def test_a_deferred_write_is_a_plan_in_itself(sketch):
+    [write] = sketch.offer(sketch.tree.root, 0.7, effect="write")
+    root = sketch.root()
+    assert root.end == write.id
+    assert root.probability == pytest.approx(OFFERED * GOOD / (OFFERED * GOOD + 1 - OFFERED))
+    assert root.work == Work("propose", sketch.tree.root)
+
+
+def test_a_state_that_is_being_asked_is_busy(sketch):
+    sketch.tree.root.proposing = True
+    assert (sketch.root().busy, sketch.root().work) == (1.0, None)

@@ -1,8 +1,7 @@
 import pytest
 
 from langchain_tooltree.errors import ResumeError
-from langchain_tooltree.tooltree.search import Node, OperationOutcome
-from langchain_tooltree.tooltree.search.search import Rollout, Scheduler, Spent
+from langchain_tooltree.tooltree.search import Node, OperationOutcome, Rollout, Scheduler, Spent
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 from langchain_tooltree.errors import ResumeError
 from langchain_tooltree.tooltree import search as kernel
 from langchain_tooltree.tooltree.search import KernelConfig, OperationOutcome, TreeSearch, UCTPolicy, Work
-from tests.internals.tooltree import MANY_QUESTIONS
+from tests.internals.tooltree import BY_POSTERIOR
 
 
 def names(search, *nodes):
@@ -51,7 +51,7 @@ def test_a_later_rollout_runs_a_sibling_that_waits_without_asking_again(search_i
     assert [operation.kind for operation in launched[4:]] == ["execute", "evaluate"]
 
 
-def test_no_child_is_expanded_before_its_own_call_has_run(either_in):
+def test_no_child_is_expanded_before_its_own_call_has_run(search_in):
     ran, expanded = set(), []
 
     def watch(launched):
@@ -63,7 +63,7 @@ def test_no_child_is_expanded_before_its_own_call_has_run(either_in):
                 assert operation.node in ran
 
     offers = {(): "a b c", ("a",): "d e", ("b",): "f g", ("c",): "h i"}
-    either_in({"offers": offers}, watch=watch, max_rollouts=9, parallel_rollouts=3, max_depth=2)
+    search_in({"offers": offers}, watch=watch, max_rollouts=9, parallel_rollouts=3, max_depth=2)
     assert sorted(expanded) == [1, 2, 3]
 
 
@@ -91,9 +91,9 @@ def test_a_bad_observation_closes_the_node(search_in):
     assert nodes["c"].parent == nodes["b"].id
 
 
-def test_a_deferred_write_is_judged_but_never_run(either_in):
+def test_a_deferred_write_is_judged_but_never_run(search_in):
     launched = []
-    search = either_in(
+    search = search_in(
         {"offers": {(): "send"}, "effects": {"send": "write"}, "goal": {"send": 0.9}}, watch=launched.extend
     )
     assert [operation.kind for operation in launched] == ["propose", "score", "evaluate"]
@@ -120,9 +120,9 @@ def test_a_state_is_asked_again_only_when_all_it_offered_has_failed(search_in):
 
 
 @pytest.mark.parametrize("limit", [1, 2, 4])
-def test_a_state_is_asked_at_most_max_proposals_times(either_in, limit):
+def test_a_state_is_asked_at_most_max_proposals_times(search_in, limit):
     attempts = []
-    search = either_in(
+    search = search_in(
         {"offers": {(): ["a", "b", "c", "d", "e"]}, "r_pre": dict.fromkeys("abcde", 0.0)},
         watch=lambda launched: attempts.extend(o.attempt for o in launched if (o.kind, o.node) == ("propose", 0)),
         max_proposals=limit,
@@ -132,32 +132,32 @@ def test_a_state_is_asked_at_most_max_proposals_times(either_in, limit):
     assert search.tree.root.closed
 
 
-def test_a_model_that_calls_nothing_more_is_not_asked_again(either_in):
-    search = either_in({"offers": {}}, max_proposals=5)
+def test_a_model_that_calls_nothing_more_is_not_asked_again(search_in):
+    search = search_in({"offers": {}}, max_proposals=5)
     assert (search.tree.root.proposals, search.stop_reason) == (1, "exhausted")
     assert search.tree.root.finished
 
 
-def test_calls_known_here_or_made_on_the_path_are_dropped_with_the_reason(either_in):
-    search = either_in({"offers": {(): "a a", ("a",): "a b"}})
+def test_calls_known_here_or_made_on_the_path_are_dropped_with_the_reason(search_in):
+    search = search_in({"offers": {(): "a a", ("a",): "a b"}})
     assert search.tree.root.dropped == ["a(): already proposed here"]
     assert search.tree[1].dropped == ["a(): already made on this path"]
     assert names(search, *search.tree[1].children) == ["b"]
 
 
-def test_a_read_may_be_repeated_after_the_world_has_changed(either_in):
-    search = either_in({"offers": {(): "a", ("a",): "paint", ("a", "paint"): "a"}, "effects": {"paint": "sandboxed"}})
+def test_a_read_may_be_repeated_after_the_world_has_changed(search_in):
+    search = search_in({"offers": {(): "a", ("a",): "paint", ("a", "paint"): "a"}, "effects": {"paint": "sandboxed"}})
     assert names(search, 1, 2, 3) == ["a", "paint", "a"]
     assert search.cache_hits == 0
 
 
-def test_an_observation_is_reused_in_the_same_world(either_in):
+def test_an_observation_is_reused_in_the_same_world(search_in):
     ran = []
 
     def watch(launched):
         ran.extend(o.node for o in launched if o.kind == "execute")
 
-    search = either_in({"offers": {(): "a b", ("a",): "c", ("b",): "c"}}, watch=watch)
+    search = search_in({"offers": {(): "a b", ("a",): "c", ("b",): "c"}}, watch=watch)
     again = [node for node in search.tree.nodes[1:] if node.call.tool == "c"]
     assert len(again) == 2
     assert sum(node.id in ran for node in again) == 1
@@ -165,9 +165,9 @@ def test_an_observation_is_reused_in_the_same_world(either_in):
     assert search.cache_hits == 1
 
 
-def test_a_passing_failure_is_not_reused(either_in):
+def test_a_passing_failure_is_not_reused(search_in):
     ran = []
-    search = either_in(
+    search = search_in(
         {"offers": {(): "a b", ("a",): "c", ("b",): "c"}, "transient": {"c"}},
         watch=lambda launched: ran.extend(o.node for o in launched if o.kind == "execute"),
     )
@@ -175,10 +175,10 @@ def test_a_passing_failure_is_not_reused(either_in):
     assert search.cache_hits == 0
 
 
-def test_a_call_that_is_being_run_is_waited_for_not_run_twice(either_in):
+def test_a_call_that_is_being_run_is_waited_for_not_run_twice(search_in):
     """Two rollouts reach the same call in the same world at once."""
     ran = []
-    search = either_in(
+    search = search_in(
         {"offers": {(): "a b", ("a",): "c", ("b",): "c"}},
         watch=lambda launched: ran.extend(o.node for o in launched if o.kind == "execute"),
         parallel_rollouts=2,
@@ -194,15 +194,15 @@ def test_annealing_prunes_less_or_more_at_each_depth(search_in):
     assert {tool for tool, node in nodes.items() if node.pruned == "pre_evaluation"} == {"b", "d"}
 
 
-def test_an_unscored_candidate_takes_the_threshold_and_is_marked(either_in):
-    search = either_in({"offers": {(): "a b"}, "r_pre": {"a": None, "b": 0.5}})
+def test_an_unscored_candidate_takes_the_threshold_and_is_marked(search_in):
+    search = search_in({"offers": {(): "a b"}, "r_pre": {"a": None, "b": 0.5}})
     a, b = by_tool(search)["a"], by_tool(search)["b"]
     assert (a.r_pre, a.pre_scored, a.pruned) == (0.3, False, None)
     assert (b.r_pre, b.pre_scored) == (0.5, True)
 
 
-def test_an_unscored_observation_takes_the_parents_mean_and_is_marked(either_in):
-    search = either_in({"offers": {(): "a b"}, "r_pre": {"a": 0.9, "b": 0.5}, "r_post": {"a": 0.7, "b": None}})
+def test_an_unscored_observation_takes_the_parents_mean_and_is_marked(search_in):
+    search = search_in({"offers": {(): "a b"}, "r_pre": {"a": 0.9, "b": 0.5}, "r_post": {"a": 0.7, "b": None}})
     b = by_tool(search)["b"]
     assert (b.r_post, b.post_scored, b.pruned) == (0.7, False, None)
 
@@ -224,19 +224,19 @@ def test_without_a_tools_outcome_the_error_becomes_the_observation(table_world, 
     class Lost(table_world):
         def answer(self, tree, operation):
             outcome = super().answer(tree, operation)
-            return replace(outcome, observation=None, error="lost") if operation.kind == "execute" else outcome
+            return replace(outcome, observation=None, error="lost") if operation.run else outcome
 
-    search = TreeSearch(KernelConfig(**MANY_QUESTIONS, max_rollouts=1))
+    search = TreeSearch(KernelConfig(**BY_POSTERIOR, max_rollouts=1))
     run_pure(search, Lost(offers={(): "a"}))
     assert (search.tree[1].observation.kind, search.tree[1].observation.content) == ("exception", "lost")
 
 
-def test_parallel_rollouts_are_in_flight_together(either_in):
+def test_parallel_rollouts_are_in_flight_together(search_in):
     offers = {(): "a b c d", **{(tool,): f"e{tool}" for tool in "abcd"}}
     most = {}
     for parallel in range(1, 9):
         widths = []
-        either_in(
+        search_in(
             {"offers": offers}, watch=lambda launched, w=widths: w.append(len(launched)), parallel_rollouts=parallel
         )
         most[parallel] = max(widths)

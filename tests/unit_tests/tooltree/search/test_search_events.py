@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from langchain_tooltree import events
 from langchain_tooltree.tooltree.search import KernelConfig, TreeSearch
-from tests.internals.tooltree import MANY_QUESTIONS
+from tests.internals.tooltree import BY_POSTERIOR
 
 ONE = {"model_calls": 1, "tokens": 34}
 TABLES = {
@@ -99,7 +99,7 @@ def test_a_known_observation_is_cached_and_a_best_path_has_all_its_calls(search_
 
 @given(
     seed=st.integers(0, 10_000),
-    rule=st.sampled_from([{}, MANY_QUESTIONS, {"selection": "smoothed"}, {"selection": "printed"}]),
+    rule=st.sampled_from([BY_POSTERIOR, {"selection": "smoothed"}, {"selection": "printed"}]),
 )
 @settings(max_examples=40, deadline=None)
 def test_every_event_has_the_fields_that_are_declared_for_it(seed, rule, pure_world, run_pure):

@@ -4,8 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from langchain_tooltree.tooltree.search import KernelConfig, TreeSearch
-from langchain_tooltree.tooltree.search.search import FAILURES_TO_GIVE_UP
+from langchain_tooltree.tooltree.search import FAILURES_TO_GIVE_UP, KernelConfig, TreeSearch
 
 ONE = {"model_calls": 1}
 PAPER = {"selection": "printed", "max_proposals": 1, "goal_score": False}
@@ -81,8 +80,8 @@ def test_the_papers_form_goes_on_while_the_best_path_still_changes(search_in):
     assert (search.stop_reason, search.rollouts, best(search)) == ("converged", 5 + 2, [*"abcde"])
 
 
-def test_exhausted_when_nothing_is_left_to_try(either_in):
-    search = either_in({"offers": {(): "a b", ("a",): "c"}})
+def test_exhausted_when_nothing_is_left_to_try(search_in):
+    search = search_in({"offers": {(): "a b", ("a",): "c"}})
     assert search.stop_reason == "exhausted"
     assert all(node.closed for node in search.tree.nodes)
 
@@ -95,9 +94,9 @@ def test_max_rollouts_is_never_overshot(search_in, parallel):
 
 
 @pytest.mark.parametrize("limit", range(1, 25))
-def test_every_limit_on_model_calls_holds(either_in, limit):
+def test_every_limit_on_model_calls_holds(search_in, limit):
     tables = {"offers": siblings(9), "spent": dict.fromkeys(("propose", "score", "evaluate"), ONE)}
-    search = either_in(tables, judge_calls=2, top_k=9, max_depth=1, max_model_calls=limit, parallel_rollouts=3)
+    search = search_in(tables, judge_calls=2, top_k=9, max_depth=1, max_model_calls=limit, parallel_rollouts=3)
     assert search.spent.model_calls == min(limit, 12)
 
 
@@ -110,24 +109,24 @@ def test_a_call_that_ran_is_judged_before_the_budget_ends_the_search(search_in, 
         assert all(node.evaluated for node in search.tree.nodes if node.observation), limit
 
 
-def test_a_proposer_that_keeps_failing_ends_the_search(either_in):
-    search = either_in({"offers": {(): RuntimeError("down")}})
+def test_a_proposer_that_keeps_failing_ends_the_search(search_in):
+    search = search_in({"offers": {(): RuntimeError("down")}})
     assert search.stop_reason == "proposer_failed"
     assert search.tree.root.dropped == ["down"] * FAILURES_TO_GIVE_UP
 
 
-def test_a_judge_that_keeps_failing_ends_the_search(either_in):
+def test_a_judge_that_keeps_failing_ends_the_search(search_in):
     tools = [f"t{number}" for number in range(9)]
-    search = either_in({"offers": siblings(9), "r_pre": dict.fromkeys(tools), "r_post": dict.fromkeys(tools)})
+    search = search_in({"offers": siblings(9), "r_pre": dict.fromkeys(tools), "r_post": dict.fromkeys(tools)})
     assert search.stop_reason == "judge_failed"
     assert search.best() is None
 
 
-def test_a_judge_that_fails_now_and_then_does_not(either_in):
+def test_a_judge_that_fails_now_and_then_does_not(search_in):
     tools = [f"t{number}" for number in range(9)]
     odd = dict.fromkeys(tools[1::2])
     scores = {tool: 0.9 - number / 100 for number, tool in enumerate(tools)}
-    search = either_in({"offers": siblings(9), "r_pre": scores, "r_post": odd}, max_depth=1, top_k=9)
+    search = search_in({"offers": siblings(9), "r_pre": scores, "r_post": odd}, max_depth=1, top_k=9)
     assert search.stop_reason == "exhausted"
 
 
@@ -137,8 +136,8 @@ def test_the_first_reason_to_stop_stays(search_in):
     assert search.stop_reason == "solved"
 
 
-def test_the_best_trajectory_has_the_highest_goal_times_mean_reward(either_in):
-    search = either_in(
+def test_the_best_trajectory_has_the_highest_goal_times_mean_reward(search_in):
+    search = search_in(
         {
             "offers": {(): "a b", ("a",): "c"},
             "r_post": {"a": 0.6, "b": 0.9, "c": 0.8},

@@ -5,15 +5,12 @@ from dataclasses import replace
 import pytest
 
 from langchain_tooltree.tooltree.search import Frontier, KernelConfig, Observation, Tree
-from tests.internals.tooltree import MANY_QUESTIONS
 
 RULES = ("posterior", "smoothed")
 
 
 def frontier_of(tree, **settings):
-    """What may be done under many questions, by the posterior if nothing else is said."""
-    questions = {} if settings.get("selection") == "smoothed" else MANY_QUESTIONS
-    return Frontier(tree, KernelConfig(**{**questions, **settings}))
+    return Frontier(tree, KernelConfig(**settings))
 
 
 def seen(node, **observation):
@@ -33,7 +30,6 @@ def test_a_scored_candidate_may_be_run(call):
     tree, node = call
     assert frontier_of(tree).runnable(node)
     assert not frontier_of(tree).askable(node)
-    assert not frontier_of(tree).judgeable(node)
 
 
 @pytest.mark.parametrize(
@@ -64,26 +60,15 @@ def test_the_request_may_be_asked_from_the_start(rule):
     ("settings", "may"),
     [
         ({"selection": "posterior"}, True),
-        ({"selection": "posterior", "post_evaluation": "always"}, False),
         ({"selection": "smoothed"}, False),
     ],
 )
-def test_a_call_that_brought_something_back_is_asked_unjudged_only_where_judging_can_wait(call, settings, may):
+def test_a_call_that_brought_something_back_is_asked_unjudged_by_the_posterior_alone(call, settings, may):
     tree, node = call
     seen(node)
     assert frontier_of(tree, **settings).askable(node) is may
     node.r_post = 0.5
     assert frontier_of(tree, **settings).askable(node)
-
-
-@pytest.mark.parametrize("kind", ["exception", "timeout", "invalid_arguments", "unsupported"])
-def test_a_call_that_failed_is_judged_before_it_is_asked(call, kind):
-    tree, node = call
-    seen(node, kind=kind)
-    assert frontier_of(tree).judgeable(node)
-    assert not frontier_of(tree).askable(node)
-    node.r_post = 0.5
-    assert frontier_of(tree).askable(node)
 
 
 @pytest.mark.parametrize(
@@ -113,15 +98,6 @@ def test_nothing_follows_a_deferred_write_or_the_deepest_call(call, grow):
     write = grow(tree, tree.root, "send", rewards=(0.9,))
     write.call = replace(write.call, effect="write")
     assert not frontier_of(tree).askable(write)
-
-
-@pytest.mark.parametrize("change", [{}, {"r_post": 0.5}, {"evaluating": True}, {"pruned": "post_evaluation"}])
-def test_an_observation_is_judged_once(call, change):
-    tree, node = call
-    seen(node)
-    for name, value in change.items():
-        setattr(node, name, value)
-    assert frontier_of(tree).judgeable(node) is (not change)
 
 
 def test_a_state_is_spent_when_every_child_is_pruned_or_closed(call, grow):

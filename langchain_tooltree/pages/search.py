@@ -1,10 +1,14 @@
-"""Searches as files: how they are written and read, and a folder in which each search has its file."""
+"""Searches as plain data (`SearchResult.to_dict()`): as files, as a page, as a Mermaid chart, and in a terminal.
+
+They are drawn of the data, so that a search that was saved looks like a live one; `picture` draws it in SVG.
+"""
 
 import json
 import logging
 import os
 import re
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
@@ -15,10 +19,14 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.messages import LC_AUTO_PREFIX
 
 from langchain_tooltree.errors import ConfigurationError, described
+from langchain_tooltree.experience.trajectory import readable
+from langchain_tooltree.pages import page
 from langchain_tooltree.secrets import masked
-from langchain_tooltree.text import digest, one_line, plain
+from langchain_tooltree.text import LONGEST_TEXT, digest, mermaid_text, one_line, plain, shortened, visible_lines
 
 if TYPE_CHECKING:
+    from rich.tree import Tree
+
     from langchain_tooltree.tooltree.result import SearchResult
     from langchain_tooltree.tooltree.search import Node, Observation
 
@@ -26,10 +34,18 @@ logger = logging.getLogger(__name__)
 
 FORM = 1  # version of a search as JSON: what `SearchResult.to_dict()` gives, and this number as `version`
 KEPT_FILES = 1_000  # searches that a folder keeps, the latest: some hundred megabytes, at 0.1 to 0.3 MB each
+MAX_LABEL = 60  # characters of a call in a picture: one line of a box
+MAX_OBSERVATION = 70  # characters of an observation in a terminal: with its indentation, it stays on one line of 100
+MAX_ON_PAGE = 200  # characters of a call in one line of a page, where its arguments stand beside it
+MOST_DROPPED = 20  # proposals that came to nothing and are named on a page
+REASONS = {"pre_evaluation": "pruned before", "top_k": "pruned before: not in top k", "post_evaluation": "pruned after"}
 
 _TIME = "%Y%m%dT%H%M%S%fZ"
 _OWN = re.compile(r"\.?\d{8}T\d{12}Z-[0-9a-f]{16}\.json(\.\w+)?")  # also what a process did not finish writing
 _failing: set[Path] = set()  # folders that could not be written to: the log names each once
+
+
+# --- files ---
 
 
 def as_saved(result: "SearchResult") -> dict[str, Any]:
@@ -168,3 +184,123 @@ def _replace(path: Path, text: str) -> None:
         Path(scratch).replace(path)
     finally:
         Path(scratch).unlink(missing_ok=True)
+
+
+# --- pages, charts and trees ---
+
+
+def to_mermaid(search: Mapping[str, Any]) -> str:
+    """A search as a Mermaid flowchart, the nodes of the best path marked."""
+    nodes, best = search["nodes"], search["best"]
+    lines, links = ["flowchart TD", '  n0(["request"])'], list[str]()
+    for node in nodes[1:]:
+        shown = (mermaid_text(one_line(label(node), MAX_LABEL)), figures(node), mermaid_text(status(node)))
+        text = "<br/>".join(filter(None, shown))
+        left, right = ("[/", "/]") if node["call"]["effect"] == "write" else ("[", "]")
+        lines.append(f'  n{node["id"]}{left}"{text}"{right}')
+        arrow = "==>" if node["id"] in best else "-.->" if node["pruned"] else "-->"
+        links.append(f"  n{node['parent']} {arrow} n{node['id']}")
+    lines += [*links, "  classDef best fill:#d3f9d8,stroke:#2b8a3e,stroke-width:2px"]
+    lines.append("  classDef pruned fill:#f1f3f5,stroke:#adb5bd,color:#868e96")
+    for look, ids in (("best", best), ("pruned", [node["id"] for node in nodes if node["pruned"]])):
+        if ids:
+            lines.append(f"  class {','.join(f'n{each}' for each in ids)} {look}")
+    return "\n".join(lines)
+
+
+def to_rich(search: Mapping[str, Any]) -> "Tree":
+    """A search as a tree that `rich.print` shows, the nodes of the best path marked."""
+    from rich.markup import escape  # noqa: PLC0415 - only who looks at a search in a terminal needs it
+    from rich.tree import Tree  # noqa: PLC0415 - as above
+
+    branches = {0: Tree("[bold]request[/bold]", guide_style="dim")}
+    for node in search["nodes"][1:]:
+        is_best = node["id"] in search["best"]
+        style = "bold green" if is_best else "dim" if node["pruned"] else "default"
+        scores, fate = figures(node), status(node)
+        notes = (f"[cyan]{scores}[/]" if scores else "", f"[yellow]{escape(fate)}[/]" if fate else "")
+        lines = (
+            f"[{style}]{'✔ ' if is_best else ''}{escape(one_line(label(node), MAX_LABEL))}[/]",
+            f"[dim]{escape(one_line(seen(node), MAX_OBSERVATION))}[/]" if node["observation"] else "",
+            "  ".join(filter(None, notes)),
+        )
+        text = visible_lines("\n".join(filter(None, lines)))  # whatever console prints it
+        branches[node["id"]] = branches[node["parent"]].add(text)
+    return branches[0]
+
+
+def to_html(search: Mapping[str, Any]) -> str:
+    """A search as one page without references to elsewhere."""
+    data = {
+        "query": shortened(search["query"], 20 * LONGEST_TEXT),
+        "stop_reason": search["stop_reason"],
+        "cost": search["cost"],
+        "plan": search["best"],
+        "alternatives": search["alternatives"],
+        "history": search["history"],
+        "nodes": [_on_page(node) for node in search["nodes"]],
+    }
+    return page("search", f"Search: {one_line(search['query'], MAX_ON_PAGE)}", data)
+
+
+def _on_page(node: Mapping[str, Any]) -> dict[str, Any]:
+    call, observation = node["call"], node["observation"]
+    shown: dict[str, Any] = {"id": node["id"], "parent": node["parent"]}
+    if call:
+        arguments = json.dumps(call["arguments"], indent=2, default=str, ensure_ascii=False)
+        shown |= {"tool": shortened(call["tool"], MAX_ON_PAGE), "arguments": arguments, "effect": call["effect"]}
+        shown["label"] = one_line(label(node), MAX_ON_PAGE)
+    if observation:
+        shown |= {"seen": seen(node), "kind": observation.get("kind", "ok")}
+    scored = zip(("r_pre", "r_post", "goal"), (*node["scored"], True), strict=True)
+    shown["scores"] = {name: node[name] for name, given in scored if given and node[name] is not None}
+    if node["N"]:
+        shown["scores"] |= {"Q": node["Q"], "N": node["N"]}
+    dropped = Counter(node["dropped"][:MOST_DROPPED])
+    extra = {
+        "figures": figures(node),
+        "fate": fate(node),
+        "pruned": node["pruned"],
+        "reasons": node.get("reasons"),
+        "missing": node.get("missing"),
+        "dropped": [f"{text} ({times} times)" if times > 1 else text for text, times in dropped.items()],
+    }
+    answer = {"answer": node["answer"]} if "answer" in node else {}
+    return {**shown, **answer, **{name: value for name, value in extra.items() if value}}
+
+
+def label(node: Mapping[str, Any]) -> str:
+    """The call of a node in one line."""
+    arguments = node["call"]["arguments"].items()
+    written = (f"{name}={json.dumps(value, default=str, ensure_ascii=False)}" for name, value in arguments)
+    return f"{node['call']['tool']}({', '.join(written)})"
+
+
+def seen(node: Mapping[str, Any]) -> str:
+    """What a call has brought back, as text."""
+    return readable(node["observation"]["content"]) if node["observation"] else ""
+
+
+def figures(node: Mapping[str, Any]) -> str:
+    """Q, N, r_pre, r_post and goal score of a node; a score that nobody gave is left out."""
+    pre_scored, post_scored = node["scored"]
+    given = (("r_pre", pre_scored), ("r_post", post_scored), ("goal", True))
+    parts = [f"{name}={node[name]:.2f}" for name, scored in given if scored and node[name] is not None]
+    return " ".join([f"Q={node['Q']:.2f} N={node['N']}", *parts] if node["N"] else parts)
+
+
+def status(node: Mapping[str, Any]) -> str:
+    """What became of a node, if that is worth a word."""
+    missing = "; ".join(node.get("missing", ()))
+    answered = one_line(f"answered, missing: {missing}" if missing else "answered", MAX_LABEL)
+    return ", ".join(filter(None, (fate(node), answered if "answer" in node else "")))
+
+
+def fate(node: Mapping[str, Any]) -> str:
+    """What became of the call of a node, answers aside."""
+    notes = [
+        "in the same reply" if node.get("batched") else "",
+        "write, not run" if node["call"] and node["call"]["effect"] == "write" else "",
+        REASONS[node["pruned"]] if node["pruned"] else (node["observation"] or {}).get("kind", ""),
+    ]
+    return ", ".join(filter(None, notes))

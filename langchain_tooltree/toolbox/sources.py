@@ -1,4 +1,7 @@
-"""Files of the folder: documents (PDF, HTML, Word, plain text), tables (SQL by duckdb, in memory) and images.
+"""What tools read: documents (PDF, HTML, Word, plain text), tables (SQL by duckdb, in memory), images, and services.
+
+Files come from one folder. Services are an encyclopaedia and a knowledge graph that the user names; no redirect is
+followed.
 
 A detail of an image is a name, such as `photo.png#xywh=10,20,300,200&zoom=4` (as W3C media fragments), and every
 tool for images takes such names. So zooming writes no files, and a search may do it as often as it likes.
@@ -8,6 +11,7 @@ import base64
 import glob
 import html
 import io
+import json
 import re
 import zipfile
 from collections.abc import Callable, Iterator
@@ -307,3 +311,58 @@ def encode_jpeg(image: str, folder: str) -> str:
     data = io.BytesIO()
     pixels(image, folder).save(data, "JPEG", quality=90)
     return base64.b64encode(data.getvalue()).decode()
+
+
+# --- services ---
+
+MAX_ANSWER = 2_000_000  # bytes of an answer that are read
+MAX_BINDINGS = 100  # rows of a SPARQL query that are shown
+AGENT = "langchain-tooltree (https://github.com/langchain-tooltree/langchain-tooltree)"  # for Wikimedia
+
+
+def _ask(address: str, parameters: dict[str, Any], seconds: float, accept: str = "application/json") -> Any:
+    """What a service answers, as JSON, bounded in size. Refusals name its host alone, as an address may hold a key."""
+    httpx = import_extra("httpx", "toolbox", "knowledge")
+    url, data = httpx.URL(address).copy_merge_params(parameters), bytearray()
+    try:
+        headers = {"User-Agent": AGENT, "Accept": accept}
+        with httpx.stream("GET", url, timeout=0.8 * seconds, headers=headers) as answer:  # less than the call's
+            for part in answer.iter_bytes():
+                data += part
+                if len(data) > MAX_ANSWER:
+                    refuse(f"{url.host} answered with more than {MAX_ANSWER:,} bytes. Ask for less.")
+        if not answer.is_success:
+            refuse(f"{url.host} answered {answer.status_code}: {one_line(data.decode('utf-8', 'replace'), 500)}")
+        return json.loads(data)
+    except (httpx.HTTPError, ValueError) as error:
+        refuse(f"{url.host} did not answer with JSON: {type(error).__name__}. Try again later, or another tool.")
+
+
+def search_encyclopaedia(query: str, *, encyclopaedia: str, seconds: float) -> str:
+    """Find articles of an encyclopaedia, with the beginning of each.
+
+    Args:
+        query: A name or a few words.
+    """
+    search = {"action": "query", "format": "json", "formatversion": 2, "generator": "search", "gsrsearch": query}
+    extracts = {"prop": "extracts", "gsrlimit": 5, "exlimit": 5, "exintro": 1, "explaintext": 1, "exchars": 1_200}
+    answer = _ask(encyclopaedia, {**search, **extracts}, seconds)
+    if "error" in answer:  # MediaWiki's come with status 200
+        refuse(f"The encyclopaedia answered: {answer['error'].get('info')}")
+    pages = sorted(answer.get("query", {}).get("pages", []), key=lambda page: page.get("index", 0))
+    return "\n\n".join(f"{page['title']}: {page.get('extract', '').strip()}" for page in pages) or "Nothing was found."
+
+
+def query_knowledge_graph(sparql: str, *, wikidata: str, seconds: float) -> str:
+    """Ask a knowledge graph (Wikidata's prefixes) a SPARQL query.
+
+    Args:
+        sparql: A SELECT or ASK query, with a LIMIT.
+    """
+    answer = _ask(wikidata, {"query": sparql, "format": "json"}, seconds, "application/sparql-results+json")
+    if "boolean" in answer:
+        return str(answer["boolean"]).lower()
+    names, rows = answer["head"]["vars"], answer["results"]["bindings"]
+    lines = [" | ".join(str(row.get(name, {}).get("value", "")) for name in names) for row in rows[:MAX_BINDINGS]]
+    lines += [f"[more rows: the first {MAX_BINDINGS} are shown]"] * (len(rows) > MAX_BINDINGS)
+    return "\n".join([" | ".join(names), *lines])

@@ -1,0 +1,329 @@
+"""What the pages of runs, of an experience and of a tool graph are given; the templates in this folder show it."""
+
+import json
+import math
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import networkx as nx
+
+from langchain_tooltree.cfgm.collect import FOCUS, current_focus_points
+from langchain_tooltree.cfgm.tips import Tip, all_tips
+from langchain_tooltree.experience.store import JUDGED, TASKS, RunEntry, entry_of, listing, readable
+from langchain_tooltree.experience.trajectory import (
+    ATTEMPT_OF,
+    NOTES,
+    SUGGESTED,
+    Branch,
+    ChatMessage,
+    Trajectory,
+    added_to,
+    arguments_of,
+    entries_in,
+    extras_of,
+    function_of,
+    metadata_of,
+    part_of,
+    without_added,
+    woven,
+)
+from langchain_tooltree.experience.trajectory import readable as readable_text
+from langchain_tooltree.flows import Flow, FunctionStep
+from langchain_tooltree.learning.fold import ExperienceStatus, Fold
+from langchain_tooltree.pages import page, table
+from langchain_tooltree.sitgraph.graph import Graph, weights
+from langchain_tooltree.sitgraph.sit_graph import SITGraph
+from langchain_tooltree.sitgraph.transitions import START
+from langchain_tooltree.text import mapping_in, one_line, shortened
+
+MAX_LABEL = 120  # characters of a name or an id
+MOST_MESSAGES = 2_000  # messages of a dialogue, and of a branch in it, that are shown: those at its beginning
+MOST_SUGGESTED = 5  # tools that are shown of a suggestion, as many as a search keeps the shares of
+TIMES = ("timestamp", "created_at")  # where a time stands in messages, of tau2-bench and of some providers
+
+MOST_RUNS = 1_000  # runs of an experience, or of a file, that are listed, the latest; a row takes some 300 characters
+MOST_READ = 3_000  # messages whose text is in their page: those of the latest runs
+MOST_TIPS = 200
+
+MOST_EDGES = 5_000  # of a graph, those followed most often: at 60 characters each, a third of a megabyte
+LISTED_EDGES = 30  # of them, in the page of an experience
+MOST_SUMMARIES = 6  # summaries of states that are shown of an edge
+NAMED_RUNS = 12  # runs that are named behind an edge
+ALL_NAMED_RUNS = 12_000  # and behind all edges together
+
+OUTCOMES = {True: "success", False: "failure", None: "not judged"}
+
+
+def _label(name: Any) -> str:
+    return one_line(str(name or ""), MAX_LABEL)
+
+
+# --- runs ---
+
+
+def write_run(run: Trajectory, path: str | os.PathLike[str]) -> None:
+    """Write a run as a page to read."""
+    Path(path).write_text(page("run", f"Run: {_label(run.task)}", _run(run)), encoding="utf-8")
+
+
+def run_table(run: Trajectory) -> str:
+    """A run in a few lines."""
+    tools = " → ".join(step.tool for step in run.steps) or "none"
+    verdict = OUTCOMES[run.success] + (f": {run.reasons}" if run.reasons else "")
+    return table({"Run": run.id, "Task": run.task, "Tools": tools, "Replies": run.turns, "Verdict": verdict})
+
+
+def runs_page(name: str, runs: Sequence[Trajectory], outcomes: Mapping[str, int]) -> str:
+    """The latest runs of a file with their dialogues as a page; `outcomes` counts how all runs in it ended."""
+    entries = {run.id: entry_of(run, "") for run in runs}
+    total, judged = sum(outcomes.values()), sum(outcomes.get(each, 0) for each in JUDGED)
+    data = {
+        "name": f"File {_label(name)}",
+        "status": {"runs": total, "successes": outcomes.get("success", 0), "judged": judged},
+        "runs": _rows([*reversed(runs)], entries, {}),
+        "left_out": total - len(runs),
+    }
+    return page("experience", f"Runs: {_label(name)}", data)
+
+
+def _run(run: Trajectory) -> dict[str, Any]:
+    """What a page shows of a run."""
+    facts = {
+        "by": run.source or "",
+        "from": _label(run.came_from),
+        "reasons": run.reasons,
+        "waits": [name for name in ("pending", "quarantined") if name in run.metadata],
+        "attempt": _label(run.metadata.get(ATTEMPT_OF)),
+        "recalled": [_label(each) for each in run.recall.runs],
+        "tips": [_label(each) for each in run.recall.tips],
+        "instructions": run.instructions,
+    }
+    shown = {"id": _label(run.id), "task": run.task, "success": run.success, "turns": run.turns}
+    dialogue = {"messages": list(_dialogue(run.chat(), run.branches))}
+    return {**shown, **{name: value for name, value in facts.items() if value}, **dialogue}
+
+
+def _dialogue(messages: Sequence[ChatMessage], branches: Sequence[Branch]) -> Iterator[dict[str, Any]]:
+    for each in woven(enumerate(messages[:MOST_MESSAGES]), branches):
+        if isinstance(each, Branch):
+            inside = [_message(message) for message in each.messages[:MOST_MESSAGES]]
+            yield {"part": "branch", "name": _label(each.name), "messages": inside}
+        else:
+            yield _message(each)
+    if (left := len(messages) - MOST_MESSAGES) > 0:
+        yield {"part": "other", "text": f"{left} more messages are left out."}
+
+
+def _message(message: ChatMessage) -> dict[str, Any]:
+    """A message, with what is noted beside it; notes come from a state, which anybody may have written."""
+    around = metadata_of(message)
+    notes = mapping_in(around, NOTES)
+    added, anomaly, suggested = added_to(around), mapping_in(notes, "anomaly"), notes.get(SUGGESTED)
+    more = {
+        "calls": [_call(entry) for entry in entries_in(message)],
+        "tool": _label(message.get("name")),
+        "failed": bool(message.get("error")),
+        "added": [*added],
+        "anomaly": anomaly
+        and {
+            "kind": _label(anomaly.get("kind")),
+            "evidence": str(anomaly.get("evidence")),
+            "confidence": _share(anomaly.get("confidence")),
+        },
+        "suggested": [
+            {"tool": _label(each.get("tool")), "share": share, "runs": runs if isinstance(runs, int) else 0}
+            for each in (suggested[:MOST_SUGGESTED] if isinstance(suggested, list) else ())
+            if isinstance(each, Mapping) and (share := _share(each.get("share"))) is not None
+            for runs in [each.get("runs")]
+        ],
+        "reflected": bool(notes.get("reflected")) and not added,
+        "tokens": _tokens(message),
+        "at": next((str(each[name])[:40] for each in (message, around) for name in TIMES if each.get(name)), ""),
+    }
+    shown = {"part": part_of(message), "text": readable_text(without_added(message.get("content"), added))}
+    return shown | {name: value for name, value in more.items() if value}
+
+
+def _call(entry: Mapping[str, Any]) -> dict[str, str]:
+    arguments = arguments_of(entry)
+    written = str(function_of(entry).get("arguments"))
+    if arguments is not None:
+        written = json.dumps(arguments, indent=2, default=str, ensure_ascii=False)
+    return {"tool": _label(function_of(entry).get("name") or "no function"), "arguments": written}
+
+
+def _share(value: Any) -> float | None:
+    """A number in [0, 1], if it is one."""
+    return float(value) if isinstance(value, int | float) and 0 <= value <= 1 else None
+
+
+def _tokens(message: ChatMessage) -> int:
+    """What a reply has cost, sent and received, as far as its model has reported it."""
+    total = mapping_in(extras_of(message), "usage_metadata").get("total_tokens")
+    return total if isinstance(total, int) else 0
+
+
+def _rows(
+    runs: Sequence[Trajectory], entries: Mapping[str, RunEntry], dates: Mapping[str, tuple[str, str]]
+) -> list[dict[str, Any]]:
+    """Runs with their dialogues, as far as there is room for these."""
+    rows, room = [], MOST_READ
+    for run in runs:
+        messages = [message for _, dialogue in run.dialogues() for message in dialogue]
+        room -= min(len(messages), MOST_MESSAGES)
+        shown = _run(run)
+        if room < 0:
+            shown = {name: value for name, value in shown.items() if name not in {"messages", "instructions"}}
+        about = {
+            "outcome": entries[run.id].outcome,
+            "kept": dates.get(run.id, ("", ""))[0],
+            "tools": one_line(" → ".join(step.tool for step in run.steps), 2 * MAX_LABEL),
+            "tokens": sum(map(_tokens, messages)),
+        }
+        rows.append({**shown, **about})
+    return rows
+
+
+# --- an experience ---
+
+
+def experience_page(fold: Fold) -> Flow[str]:
+    """What was learnt in a namespace, which has been refreshed, as a page."""
+    store, place, entries = fold.store, fold.place, dict(fold.entries)
+    items = yield from listing(store.place[0], (*place, TASKS))
+    dates = {item.key: (item.created_at.isoformat(), item.key) for item in items}
+    latest = sorted(entries, key=lambda run: dates.get(run, ("", run)), reverse=True)[:MOST_RUNS]
+    runs: list[Trajectory] = yield from readable(store, latest)
+    tips: list[Tip] = yield from all_tips(store)
+    focus, _ = yield from current_focus_points(store.collection(FOCUS))
+    status: ExperienceStatus = yield from fold.status()
+    title = f"Experience: {_label('/'.join(place))}"
+
+    def written(runs: list[Trajectory]) -> str:
+        data = {
+            "name": f"Namespace {_label(' / '.join(place))}",
+            "status": asdict(status),
+            "left_out": len(entries) - len(runs),
+            "runs": _rows(runs, entries, dates),
+            "tips": [_tip(tip, entries) for tip in tips[:MOST_TIPS]],
+            "focus": focus,
+            "edges": _listed_edges(fold.graph),
+        }
+        return page("experience", title, data)
+
+    text: str = yield FunctionStep(written, runs)  # a thousand dialogues take a second
+    return text
+
+
+def experience_table(fold: Fold, status: ExperienceStatus) -> str:
+    """What there is in a namespace, in a few lines."""
+    return table(
+        {
+            "Namespace": "/".join(fold.place),
+            "Runs": f"{status.runs}, of which {status.successes} succeeded, {status.judged - status.successes} failed",
+            "Waiting": f"{status.pending} for a verdict, {status.quarantined} in quarantine",
+            "In the graph": status.in_graph,
+            "Tips": status.tips,
+        }
+    )
+
+
+def _tip(tip: Tip, entries: Mapping[str, RunEntry]) -> dict[str, Any]:
+    success = entries.get(tip.trajectories[-1]) if tip.trajectories else None
+    is_retired = bool(tip.trajectories) and (success is None or success.outcome != "success")
+    after = [entry.outcome for entry in entries.values() if tip.id in entry.tips and entry.outcome in JUDGED]
+    return {
+        "id": tip.id,
+        "advice": tip.advice,
+        "reasoning": tip.reasoning,
+        "runs": [_label(run) for run in tip.trajectories],
+        "told": len(after),
+        "went_well": after.count("success"),
+        "retired": "the run that it was taken of counts as no success any more" if is_retired else "",
+    }
+
+
+def _listed_edges(graph: SITGraph) -> list[list[Any]]:
+    edges = sorted(graph.to_networkx().edges(data=True), key=lambda edge: (-edge[2]["count"], *edge[:2]))
+    return [
+        [_label(source) or "start", _label(target), round(figures["weight"], 3), figures["count"]]
+        for source, target, figures in edges[:LISTED_EDGES]
+    ]
+
+
+# --- a tool graph ---
+
+
+class DrawnEdge(NamedTuple):
+    """An edge as people see it."""
+
+    source: str
+    target: str
+    weight: float  # by Eq. 2
+    raw_weight: float  # by Eq. 1
+    times: int
+    support: int
+    givers: int
+
+
+def graph_page(graph: Graph, alpha: float) -> str:
+    """A graph as a page: tools, and edges with what stands behind them.
+
+    An edge is a row of numbers, since there may be thousands: from, to, its weight by Eq. 2 and by Eq. 1, how often it
+    was followed, by how many tasks, sources and runs; then some of the summaries on it, how many there are, and some of
+    these runs, each with how often it followed the edge.
+    """
+    every = sorted(_drawn_edges(graph, alpha), key=lambda edge: (-edge.times, -edge.weight, *edge[:2]))
+    shown = every[:MOST_EDGES]
+    behind, summaries = _runs_behind(graph), graph.summaries_by_edge()
+    most = max(2, min(NAMED_RUNS, ALL_NAMED_RUNS // max(1, len(shown))))
+    tools = sorted({name for edge in shown for name in edge[:2]})
+    place = {name: at for at, name in enumerate(tools)}
+    columns, calls = _columns(every), Counter[str]()
+    for edge in every:
+        calls[edge.target] += edge.times
+    named: dict[str, int] = {}
+    rows = []
+    for edge in shown:
+        runs, states = behind[edge[:2]], summaries.get(edge[:2], ())
+        names = [[named.setdefault(run, len(named)), times] for run, times in runs[:most]]
+        texts = [shortened(text) for text in dict.fromkeys(states)][:MOST_SUMMARIES]
+        rows.append([place[edge.source], place[edge.target], *edge[2:], len(runs), texts, len(states), names])
+    data = {
+        "runs": len(graph),
+        "tools": [[_label(name), calls[name], columns.get(name, 1)] for name in tools],
+        "start": place.get(START),
+        "edges": rows,
+        "left_out": len(every) - len(shown),
+        "named": [_label(run) for run in named],
+    }
+    return page("graph", f"Tool graph of {len(graph)} runs", data)
+
+
+def _drawn_edges(graph: Graph, alpha: float) -> Iterator[DrawnEdge]:
+    for source, targets in graph.edges():
+        for (target, weight), edge in zip(weights(targets, alpha).items(), targets.values(), strict=True):
+            raw = round(edge.raw_weight(alpha), 2)
+            yield DrawnEdge(source, target, round(weight, 4), raw, edge.count, edge.support, edge.givers)
+
+
+def _runs_behind(graph: Graph) -> dict[tuple[str, str], list[tuple[str, int]]]:
+    """The runs that followed each edge, by their ids, and how often each did."""
+    behind: dict[tuple[str, str], list[tuple[str, int]]] = {}
+    for run, contribution in sorted(graph.runs.items()):
+        for pair, times in Counter(contribution.transitions).items():
+            behind.setdefault(pair, []).append((run, times))
+    return behind
+
+
+def _columns(edges: Sequence[DrawnEdge]) -> dict[str, int]:
+    """By how many steps from the start each tool is, on the way that is most probable."""
+    graph: nx.DiGraph[str] = nx.DiGraph()
+    for edge in edges:
+        graph.add_edge(edge.source, edge.target, far=-math.log(max(edge.weight, 1e-12)))
+    ways = nx.single_source_dijkstra_path(graph, START, weight="far") if START in graph else {}
+    return {name: len(way) - 1 for name, way in ways.items()}
