@@ -70,9 +70,9 @@ class Conversation:
     """A conversation, and what every room wants to know of it.
 
     ```python
-    said = Conversation.of(state)
-    said.task  # what the user asked for last, in words
-    said.observations  # what the latest calls brought back
+    conversation = Conversation.of(state)
+    conversation.task  # what the user asked for last, in words
+    conversation.observations  # what the latest calls brought back
     ```
 
     What a message is, is decided here and nowhere else:
@@ -95,11 +95,11 @@ class Conversation:
 
     def __init__(self, messages: Any) -> None:
         listed = isinstance(messages, Sequence) and not isinstance(messages, str)
-        self._given: Sequence[Any] = messages if listed else convert_to_messages(messages)
+        self._source: Sequence[Any] = messages if listed else convert_to_messages(messages)
         # What was read, latest first, as far as it was needed: in columns, since garbage collection pays per object.
         self._read: list[BaseMessage] = []
         self._parts: list[Part] = []
-        self._left = len(self._given)  # so many from the beginning were not read yet
+        self._left = len(self._source)  # so many from the beginning were not read yet
         self._removed: set[str | None] = set()
         self._texts: dict[int, str] = {}  # by the identity of a message, which this conversation holds
 
@@ -156,31 +156,31 @@ class Conversation:
     @cached_property
     def first_task(self) -> str:
         """What the user asked for first, in words: the task of the record."""
-        return next(filter(None, map(self._words, self._that_are("request"))), "")
+        return next(filter(None, map(self._words, self._of_part("request"))), "")
 
     @cached_property
     def requests(self) -> list[str]:
         """All that the user asked for, latest last; a request without words is named by its parts, as `[image]`."""
-        return list(map(self._named, self._that_are("request")))
+        return list(map(self._named, self._of_part("request")))
 
     @cached_property
-    def wanted(self) -> list[str]:
+    def goals(self) -> list[str]:
         """What is to be planned for, latest last: the requests.
 
         Where a summary stands in place of them all, it is the text of the summary: nothing else tells what the user
         wants. As soon as there is one request, a summary is not taken for another.
         """
-        return self.requests or list(map(self._summed_up, self._that_are("summary")))
+        return self.requests or list(map(self._summed_up, self._of_part("summary")))
 
     @cached_property
     def goal(self) -> str:
-        """The latest of what is `wanted`; empty if there is nothing to plan for."""
-        return self._named(self.request) if self.request is not None else next(reversed(self.wanted), "")
+        """The latest of the `goals`; empty if there is nothing to plan for."""
+        return self._named(self.request) if self.request is not None else next(reversed(self.goals), "")
 
     @cached_property
     def aim(self) -> str:
         """What the user wants in the end, from all that they said: what past runs are looked for by."""
-        return aim_of(self.wanted)
+        return aim_of(self.goals)
 
     @property
     def is_summarized(self) -> bool:
@@ -296,8 +296,8 @@ class Conversation:
     def _last(self) -> tuple[Part, BaseMessage] | None:
         return next((each for each in self._latest_first() if each[0] != "reference"), None)
 
-    def _that_are(self, wanted: Part) -> Iterator[BaseMessage]:
-        return (message for part, message in self.parts if part == wanted)
+    def _of_part(self, part: Part) -> Iterator[BaseMessage]:
+        return (message for role, message in self.parts if role == part)
 
     def _latest_first(self) -> Iterator[tuple[Part, BaseMessage]]:
         for number in count():
@@ -309,8 +309,8 @@ class Conversation:
         """Read the latest message that was not read yet; whether there is one."""
         while self._left:
             self._left -= 1
-            given = self._given[self._left]
-            message = sound(given if isinstance(given, BaseMessage) else convert_to_messages([given])[0])
+            latest = self._source[self._left]
+            message = sound(latest if isinstance(latest, BaseMessage) else convert_to_messages([latest])[0])
             if isinstance(message, RemoveMessage):
                 self._removed.add(message.id)
                 if message.id == REMOVE_ALL_MESSAGES:
@@ -387,7 +387,7 @@ def _part(message: BaseMessage) -> Part:
     return part_of({"role": role, "content": content, EXTRAS: extras})
 
 
-def said_by_tool(message: ToolMessage) -> Any:
+def tool_output(message: ToolMessage) -> Any:
     """What a tool has returned, without what this package has added to it."""
     added = added_to(message.response_metadata, artifact=message.artifact, tool=message.name)
     return without_added(message.content, added) if added else message.content
@@ -396,7 +396,7 @@ def said_by_tool(message: ToolMessage) -> Any:
 def _unmarked(message: BaseMessage) -> Any:
     """The content without reference material, of which there nearly always is none."""
     if is_observation(message):
-        return said_by_tool(message)
+        return tool_output(message)
     content = message.content
     if PARTS.get(ROLES.get(message.type) or role_of(message)) not in PROMPTED:
         return content
@@ -404,7 +404,7 @@ def _unmarked(message: BaseMessage) -> Any:
 
 
 def _step(call: ToolCall | None, answer: ToolMessage | None, turn: int = 0) -> Step:
-    outcome = None if answer is None else Outcome(said_by_tool(answer), answer.status)
+    outcome = None if answer is None else Outcome(tool_output(answer), answer.status)
     tool = call["name"] if call else (answer and answer.name) or ""
     call_id = call["id"] if answer is None and call else answer and answer.tool_call_id
     return Step(tool, call["args"] if call else None, outcome, call_id or None, turn)

@@ -11,98 +11,57 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.tools import ToolException, tool
+from langchain_core.tools import tool
 
 from langchain_tooltree.testing import Made, OfflineChatModel, Question
 from langchain_tooltree.tooltree.node import search
 from langchain_tooltree.tooltree.result import SearchResult
 
 REQUEST = "The photo road.png shows a distance sign. How many miles is it to Granite Pass?"
-PHOTO, SIZE = "road.png", (640, 400)
-PARTS = {"top left": (0, 0), "top right": (320, 0), "bottom left": (0, 200), "bottom right": (320, 200)}
+PHOTO = "road.png"
 SIGN_AT = "top right"
+PARTS = {"top left": "0,0", "top right": "320,0", "bottom left": "0,200", "bottom right": "320,200"}
 MILES_PER = {"km": 0.621371192237334, "mile": 1.0, "nautical_mile": 1.150779448023543}
 
 Part = Literal["top left", "top right", "bottom left", "bottom right"]
-
-
-def _detail(part: str) -> str:
-    left, top = PARTS[part]
-    return f"{PHOTO}#xywh={left},{top},{SIZE[0] // 2},{SIZE[1] // 2}&zoom=4"
+Unit = Literal["km", "mile", "nautical_mile"]
 
 
 @tool
-def zoom_image(image: str, part: Part) -> str:
-    """Enlarge a quarter of an image, so that small things can be read. Gives the detail's name for the other tools.
-
-    Args:
-        image: A file.
-        part: The quarter.
-    """
-    _check_image(image)
-    return _detail(part)
+def zoom_image(image: Literal["road.png"], part: Part) -> str:
+    """Enlarge a quarter of an image, so that small things can be read. Gives the detail's name for the other tools."""
+    return f"{image}#xywh={PARTS[part]},320,200&zoom=4"
 
 
 @tool
 def image_size(image: str) -> str:
-    """How many pixels an image is wide and high.
-
-    Args:
-        image: A file, or a detail of one.
-    """
-    _check_image(image)
-    return "{} x {} pixels".format(*SIZE)
+    """How many pixels an image, or a detail of one, is wide and high."""
+    return "640 x 400 pixels" if image == PHOTO else "1280 x 800 pixels"
 
 
 @tool
 def read_sign(image: str) -> str:
-    """Read the text on a sign in an image.
-
-    Args:
-        image: A file, or a detail of one. Letters too coarse to tell apart come back as ?.
-    """
-    _check_image(image)
+    """Read the text on a sign in an image, or in a detail of one. Letters too coarse to tell apart come back as ?."""
     if image == PHOTO:
         return "The sign reads '?4? ?m'. 3 letters are too coarse to tell apart."
-    return "The sign reads '343 km'." if image == _detail(SIGN_AT) else "There are no letters."
+    return "The sign reads '343 km'." if f"={PARTS[SIGN_AT]}," in image else "There are no letters."
 
 
 @tool
-def convert_units(value: float, unit: str, to: str) -> str:
-    """Convert a distance from one unit to another.
-
-    Args:
-        value: The number.
-        unit: Its unit: km, mile or nautical_mile.
-        to: The unit wanted.
-    """
-    if not {unit, to} <= MILES_PER.keys():
-        msg = f"Units are {', '.join(MILES_PER)}."
-        raise ToolException(msg)
+def convert_units(value: float, unit: Unit, to: Unit) -> str:
+    """Convert a distance from one unit to another."""
     return f"{value:.10g} {unit} = {value * MILES_PER[unit] / MILES_PER[to]:.10g} {to}"
 
 
 @tool
 def save_note(text: str) -> str:
-    """Save a note to the user's notebook.
-
-    Args:
-        text: The note.
-    """
+    """Save a note to the user's notebook."""
     msg = f"The demo must never write, but was asked to note {text!r}."
     raise AssertionError(msg)
 
 
-def _check_image(image: str) -> None:
-    if image not in {PHOTO, *map(_detail, PARTS)}:
-        msg = f"There is no image {image!r}. Take {PHOTO}, or names from zoom_image."
-        raise ToolException(msg)
-
-
 TOOLS = [zoom_image, image_size, convert_units, read_sign, save_note]
-EFFECTS: dict[str, Literal["read", "write"]] = dict.fromkeys(
-    ("zoom_image", "image_size", "convert_units", "read_sign"), "read"
-)
+EFFECTS: Mapping[str, Literal["read", "write"]] = {tool.name: "read" for tool in TOOLS if tool is not save_note}
 """All tools only read, except for the notebook, which the search may weigh but never touch."""
 
 KILOMETRES = r"'(\d+) km'"

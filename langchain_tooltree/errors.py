@@ -108,23 +108,25 @@ def import_extra(module: str, extra: str, user: str) -> types.ModuleType:
         raise MissingExtraError(msg, name=error.name) from None
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
+def did_you_mean(name: str, names: Iterable[str]) -> str:
     """A question for the end of a message: which known name was meant; empty where none is like the one that came."""
-    nearest = get_close_matches(name, [*known], n=1)
+    nearest = get_close_matches(name, [*names], n=1)
     return f" Did you mean {nearest[0]!r}?" if nearest else ""
 
 
-def check_arguments(function: str, given: Iterable[str], known: Collection[str], config: type | None = None) -> None:
+def check_arguments(
+    function: str, arguments: Iterable[str], parameters: Collection[str], config: type | None = None
+) -> None:
     """Refuse a keyword argument that a function does not have, as Python does, and name the nearest one.
 
     With `config`, the class of what `config=` takes, its fields are named as what they are.
     """
-    for name in sorted(set(given).difference(known)):
+    for name in sorted(set(arguments).difference(parameters)):
         if config is not None and name in config.__annotations__:
             kind = config.__name__
             meant = f" It is a setting of {kind}: config={kind}({name}=...)."
         else:
-            meant = did_you_mean(name, known) or f" See help({function})."
+            meant = did_you_mean(name, parameters) or f" See help({function})."
         msg = f"{function}() got an unexpected keyword argument {name!r}.{meant}"
         raise TypeError(msg)
 

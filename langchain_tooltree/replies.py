@@ -35,12 +35,12 @@ def sound(message: MessageT) -> MessageT:
     unfit = [name for name in _DATA if is_deep(fields.get(name))]
     if not _are_blocks(fields.get("content")):
         unfit.append("content")
-    given = fields | _defaults(kind, unfit)
+    values = fields | _defaults(kind, unfit)
     try:
-        right = kind.model_validate({**given}, strict=True)
+        right = kind.model_validate({**values}, strict=True)
     except ValidationError as error:
         wrong = [str(each["loc"][0]) for each in error.errors(include_input=False) if each["loc"]]
-        right = kind.model_validate(given | _defaults(kind, wrong), strict=True)
+        right = kind.model_validate(values | _defaults(kind, wrong), strict=True)
     except (AttributeError, LookupError, TypeError):  # of LangChain's own validators, which do not say which field
         right = kind.model_validate(_defaults(kind, kind.model_fields))
     return message if right.__dict__ == fields else message.model_copy(update=right.__dict__)
@@ -74,7 +74,7 @@ def _is_ordinary(fields: Mapping[str, Any]) -> bool:
     )
 
 
-def received(reply: AIMessage) -> AIMessage:
+def storable(reply: AIMessage) -> AIMessage:
     """A reply that was asked for, as it can be kept: calls that JSON or a store cannot say are invalid calls."""
     reply = sound(reply)
     if is_plain(reply.content) and is_plain(reply.tool_calls):

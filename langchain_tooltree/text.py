@@ -53,8 +53,8 @@ def shortened_in(data: Any, longest: int = LONGEST_TEXT) -> Any:
 
 def mapping_in(data: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     """What stands under a name in data that somebody else may have written; empty if it is no mapping."""
-    found = data.get(name)
-    return found if isinstance(found, Mapping) else {}
+    value = data.get(name)
+    return value if isinstance(value, Mapping) else {}
 
 
 def compact_json(data: Any) -> str:
@@ -84,27 +84,27 @@ def plain(data: Any, levels: int = LEVELS) -> Any:
     They refuse whole numbers of more than 64 bits, NaN and infinity, halves of characters (lone surrogates), keys that
     are no texts, objects, and data too deep within data.
     """
-    kept: Any
+    result: Any
     match data:
         case None | bool():
-            kept = data
+            result = data
         case str():
-            kept = whole_characters(data)
+            result = whole_characters(data)
         case int() if -(2**63) <= data < 2**64:
-            kept = data
+            result = data
         case float() if math.isfinite(data):
-            kept = data
+            result = data
         case Mapping() if levels:
-            kept = {whole_characters(str(key)): plain(value, levels - 1) for key, value in data.items()}
+            result = {whole_characters(str(key)): plain(value, levels - 1) for key, value in data.items()}
         case list() | tuple() if levels:
-            kept = [plain(value, levels - 1) for value in data]
+            result = [plain(value, levels - 1) for value in data]
         case Mapping() | list() | tuple():
-            kept = f"<{type(data).__name__}>"  # writing it out may take as long as all else
+            result = f"<{type(data).__name__}>"  # writing it out may take as long as all else
         case int() if data.bit_length() > LONGEST_NUMBER:
-            kept = "<int>"  # its digits take the square of their number
+            result = "<int>"  # its digits take the square of their number
         case _:
-            kept = shortened(whole_characters(str(data)))
-    return kept
+            result = shortened(whole_characters(str(data)))
+    return result
 
 
 def is_plain(data: Any) -> bool:
@@ -117,10 +117,10 @@ def whole_characters(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-def forget_oldest(kept: dict[Any, Any], most: int) -> None:
+def forget_oldest(entries: dict[Any, Any], most: int) -> None:
     """Keep the latest entries; in one step each, since other threads may look on."""
-    for oldest in list(kept)[:-most]:
-        kept.pop(oldest, None)
+    for oldest in list(entries)[:-most]:
+        entries.pop(oldest, None)
 
 
 def digest(content: Any, length: int = 32) -> str:
@@ -209,12 +209,12 @@ def kinship(one: str, other: str) -> float:
 
 def substance(turn: str) -> str:
     """What somebody says in a turn beside greetings, thanks, consent, and who they are: its other sentences."""
-    kept = []
+    sentences = []
     for sentence in _TURN.split(turn):
         words = words_of(INTRODUCED.sub(" ", sentence))
         if any(word not in _JOINING and word not in _COURTEOUS and word not in _IDENTIFYING for word in words):
-            kept.append(sentence.strip())
-    return " ".join(kept)
+            sentences.append(sentence.strip())
+    return " ".join(sentences)
 
 
 def mermaid_text(text: str) -> str:

@@ -151,7 +151,7 @@ class ToolLibrary(Sequence[BaseTool]):
                 msg = f"A card names {_but_the_tools_are({card.name}, self.by_name)}"
                 raise ToolDefinitionError(msg)
             self._cards[card.name] = self._cards[card.name].enriched(card)
-        self._told = {name: _beyond(card.to_dict(), derived[name]) for name, card in self._cards.items()}
+        self._additions = {name: _beyond(card.to_dict(), derived[name]) for name, card in self._cards.items()}
         self.names = tuple(self.by_name)
 
     def __repr__(self) -> str:
@@ -175,40 +175,40 @@ class ToolLibrary(Sequence[BaseTool]):
         """The card of a tool; a `KeyError` if no tool here has this name."""
         return self._cards[name]
 
-    def told(self, name: str) -> dict[str, Any]:
+    def additions(self, name: str) -> dict[str, Any]:
         """What the card of a tool says beyond the tool itself, and thus beyond what a model gets bound."""
-        return self._told[name]
+        return self._additions[name]
 
 
-def as_tools(given: Any, *, provider_side: bool = False) -> list[Any]:
+def as_tools(tools: Any, *, provider_side: bool = False) -> list[Any]:
     """Tools as they are, and tools made of functions as `create_agent` does it; with those of providers, or not."""
-    if isinstance(given, BaseTool | str | Mapping) or not isinstance(given, Iterable):
-        msg = f"tools must be a list of tools and functions, or a ToolLibrary, got {type(given).__name__}."
+    if isinstance(tools, BaseTool | str | Mapping) or not isinstance(tools, Iterable):
+        msg = f"tools must be a list of tools and functions, or a ToolLibrary, got {type(tools).__name__}."
         raise ToolDefinitionError(msg)
-    kept = (BaseTool, dict) if provider_side else BaseTool
-    return [each if isinstance(each, kept) else _tool_of(each) for each in given]
+    kinds = (BaseTool, dict) if provider_side else BaseTool
+    return [each if isinstance(each, kinds) else _tool_of(each) for each in tools]
 
 
-def _tool_of(given: Any) -> BaseTool:
-    if isinstance(given, type) and issubclass(given, BaseTool):
-        msg = f"Expected a tool, got the class {given.__name__}; pass an object of it, such as {given.__name__}()."
+def _tool_of(source: Any) -> BaseTool:
+    if isinstance(source, type) and issubclass(source, BaseTool):
+        msg = f"Expected a tool, got the class {source.__name__}; pass an object of it, such as {source.__name__}()."
         raise ToolDefinitionError(msg)
-    if not callable(given):
-        msg = f"Expected a LangChain tool or a function, got {type(given).__name__} {given!r}."
+    if not callable(source):
+        msg = f"Expected a LangChain tool or a function, got {type(source).__name__} {source!r}."
         raise ToolDefinitionError(msg)
     try:
-        made: BaseTool = make_tool(given)
+        tool: BaseTool = make_tool(source)
     except Exception as error:
-        name = getattr(given, "__name__", repr(given))
+        name = getattr(source, "__name__", repr(source))
         msg = f"{name} cannot become a tool: {error} Write a function with a name, a docstring and annotations."
         raise ToolDefinitionError(msg) from error
-    return made
+    return tool
 
 
-def _but_the_tools_are(unknown: Collection[str], known: Iterable[str]) -> str:
+def _but_the_tools_are(unknown: Collection[str], names: Iterable[str]) -> str:
     """Names that no tool has, and those that tools have."""
-    meant = did_you_mean(min(unknown), known)
-    return f"{', '.join(sorted(unknown))}, but the tools are {cut(', '.join(known), LONGEST_TEXT)}.{meant}"
+    meant = did_you_mean(min(unknown), names)
+    return f"{', '.join(sorted(unknown))}, but the tools are {cut(', '.join(names), LONGEST_TEXT)}.{meant}"
 
 
 def checked_arguments(tool: BaseTool, written: Mapping[str, Any]) -> tuple[dict[str, Any], str | None]:

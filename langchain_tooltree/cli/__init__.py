@@ -1,7 +1,7 @@
 """The command line: `langchain-tooltree COMMAND`. Each command is a function `run_COMMAND` of a module of this folder.
 
-This module knows the commands and their options alone, and imports nothing but the standard library: help and version
-come at once. A command's module is imported when the command is run.
+This module knows the commands and their options alone, and imports nothing that takes time: help and version come at
+once. A command's module is imported when the command is run.
 """
 
 import argparse
@@ -15,6 +15,9 @@ from importlib.metadata import version
 from pathlib import Path
 from signal import SIGTERM, signal
 from typing import NoReturn
+
+from langchain_tooltree.errors import ToolTreeError
+from langchain_tooltree.text import visible_lines
 
 INCOMPLETE = 1  # of `copy`: some runs were left out
 REFUSED = 2  # a command cannot be carried out, or its arguments are wrong, as argparse has it
@@ -34,8 +37,7 @@ EXIT_CODES = f"""exit codes:
   {CLOSED}  nobody reads the output any more, as behind `| head`
 """
 
-MODULES = {"demo": "show", "mine": "stores", "show": "show", "view": "view", "copy": "stores"}
-MODULES |= {"compare": "compare", "doctor": "doctor"}
+MODULES = {"demo": "show", "mine": "stores", "copy": "stores"}  # where it is not that of the command's own name
 
 PLACE = "a folder, http://host:port/database of a Chroma server, or postgresql://user@host/database"
 BUILDS = "makes the agent with the function that it is given, which stands for create_agent"
@@ -59,12 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with suppress(OSError, ValueError):  # so that Python, at its end, does not find it closed either
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return CLOSED
-    except Exception as error:
-        from langchain_tooltree.errors import ToolTreeError  # noqa: PLC0415 - costs more than all of this module
-        from langchain_tooltree.text import visible_lines  # noqa: PLC0415 - as above
-
-        if not isinstance(error, ToolTreeError | OSError | ImportError):
-            raise
+    except (ToolTreeError, OSError, ImportError) as error:
         sys.stderr.write(f"{visible_lines(in_words(error))}\n")
         return REFUSED
 
@@ -90,12 +87,12 @@ def _run(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     if options.command is None:
         parser.print_help()
         return 0
-    from langchain_tooltree.cli.terminal import Terminal  # noqa: PLC0415 - as above
+    from langchain_tooltree.cli.terminal import Terminal  # noqa: PLC0415 - it takes time
 
     with ExitStack() as stack:
         if options.json:  # nothing else may stand there, whatever a user's module prints
             stack.enter_context(redirect_stdout(sys.stderr))
-        module = import_module(f"{__name__}.{MODULES[options.command]}")
+        module = import_module(f"{__name__}.{MODULES.get(options.command, options.command)}")
         report, code = getattr(module, f"run_{options.command}")(options, Terminal(quiet=options.json))
     if options.json:
         sys.stdout.write(json.dumps(report, indent=2, default=str) + "\n")
@@ -116,8 +113,6 @@ class _Parser(argparse.ArgumentParser):
     """Tells what is wrong with the words of a command without sending them to the terminal as they are."""
 
     def error(self, message: str) -> NoReturn:
-        from langchain_tooltree.text import visible_lines  # noqa: PLC0415 - costs more than all of this module
-
         super().error(visible_lines(message))
 
 
@@ -175,10 +170,9 @@ def _parser() -> argparse.ArgumentParser:
     embedded(copy)
     copy.set_defaults(stopped=" What is copied stays; the same command goes on from there.")
 
-    compare = command(
-        "compare", "find out on your own tasks whether the planner helps", "tasks.jsonl --agent app:build"
+    _add_compare(
+        command("compare", "find out whether the planner helps on your own tasks", "tasks.jsonl --agent app:build")
     )
-    _add_compare(compare)
 
     doctor = command("doctor", "look at what a search could do for an agent, without running it", "my_agent:build")
     doctor.add_argument("agent", metavar="MODULE:FUNCTION", help=BUILDS)
@@ -187,9 +181,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_compare(compare: argparse.ArgumentParser) -> None:
     """Add the options of `compare`."""
-    compare.add_argument(
-        "tasks", metavar="TASKS", help="one JSON object a line with input and expected; langsmith:NAME"
-    )
+    compare.add_argument("tasks", metavar="TASKS", help="a JSON object a line with input and expected; langsmith:NAME")
     compare.add_argument("--agent", required=True, metavar="MODULE:FUNCTION", help=BUILDS)
     text = "contains (the default), exact, json, or MODULE:FUNCTION of inputs, outputs and reference_outputs"
     compare.add_argument("--check", default="contains", metavar="CHECK", help=text)
@@ -202,12 +194,10 @@ def _add_compare(compare: argparse.ArgumentParser) -> None:
     compare.add_argument("--limit", type=int, metavar="N", help="only the first N tasks")
     compare.add_argument("--at-once", type=int, default=4, metavar="N", help="runs at once (default: 4)")
     compare.add_argument("--price", type=float, nargs=2, metavar=("IN", "OUT"), help="dollars a million tokens")
-    compare.add_argument(
-        "--journal", type=Path, metavar="FILE", help="keeps finished runs (default: TASKS.compare.jsonl)"
-    )
-    compare.add_argument(
-        "--pages", metavar="FOLDER", help="keep the searches there, with pages of those that made a difference"
-    )
+    text = "keeps finished runs (default: TASKS.compare.jsonl)"
+    compare.add_argument("--journal", type=Path, metavar="FILE", help=text)
+    text = "keep the searches there, with pages of those that made a difference"
+    compare.add_argument("--pages", metavar="FOLDER", help=text)
     compare.add_argument("--html", type=Path, metavar="FILE", help="also write the report as a page")
     compare.add_argument("--force", action="store_true", help="replace FILE of --html")
     compare.add_argument("--yes", action="store_true", help="go on without being asked")

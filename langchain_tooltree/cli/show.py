@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 from langgraph.store.base import BaseStore
 from rich.console import RenderableType
-from rich.markup import escape
 from rich.text import Text
 
 from langchain_tooltree.cli import in_words
@@ -24,8 +23,7 @@ from langchain_tooltree.cli.terminal import (
     table,
     using,
 )
-from langchain_tooltree.errors import ConfigurationError
-from langchain_tooltree.events import Event
+from langchain_tooltree.errors import ConfigurationError, described
 from langchain_tooltree.experience.files import load_trajectories
 from langchain_tooltree.experience.store import TASKS, ExperienceStore, entry_of, listing
 from langchain_tooltree.experience.trajectory import Trajectory
@@ -34,8 +32,8 @@ from langchain_tooltree.learning.copying import held_in
 from langchain_tooltree.learning.experience import Experience
 from langchain_tooltree.pages.picture import to_svg
 from langchain_tooltree.pages.records import MOST_RUNS, runs_page
-from langchain_tooltree.pages.search import as_saved, read_search, to_html, to_mermaid, to_rich, undamaged
-from langchain_tooltree.sitgraph.files import MANIFEST
+from langchain_tooltree.pages.search import as_saved, read_search, to_html, to_mermaid, to_rich
+from langchain_tooltree.sitgraph.files import FILE
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
 from langchain_tooltree.text import counted, one_line
 
@@ -76,16 +74,8 @@ def run_demo(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[str,
     model = model_named(options.model) if options.model else None
     speaker = options.model or "an offline stand-in that follows a few rules (use --model for a real model)"
     terminal.say(f"{demo.REQUEST}\nModel: {speaker}\n")
-    with using(options.model), progress("asking the model") as status:
-
-        def follow(event: Event) -> None:
-            match event["type"]:
-                case "doubt":
-                    status.update(escape(f"still missing: {event['missing']}"[:70]))
-                case "explore":
-                    status.update(escape(f"trying {event['call']}"[:70]))
-
-        search = as_saved(demo.solved(model, on_event=follow))
+    with using(options.model), progress("asking the model"):
+        search = as_saved(demo.solved(model))
     look = _look_at_search(search)
     terminal.print(*look.printed[1:], sep="\n")
     if options.draw:
@@ -131,15 +121,19 @@ def look_at(what: str, embeddings: str | None) -> Look:
         )
         raise ConfigurationError(msg)
     if search := read_search(path):
-        with undamaged(path):
+        try:
             look = _look_at_search(search)
-        return look._replace(drawings={ending: undamaged(path)(way) for ending, way in look.drawings.items()})
+            texts = {ending: drawing() for ending, drawing in look.drawings.items()}
+        except (LookupError, TypeError, ValueError, AttributeError) as error:  # a file may hold anything
+            msg = one_line(f"{path} is no search as SearchResult.to_dict() gives it ({described(error)}).", 300)
+            raise ConfigurationError(msg) from error
+        return look._replace(drawings={ending: partial(str, text) for ending, text in texts.items()})
     return _look_at_runs(path)
 
 
 def is_graph(path: Path) -> bool:
     """Whether it is the folder of a graph."""
-    return (path / MANIFEST).exists()
+    return (path / FILE).exists()
 
 
 def _look_at_search(search: Mapping[str, Any]) -> Look:

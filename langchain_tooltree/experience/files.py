@@ -9,7 +9,6 @@ import uuid
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any
@@ -105,9 +104,6 @@ def _messages(written: Any, where: str) -> list[Mapping[str, Any]]:
     return written
 
 
-_UNREADABLE = (UnicodeDecodeError, EOFError, gzip.BadGzipFile, zlib.error)
-
-
 def load_trajectories(path: str | os.PathLike[str], *, unread: Counter[str] | None = None) -> Iterator[Trajectory]:
     """Read trajectories from a file of JSON lines, one by one, so that the file may be larger than memory.
 
@@ -163,15 +159,14 @@ _SAME_ID = "runs with the id of an earlier one, as whose versions they count"
 
 def _records(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Where each record of a file stands, and what is written there."""
-    with _opened(path, "rt") as lines:
-        number = 0
+    with _opened(path, "rt", "utf-8-sig") as lines:  # files from Windows may begin with a mark
         try:
             for number, line in enumerate(lines, 1):
                 if line.strip():
                     where = f"{path}, line {number}"
                     yield where, _parsed(line, where)
-        except _UNREADABLE as error:
-            msg = f"{path} cannot be read after line {number}: {error}. Is it a complete JSON lines file in UTF-8?"
+        except (UnicodeDecodeError, EOFError, gzip.BadGzipFile, zlib.error) as error:
+            msg = f"{path} cannot be read: {error}. Is it a complete JSON lines file in UTF-8?"
             raise TrajectoryFormatError(msg) from error
 
 
@@ -189,7 +184,7 @@ def dump_trajectories(
     partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}{path.suffix}")
     count = 0
     try:
-        with _opened(partial, "xt") as lines:
+        with _opened(partial, "xt", "utf-8") as lines:
             for count, trajectory in enumerate(trajectories, 1):  # noqa: B007 - returned
                 written = to_json(trajectory if keep_secrets else masked(trajectory))
                 lines.write(json.dumps(written, default=str) + "\n")  # ASCII: some tools return surrogates
@@ -206,22 +201,13 @@ def _parsed(line: str, where: str) -> Mapping[str, Any]:
     except ValueError as error:
         msg = f"{where} is not JSON: {error}. Every line has to be one JSON object."
         raise TrajectoryFormatError(msg) from error
-    return _object(written, where)
-
-
-def _object(written: Any, where: str) -> Mapping[str, Any]:
     if not isinstance(written, Mapping):
         msg = f"{where} holds a {type(written).__name__}. Every record has to be one JSON object with 'messages'."
         raise TrajectoryFormatError(msg)
     return written
 
 
-@contextmanager
-def _opened(path: Path, mode: str) -> Iterator[IO[str]]:
-    encoding = "utf-8-sig" if mode == "rt" else "utf-8"  # files from Windows may begin with a mark
-    if path.suffix == ".gz":
-        with gzip.open(path, mode, encoding=encoding) as file:
-            yield file  # type: ignore[misc]
-    else:
-        with path.open(mode, encoding=encoding) as file:
-            yield file
+def _opened(path: Path, mode: str, encoding: str) -> IO[str]:
+    opens: Any = gzip.open if path.suffix == ".gz" else open
+    file: IO[str] = opens(path, mode, encoding=encoding)
+    return file

@@ -655,7 +655,7 @@ class TrajectoryRecorder(GraphCallbackHandler):
         for keeper in self._keepers:
             with _undisturbed():  # a store whose user is not known, or that cannot be read, is not written to
                 if isinstance(keeper, ExperienceStore):
-                    store = _store_of(recording, keeper)
+                    store = keeper.within_config({"configurable": recording.variables or {}})
                     if earlier is None:
                         own, earlier = yield from find_record(store, recording.id, recording.messages)
                     keepers.append(store)
@@ -693,20 +693,6 @@ def _undisturbed() -> Iterator[None]:
 def _tells_more(trajectory: Trajectory, earlier: Trajectory) -> bool:
     sizes = [(len(each.messages), len(each.branches)) for each in (trajectory, earlier)]
     return sizes[0] != sizes[1] or not trajectory.metadata.keys() <= earlier.metadata.keys()
-
-
-def _store_of(recording: Recording, store: ExperienceStore) -> ExperienceStore:
-    try:
-        return store.within_config({"configurable": recording.variables or {}})
-    except ConfigurationError as error:
-        if recording.variables is not None:
-            raise
-        msg = (
-            f"It is not known whose run {recording.id!r} is: nothing was called inside its nodes, neither a model nor "
-            "a tool, and only there does a recorder see what is configurable. Pass a store of one user or tenant, "
-            f"TrajectoryRecorder(store.within(...)). {error}"
-        )
-        raise ConfigurationError(msg) from error
 
 
 def _messages_in(state: Any, key: str) -> Any:

@@ -40,15 +40,9 @@ RELIST_SECONDS = 300.0
 """Seconds after which entries are listed anew though the head is the same: of two processes that write at the same
 moment, one may overwrite the other's token, and who wrote last would not hear of the other."""
 
-MOST_MOVES = 64
-"""Own writes under way whose order is not known yet: far more than threads write at the same time."""
-
 PENDING = "pending"
 """Outcome of a run that nobody has judged yet, and the key of its metadata under which it stands when it ended: in
 seconds since 1970, and 0 for one that cannot go on."""
-
-FEWEST_ROWS = 64
-"""Rows that there is room for at first; it is doubled when they are used up."""
 
 Vector = NDArray[np.float32]
 Given = Sequence[float] | NDArray[np.floating[Any]]
@@ -82,12 +76,10 @@ class Catalogue:
 
     def __init__(self) -> None:
         self.entries: dict[str, RunEntry] = {}
-        self.pending: dict[str, float] = {}  # when runs without a verdict ended, by their ids
         self.tasks = TaskVectors()
         self.changes = 0  # how often the entries have changed, by a listing or a write
         self._token: str | None = None
         self._listed_at = -math.inf
-        self._moves: dict[str | None, str] = {}  # own writes, by the token that each has replaced
         self._lock = threading.Lock()
 
     def is_current(self, token: str | None) -> bool:
@@ -98,30 +90,23 @@ class Catalogue:
         """Take entries that were listed after the head was read, which held this token."""
         with self._lock:
             self.entries, self._token, self._listed_at = entries, token, time.monotonic()
-            self._moves.clear()
-            self.pending = {run: entry.since for run, entry in entries.items() if entry.outcome == PENDING}
             self.changes += 1
 
     def write(self, entries: Mapping[str, RunEntry | None], before: str | None, token: str) -> None:
         """Take an own write: entries that are new, `None` for deleted ones, and the token that it has replaced.
 
-        Threads may end in another order than they wrote in. Where somebody else has written in between, the token stays
-        as it was, so that the next look lists all entries.
+        Where somebody else has written in between, such as another thread, the token stays as it was, so that the next
+        look lists all entries.
         """
         with self._lock:
             for run, entry in entries.items():
-                self.pending.pop(run, None)
                 if entry is None:
                     self.entries.pop(run, None)
-                    continue
-                self.entries[run] = entry
-                if entry.outcome == PENDING:
-                    self.pending[run] = entry.since
+                else:
+                    self.entries[run] = entry
             self.changes += 1
-            self._moves[before] = token
-            while self._token in self._moves:
-                self._token = self._moves.pop(self._token)
-            forget_oldest(self._moves, MOST_MOVES)
+            if self._token == before:
+                self._token = token
 
 
 class TaskVectors:
@@ -129,9 +114,8 @@ class TaskVectors:
 
     def __init__(self) -> None:
         self._tasks: dict[str, str] = {}
-        self._rows: dict[str, int] = {}
-        self._matrix: Vector = np.zeros((0, 0), np.float32)
-        self._waiting: dict[str, Given] = {}  # put into the matrix when somebody asks
+        self._vectors: dict[str, Vector] = {}
+        self._stacked: tuple[list[str], Vector] | None = None  # the runs with a vector, and these as a matrix
         self._whole_at: int | None = None
         self._lock = threading.Lock()
 
@@ -143,12 +127,9 @@ class TaskVectors:
         with self._lock:
             if changes == self._whole_at:
                 return {}
-            if self._tasks.keys() - entries.keys():
-                self._merge()
-                kept = [run for run in self._rows if run in entries]
-                self._matrix = self._matrix[[self._rows[run] for run in kept]]
-                self._rows = {run: row for row, run in enumerate(kept)}
-                self._tasks = {run: self._tasks[run] for run in kept}
+            for run in [run for run in self._tasks if run not in entries]:
+                del self._tasks[run], self._vectors[run]
+                self._stacked = None
             missing = {run: entry.task for run, entry in list(entries.items()) if self._tasks.get(run) != entry.task}
             self._whole_at = None if missing else changes
             return missing
@@ -157,34 +138,26 @@ class TaskVectors:
         """Keep the vectors of tasks, each by its text, for the runs that have them."""
         with self._lock:
             self._tasks |= tasks
-            self._waiting |= {run: vectors[task] for run, task in tasks.items()}
-
-    def _merge(self) -> None:
-        if not self._waiting:
-            return
-        rows = [self._rows.setdefault(run, len(self._rows)) for run in self._waiting]
-        given = _unit(np.array([*self._waiting.values()], dtype=np.float32))
-        if len(self._rows) > len(self._matrix):
-            more = np.zeros((max(FEWEST_ROWS, len(self._matrix), len(rows)), given.shape[1]), np.float32)
-            self._matrix = np.concatenate([self._matrix, more]) if len(self._matrix) else more
-        self._matrix[rows] = given
-        self._waiting = {}
+            self._vectors |= {run: _unit(vectors[task]) for run, task in tasks.items()}
+            self._stacked = None
 
     def of(self, runs: Sequence[str]) -> dict[str, Vector]:
         """The vectors of the tasks of some runs, as far as there are any."""
         with self._lock:
-            self._merge()
-            return {run: self._matrix[self._rows[run]].copy() for run in runs if run in self._rows}
+            return {run: self._vectors[run] for run in runs if run in self._vectors}
 
     def nearest(
         self, query: Sequence[float], k: int, entries: Mapping[str, RunEntry], outcome: str | None
     ) -> list[str]:
         """The `k` runs whose tasks have the highest cosine similarity, best first, and of equal ones by their ids."""
         with self._lock:
-            self._merge()
-            runs = list(self._rows)
-            wanted = _unit(np.array([query], dtype=np.float32))[0]
-            similarities = self._matrix[: len(runs)] @ wanted if runs else np.zeros(0, np.float32)
+            if not self._vectors:
+                return []
+            if self._stacked is None:
+                self._stacked = list(self._vectors), np.stack(list(self._vectors.values()))
+                self._vectors = dict(zip(*self._stacked, strict=True))  # rows of the matrix: no vector is held twice
+            runs, matrix = self._stacked
+        similarities = matrix @ _unit(query)
         fits = (run in entries and outcome in (None, entries[run].outcome) for run in runs)
         places = np.flatnonzero(np.fromiter(fits, bool, len(runs)))
         if len(places) > k:  # all that are as near as the last one stay, so that ids decide between them
@@ -194,11 +167,11 @@ class TaskVectors:
         return [run for _, run in ranked[:k]]
 
 
-def _unit(vectors: Vector) -> Vector:
-    """Vectors of unit length, or zero."""
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    unit: Vector = (vectors / np.where(lengths > 0, lengths, 1)).astype(np.float32)
-    return unit
+def _unit(vector: Given) -> Vector:
+    """A vector of unit length, or zero."""
+    given: Vector = np.asarray(vector, dtype=np.float32)
+    length = float(np.linalg.norm(given))
+    return given / np.float32(length) if length else given
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,7 +306,8 @@ class ExperienceStore:
     The variables of the namespace are filled from `within`; then from the runtime context of the graph that is running
     (`graph.invoke(..., context=...)`), a mapping or an object with attributes; then from what is `configurable` there,
     or in the `config` that a method is given. Metadata are never used. A method raises `ConfigurationError` if a
-    variable is not known, and `TrajectoryFormatError` if what it reads is no trajectory.
+    variable is not known, and `get` raises `TrajectoryFormatError` for what is no trajectory; where many are read, such
+    a one is passed over, with a warning in the log.
 
     *Security*: clients of a served graph can set what is `configurable`. So it counts only where the context does not
     know the variable, and raises `ForeignNamespaceError` where it says otherwise. Without a context, `configurable` is
@@ -388,15 +362,13 @@ class ExperienceStore:
         free = [name for name in variables if name not in self._values]
         free = free or [name for name in variables if name in USERS] or list(variables)
         if len(free) != 1:
-            several = ", ".join(f"{name}=..." for name in free)
-            remedy = f"Use within({several})" if free else "All share it, so say which runs: run=, tool= or before="
-            msg = f"user={user!r:.80} does not say which namespace of {self._template.labels!r} is meant. {remedy}."
+            msg = f"user={user!r:.80} does not say which namespace of {self._template.labels!r} is meant: use within()."
             raise ConfigurationError(msg)
-        found = self.within(**{free[0]: user})
-        if found.values[free[0]] != self._values.get(free[0], found.values[free[0]]):
-            msg = f"user={user!r:.80} is another one than {free[0]}={self._values[free[0]]!r:.80}, for whom this is."
+        name, label = free[0], label_of(free[0], user)
+        if self._values.get(name, label) != label:
+            msg = f"user={user!r:.80} is another one than {name}={self._values[name]!r:.80}, for whom this is."
             raise ConfigurationError(msg)
-        return found
+        return self.within(**{name: user})
 
     def forget_memory(self) -> None:
         """Hold nothing of the namespace in memory; the next look lists its entries."""
@@ -541,11 +513,6 @@ class ExperienceStore:
             puts = [PutOp((*namespace, label), run, None) for label in (TASKS, TRAJECTORIES) for run in page]
             yield from self._writing(namespace, puts, dict.fromkeys(page))
 
-    def noted(self, id: str) -> Flow[RunEntry | None]:  # noqa: A002 - the field's name
-        """What is known of a record without reading it, as a flow; `None` if there is none."""
-        item: Item | None = yield self._call("get", (*self._namespace(None), TASKS), id)
-        return None if item is None else _entry(item)
-
     def there(self, ids: Sequence[str]) -> Flow[set[str]]:
         """Which of these records there are, without reading them, as a flow."""
         items: list[Item | None] = yield self._call(
@@ -558,7 +525,10 @@ class ExperienceStore:
         return (yield from self.current(config)).entries
 
     def reading(self, ids: Sequence[str]) -> Flow[list[Trajectory]]:
-        """The trajectories with these ids, in their order, as a flow; those that are gone are left out."""
+        """The trajectories with these ids, in their order, as a flow.
+
+        Those that are gone are left out, and with a warning in the log those that cannot be read.
+        """
         found: list[Trajectory] = []
         for page in batch_iterate(PAGE, ids):
             found += yield from self._read_all(self._namespace(None), page)
@@ -661,10 +631,16 @@ class ExperienceStore:
         return None
 
     def _read_all(self, namespace: Namespace, ids: Sequence[str]) -> Flow[list[Trajectory]]:
-        """The trajectories with these ids; those that were deleted meanwhile are left out."""
+        """The trajectories with these ids, without those that were deleted meanwhile, or that cannot be read."""
         gets = [GetOp((*namespace, TRAJECTORIES), key) for key in ids]
         items: list[Item | None] = (yield self._call("batch", gets)) if gets else []
-        return [_trajectory(item) for item in items if item is not None]
+        trajectories: list[Trajectory] = []
+        for item in filter(None, items):
+            try:
+                trajectories.append(_trajectory(item))
+            except TrajectoryFormatError as error:
+                logger.warning("A run is passed over: %s", error)
+        return trajectories
 
     def _call(
         self, method: Literal["get", "put", "delete", "search", "batch"], *arguments: Any, **options: Any
@@ -678,31 +654,6 @@ class ExperienceStore:
         """The labels of the variables, as far as they are known."""
         wanted = [name for name in self._template.variables if name not in self._values]
         return {**self._values, **labels_in(config, wanted)} if wanted else self._values
-
-
-def readable(
-    store: ExperienceStore,
-    ids: Sequence[str],
-    passed_over: Callable[[str, TrajectoryFormatError], object] | None = None,
-) -> Flow[list[Trajectory]]:
-    """The trajectories with these ids without those that cannot be read, which keep no other out.
-
-    They are given to `passed_over` with what is wrong, or else logged.
-    """
-    found: list[Trajectory] = []
-    for page in batch_iterate(PAGE, ids):
-        try:
-            found += yield from store.reading(page)
-        except TrajectoryFormatError:
-            for run in page:
-                try:
-                    found += yield from store.reading([run])
-                except TrajectoryFormatError as error:
-                    if passed_over is None:
-                        logger.warning("A run is passed over: %s", error)
-                    else:
-                        passed_over(run, error)
-    return found
 
 
 def entry_of(trajectory: Trajectory, written: str | None = None) -> RunEntry:

@@ -19,7 +19,7 @@ from langchain_tooltree.errors import ConfigurationError, TrajectoryFormatError,
 from langchain_tooltree.experience.files import from_json
 from langchain_tooltree.experience.guide import kept_searches
 from langchain_tooltree.experience.run_identity import is_in, thread_of
-from langchain_tooltree.experience.store import HEAD, TASKS, TRAJECTORIES, StoreCall, listing, readable
+from langchain_tooltree.experience.store import HEAD, TASKS, TRAJECTORIES, StoreCall, listing
 from langchain_tooltree.experience.trajectory import ATTEMPT_OF, RECALLED, Recall, Trajectory
 from langchain_tooltree.flows import Flow, FunctionStep
 from langchain_tooltree.learning.fold import KEEPING, TIPS, Fold
@@ -130,12 +130,10 @@ def erasing(fold: Fold, chosen: Chosen, graphs: Sequence[AnyGraph]) -> Flow[Eras
         taken.pop(str(len(graphs)))  # our own, which the records speak of
         # What was made of the records goes before them: if this is killed, they still say what is to be forgotten.
         tips_gone, points_gone = yield from _without_made(fold, chosen, found.all)
-
-        def unread(run: str, error: TrajectoryFormatError) -> None:
-            what = "which had one of these recalled and cannot be read"
-            problems.append(f"The record {run!r}, {what}: forget it, too, or mend it. {error}")
-
-        for record in (yield from readable(fold.store, sorted(found.shown_to), unread)):
+        shown = yield from fold.store.reading(sorted(found.shown_to))
+        what = "which had one of these recalled and cannot be read: forget it, too, or mend it."
+        problems += [f"The record {run!r}, {what}" for run in sorted(found.shown_to - {each.id for each in shown})]
+        for record in shown:
             yield from fold.store.adding(record.with_recall(record.recall.without(found.all | found.tips)))
         yield from fold.store.deleting(sorted(found.all))
         yield from _clear(fold, chosen)

@@ -20,7 +20,7 @@ from langchain_core.utils import batch_iterate
 
 from langchain_tooltree.cfgm.memory import CFGMMemory
 from langchain_tooltree.cfgm.tips import all_tips
-from langchain_tooltree.errors import TrajectoryFormatError, described
+from langchain_tooltree.errors import described
 from langchain_tooltree.experience.embeddings import embedder_name
 from langchain_tooltree.experience.run_identity import Namespace
 from langchain_tooltree.experience.store import (
@@ -31,7 +31,6 @@ from langchain_tooltree.experience.store import (
     Catalogue,
     ExperienceStore,
     RunEntry,
-    readable,
 )
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.flows import Flow, FunctionStep, has_loop, in_thread, run_flow
@@ -203,8 +202,11 @@ class Fold:
                 missing = yield from self._compare(catalogue.entries)
                 now = missing if whole else missing[:READ_AT_ONCE]
                 for page in batch_iterate(PAGE, now):
-                    for trajectory in (yield from readable(self.store, page, self._pass_over)):
+                    for trajectory in (yield from self.store.reading(page)):
                         yield from self._learn(trajectory, catalogue.entries[trajectory.id])
+                    # Those that cannot be read are not to be tried every time.
+                    entries = catalogue.entries
+                    self._versions |= {run: entries[run].version for run in page if run in entries}
                     yield from self._keep_segments()
                 if len(now) == len(missing):
                     self._seen = catalogue, changes
@@ -241,8 +243,7 @@ class Fold:
         contribution = yield from self.graph.contribution(self._sourced(trajectory))
         if contribution is None:
             self.graph.remove(trajectory.id)
-        elif not self.graph.fold(contribution):  # a version that is no longer than the one that is there
-            self.graph.remove(trajectory.id)
+        else:
             self.graph.fold(contribution)
         self._versions[trajectory.id] = entry.version
         self.segments.add(trajectory.id, Part(entry.version, contribution))
@@ -251,10 +252,6 @@ class Fold:
         self.graph.remove(run)
         self.segments.drop(run)
         self._versions.pop(run, None)
-
-    def _pass_over(self, run: str, error: TrajectoryFormatError) -> None:
-        self._versions[run] = self.entries[run].version  # not to be tried every time
-        logger.warning("Nothing is learnt of a run: %s", error)
 
     def _keep_segments(self) -> Flow[None]:
         # Not in the background: a store may be closed as soon as nobody waits for it, which SQLite does not survive.
@@ -289,7 +286,7 @@ class Fold:
         """Put all runs in quarantine that came from somebody; their ids."""
         back: list[str] = []
         for page in batch_iterate(PAGE, list(self.entries)):
-            for run in (yield from readable(self.store, page)):
+            for run in (yield from self.store.reading(page)):
                 if self._sourced(run).came_from == source and QUARANTINED not in run.metadata:
                     yield from self.keep(replace(run, metadata={**run.metadata, QUARANTINED: True}))
                     back.append(run.id)
@@ -304,7 +301,7 @@ class Fold:
 
     def pending(self, until: float = math.inf) -> list[str]:
         """The runs that have waited for their verdict since then, longest first."""
-        waiting = sorted((since, run) for run, since in list(self.store.catalogue.pending.items()))
+        waiting = sorted((entry.since, run) for run, entry in list(self.entries.items()) if entry.outcome == PENDING)
         return [run for since, run in waiting if since <= until]
 
     def status(self) -> Flow[ExperienceStatus]:

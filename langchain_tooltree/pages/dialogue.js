@@ -1,5 +1,5 @@
 // A run: its verdict, and its messages, of which long ones are folded.
-const LONG = 700; // characters of a text from which on it is folded
+const LONG = 700; // characters
 const VERDICTS = { true: "success", false: "failure", null: "unknown" };
 const WHO = {
   request: "User", reply: "Agent", observation: "Result", instruction: "Instructions", summary: "Summary of earlier messages",
@@ -8,7 +8,6 @@ const WHO = {
 const BY = { verdict: "by a verdict", user: "by a person", agent: "by the agent itself" };
 
 VIEWS.run = (run) => dialogue(run);
-
 function dialogue(run, lookup) {
   const messages = (run.messages || []).map(messageBox), boxes = messages.map((box, place) => ({
     box, text: JSON.stringify(run.messages[place]).toLowerCase(),
@@ -67,8 +66,7 @@ function messageBox(message) {
   if (message.anomaly) box.append(make("p", anomalyOf(message.anomaly), "bad"));
   for (const text of message.added || [])
     box.append(make("p", "Added by this package, no output of the tool:", "added"), foldable(text));
-  if (message.reflected)
-    box.append(make("p", "A reflection advised the agent here. Its words are not part of the record.", "added"));
+  if (message.reflected) box.append(make("p", "A reflection advised the agent here. Its words are not part of the record.", "added"));
   box.append(...(message.messages || []).map(messageBox));
   return box;
 }

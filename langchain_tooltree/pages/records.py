@@ -7,13 +7,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import networkx as nx
 
 from langchain_tooltree.cfgm.collect import FOCUS, current_focus_points
 from langchain_tooltree.cfgm.tips import Tip, all_tips
-from langchain_tooltree.experience.store import JUDGED, TASKS, RunEntry, entry_of, listing, readable
+from langchain_tooltree.experience.store import JUDGED, TASKS, RunEntry, entry_of, listing
 from langchain_tooltree.experience.trajectory import (
     ATTEMPT_OF,
     NOTES,
@@ -28,10 +28,10 @@ from langchain_tooltree.experience.trajectory import (
     function_of,
     metadata_of,
     part_of,
+    readable,
     without_added,
     woven,
 )
-from langchain_tooltree.experience.trajectory import readable as readable_text
 from langchain_tooltree.flows import Flow, FunctionStep
 from langchain_tooltree.learning.fold import ExperienceStatus, Fold
 from langchain_tooltree.pages import page, table
@@ -55,8 +55,6 @@ MOST_SUMMARIES = 6  # summaries of states that are shown of an edge
 NAMED_RUNS = 12  # runs that are named behind an edge
 ALL_NAMED_RUNS = 12_000  # and behind all edges together
 
-OUTCOMES = {True: "success", False: "failure", None: "not judged"}
-
 
 def _label(name: Any) -> str:
     return one_line(str(name or ""), MAX_LABEL)
@@ -72,8 +70,9 @@ def write_run(run: Trajectory, path: str | os.PathLike[str]) -> None:
 
 def run_table(run: Trajectory) -> str:
     """A run in a few lines."""
+    verdict = {True: "success", False: "failure", None: "not judged"}[run.success]
     tools = " → ".join(step.tool for step in run.steps) or "none"
-    verdict = OUTCOMES[run.success] + (f": {run.reasons}" if run.reasons else "")
+    verdict += f": {run.reasons}" if run.reasons else ""
     return table({"Run": run.id, "Task": run.task, "Tools": tools, "Replies": run.turns, "Verdict": verdict})
 
 
@@ -124,7 +123,10 @@ def _message(message: ChatMessage) -> dict[str, Any]:
     notes = mapping_in(around, NOTES)
     added, anomaly, suggested = added_to(around), mapping_in(notes, "anomaly"), notes.get(SUGGESTED)
     more = {
-        "calls": [_call(entry) for entry in entries_in(message)],
+        "calls": [
+            {"tool": _label(function_of(entry).get("name") or "no function"), "arguments": _arguments(entry)}
+            for entry in entries_in(message)
+        ],
         "tool": _label(message.get("name")),
         "failed": bool(message.get("error")),
         "added": [*added],
@@ -144,16 +146,15 @@ def _message(message: ChatMessage) -> dict[str, Any]:
         "tokens": _tokens(message),
         "at": next((str(each[name])[:40] for each in (message, around) for name in TIMES if each.get(name)), ""),
     }
-    shown = {"part": part_of(message), "text": readable_text(without_added(message.get("content"), added))}
+    shown = {"part": part_of(message), "text": readable(without_added(message.get("content"), added))}
     return shown | {name: value for name, value in more.items() if value}
 
 
-def _call(entry: Mapping[str, Any]) -> dict[str, str]:
+def _arguments(entry: Mapping[str, Any]) -> str:
     arguments = arguments_of(entry)
-    written = str(function_of(entry).get("arguments"))
-    if arguments is not None:
-        written = json.dumps(arguments, indent=2, default=str, ensure_ascii=False)
-    return {"tool": _label(function_of(entry).get("name") or "no function"), "arguments": written}
+    if arguments is None:
+        return str(function_of(entry).get("arguments"))
+    return json.dumps(arguments, indent=2, default=str, ensure_ascii=False)
 
 
 def _share(value: Any) -> float | None:
@@ -197,7 +198,7 @@ def experience_page(fold: Fold) -> Flow[str]:
     items = yield from listing(store.place[0], (*place, TASKS))
     dates = {item.key: (item.created_at.isoformat(), item.key) for item in items}
     latest = sorted(entries, key=lambda run: dates.get(run, ("", run)), reverse=True)[:MOST_RUNS]
-    runs: list[Trajectory] = yield from readable(store, latest)
+    runs: list[Trajectory] = yield from store.reading(latest)
     tips: list[Tip] = yield from all_tips(store)
     focus, _ = yield from current_focus_points(store.collection(FOCUS))
     status: ExperienceStatus = yield from fold.status()
@@ -258,18 +259,6 @@ def _listed_edges(graph: SITGraph) -> list[list[Any]]:
 # --- a tool graph ---
 
 
-class DrawnEdge(NamedTuple):
-    """An edge as people see it."""
-
-    source: str
-    target: str
-    weight: float  # by Eq. 2
-    raw_weight: float  # by Eq. 1
-    times: int
-    support: int
-    givers: int
-
-
 def graph_page(graph: Graph, alpha: float) -> str:
     """A graph as a page: tools, and edges with what stands behind them.
 
@@ -277,38 +266,42 @@ def graph_page(graph: Graph, alpha: float) -> str:
     was followed, by how many tasks, sources and runs; then some of the summaries on it, how many there are, and some of
     these runs, each with how often it followed the edge.
     """
-    every = sorted(_drawn_edges(graph, alpha), key=lambda edge: (-edge.times, -edge.weight, *edge[:2]))
+    every = [
+        (source, target, weight, edge)
+        for source, targets in graph.edges()
+        for (target, weight), edge in zip(weights(targets, alpha).items(), targets.values(), strict=True)
+    ]
+    every.sort(key=lambda row: (-row[3].count, -row[2], row[0], row[1]))
     shown = every[:MOST_EDGES]
     behind, summaries = _runs_behind(graph), graph.summaries_by_edge()
     most = max(2, min(NAMED_RUNS, ALL_NAMED_RUNS // max(1, len(shown))))
-    tools = sorted({name for edge in shown for name in edge[:2]})
+    tools = sorted({name for row in shown for name in row[:2]})
     place = {name: at for at, name in enumerate(tools)}
-    columns, calls = _columns(every), Counter[str]()
-    for edge in every:
-        calls[edge.target] += edge.times
+    calls = Counter[str]()
+    steps: nx.DiGraph[str] = nx.DiGraph()
+    for source, target, weight, edge in every:
+        calls[target] += edge.count
+        steps.add_edge(source, target, far=-math.log(max(weight, 1e-12)))
+    # A tool's column: by how many steps from the start it is, on the way that is most probable.
+    ways = nx.single_source_dijkstra_path(steps, START, weight="far") if START in steps else {}
     named: dict[str, int] = {}
     rows = []
-    for edge in shown:
-        runs, states = behind[edge[:2]], summaries.get(edge[:2], ())
+    for source, target, weight, edge in shown:
+        runs, states = behind[source, target], summaries.get((source, target), ())
         names = [[named.setdefault(run, len(named)), times] for run, times in runs[:most]]
         texts = [shortened(text) for text in dict.fromkeys(states)][:MOST_SUMMARIES]
-        rows.append([place[edge.source], place[edge.target], *edge[2:], len(runs), texts, len(states), names])
+        counts = [edge.count, edge.support, edge.givers, len(runs)]
+        weighed = [round(weight, 4), round(edge.raw_weight(alpha), 2)]
+        rows.append([place[source], place[target], *weighed, *counts, texts, len(states), names])
     data = {
         "runs": len(graph),
-        "tools": [[_label(name), calls[name], columns.get(name, 1)] for name in tools],
+        "tools": [[_label(name), calls[name], len(ways.get(name, (START, name))) - 1] for name in tools],
         "start": place.get(START),
         "edges": rows,
         "left_out": len(every) - len(shown),
         "named": [_label(run) for run in named],
     }
     return page("graph", f"Tool graph of {len(graph)} runs", data)
-
-
-def _drawn_edges(graph: Graph, alpha: float) -> Iterator[DrawnEdge]:
-    for source, targets in graph.edges():
-        for (target, weight), edge in zip(weights(targets, alpha).items(), targets.values(), strict=True):
-            raw = round(edge.raw_weight(alpha), 2)
-            yield DrawnEdge(source, target, round(weight, 4), raw, edge.count, edge.support, edge.givers)
 
 
 def _runs_behind(graph: Graph) -> dict[tuple[str, str], list[tuple[str, int]]]:
@@ -318,12 +311,3 @@ def _runs_behind(graph: Graph) -> dict[tuple[str, str], list[tuple[str, int]]]:
         for pair, times in Counter(contribution.transitions).items():
             behind.setdefault(pair, []).append((run, times))
     return behind
-
-
-def _columns(edges: Sequence[DrawnEdge]) -> dict[str, int]:
-    """By how many steps from the start each tool is, on the way that is most probable."""
-    graph: nx.DiGraph[str] = nx.DiGraph()
-    for edge in edges:
-        graph.add_edge(edge.source, edge.target, far=-math.log(max(edge.weight, 1e-12)))
-    ways = nx.single_source_dijkstra_path(graph, START, weight="far") if START in graph else {}
-    return {name: len(way) - 1 for name, way in ways.items()}

@@ -5,10 +5,7 @@ const SCORES = {
   goal: "whether the task is done here, from 0 to 1", Q: "mean reward of the rollouts through it, from 0 to 1",
   N: "rollouts that went through it",
 };
-const STEPS = {
-  plan: "narrowed the tools", propose: "asked for calls", score: "scored calls", execute: "ran a call",
-  evaluate: "judged a result",
-};
+const STEPS = { plan: "narrowed the tools", propose: "asked for calls", score: "scored calls", evaluate: "judged a result" };
 const PRUNED = {
   pre_evaluation: "It was not run, since its r_pre is below the threshold.",
   top_k: "It was not run, since others had a higher r_pre.",

@@ -144,10 +144,9 @@ function tips(data, byId, linkTo) {
   return rows.length ? rows : [make("p", "None: Experience(model=...) takes them of runs.", "dim")];
 }
 function edgeTable(edges) {
-  const weight = (edge) => edge[2];
   const rows = table("Edges", [
     { name: "After", of: ([from]) => from }, { name: "came", of: ([, to]) => to },
-    { name: "share", of: (edge) => percent(weight(edge)), by: weight, look: "amount", share: weight },
+    { name: "share", of: (edge) => percent(edge[2]), by: (edge) => edge[2], look: "amount", share: (edge) => edge[2] },
     { name: "times", of: ([, , , count]) => count },
   ], edges);
   return rows.length ? rows : [make("p", "The graph is empty: no run that counts has succeeded.", "dim")];
@@ -163,36 +162,34 @@ addEventListener("hashchange", () => {
 });
 
 // --- a comparison of agents ---
-const signed = (value, digits = 1) => (value < 0 ? "−" : "+") + Math.abs(value).toLocaleString("en", { maximumFractionDigits: digits });
-const bounds = ({ mean, low, high }, digits) => signed(mean, digits) + " (" + signed(low, digits) + " to " + signed(high, digits) + ")";
-
 VIEWS.compare = (data) => {
-  const agents = Object.entries(data.agents).map(([name, figures]) => ({ name, ...figures, ...data.against_plain[name] }));
-  const points = ({ difference, low, high }) => bounds({ mean: 100 * difference, low: 100 * low, high: 100 * high }, 0) + " % of the tasks";
+  const signed = (value, digits) => (value < 0 ? "-" : "+") + Math.abs(value).toLocaleString("en", { maximumFractionDigits: digits });
+  const bounds = (digits, ...values) => "{} ({} to {})".replace(/{}/g, () => signed(values.shift(), digits));
+  const cost = (name, field, digits, more = (each) => each["more_" + field]) => ({
+    name, of: (each) => lines(inner(each[field]), note(more(each) && bounds(digits, ...Object.values(more(each))))),
+  });
+  const change = ({ difference, low, high, gained, lost, p }) => p !== undefined && lines(
+    bounds(0, 100 * difference, 100 * low, 100 * high) + " % of the tasks", note(`${gained} gained, ${lost} lost (p = ${p.toPrecision(2)})`));
   const figures = table("Agents", [
-    { name: "Agent", of: (each) => make("strong", each.name), by: (each) => each.name },
-    { name: "Solved", of: (each) => each.solved + " of " + data.tasks, by: (each) => each.solved, look: "amount", share: (each) => each.share },
-    { name: "Against the plain agent", of: (each) => each.p !== undefined && lines(points(each), note(each.gained + " gained, "
-      + each.lost + " lost (p = " + each.p.toPrecision(2) + ")")) || "" },
-    { name: "Model calls a task", of: (each) => lines(String(each.model_calls), note(each.more_model_calls && bounds(each.more_model_calls))) },
-    { name: "Tokens a task", of: (each) => lines(inner(each.tokens), note(each.more_tokens && bounds(each.more_tokens, 0))) },
-    { name: "Seconds a task", of: (each) => each.seconds }, { name: "In all", of: (each) => isGiven(each.dollars_in_all) ? "$" + each.dollars_in_all : "" },
-    { name: "Raised", of: (each) => each.errors || "" },
-  ], agents);
+    { name: "Agent", of: (each) => each.name },
+    { name: "Solved", of: (each) => each.solved + " of " + data.tasks, look: "amount", share: (each) => each.share },
+    { name: "Against the plain agent", of: (each) => change(each) || "" },
+    cost("Model calls a task", "model_calls", 1), cost("Tokens a task", "tokens", 0),
+    { name: "Seconds a task", of: (each) => each.seconds }, { name: "Raised", of: (each) => each.errors || "" },
+    { name: "Dollars in all", of: (each) => each.dollars_in_all && String(each.dollars_in_all) },
+  ], Object.entries(data.agents).map(([name, each]) => ({ name, ...each, ...data.against_plain[name] })));
   const columns = [
     { name: "Task", of: (row) => lines(make("code", row.task), make("div", row.input)), by: (row) => row.task },
-    { name: "Solved by", of: (row) => row.solved_by, look: "outcome" },
-    { name: "Plain agent's answer", of: (row) => row.plain_answer },
+    { name: "Solved by", of: (row) => row.solved_by }, { name: "Plain agent's answer", of: (row) => row.plain_answer },
     { name: "Planner's answer", of: (row) => lines(make("div", row.answer), row.page && anchor("its search", row.page)) },
-    { name: "Expected", of: (row) => row.expected && (row.expected.trim ? row.expected : JSON.stringify(row.expected)) },
+    { name: "Expected", of: ({ expected }) => (typeof expected === "object" ? expected && JSON.stringify(expected) : expected) },
   ];
-  const place = make("div");
+  const place = make("div"), raised = data.errors.map((text) => make("p", text, "bad"));
   return {
     title: data.title, summary: word(data.tasks, "task"), placeholder: "Find a task or an answer",
     body: [
-      ...data.verdicts.map((text) => make("h2", text)), ...figures,
-      make("p", "In brackets: 95 % intervals, task by task.", "dim"), make("h2", "Where they differ"), place,
-      ...section("What raised, and counts as not solved", ...data.errors.map((text) => make("p", text, "bad"))),
+      ...data.verdicts.map((text) => make("h2", text)), ...figures, make("p", "In brackets: 95 % intervals, task by task.", "dim"),
+      make("h2", "Where they differ"), place, ...section("What raised, and counts as not solved", ...raised),
     ],
     filter(words) {
       const rows = data.differing.filter((row) => JSON.stringify(Object.values(row)).toLowerCase().includes(words));

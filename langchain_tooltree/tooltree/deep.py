@@ -31,7 +31,7 @@ from langchain_tooltree._langgraph import tool_node_input, with_runtime
 from langchain_tooltree.conversation import Conversation, is_observation, transcript
 from langchain_tooltree.errors import ConfigurationError, EmptyQueryError, described
 from langchain_tooltree.events import Event, FallbackEvent, StartEvent
-from langchain_tooltree.experience.trajectory import call_key, readable
+from langchain_tooltree.experience.trajectory import readable
 from langchain_tooltree.flows import Flow, FunctionStep, TwinStep, arun_flow, awaited, in_thread, run_flow
 from langchain_tooltree.models import ATTEMPTS, Meter, inner_marks
 from langchain_tooltree.sandbox import Sandbox, forked
@@ -64,21 +64,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-FAILURES_ENOUGH = 2
-"""So often a call may fail, or be rejected, after a request before it is proposed no more: once may be chance."""
-
-JUDGED_CHARS = 8_000
-"""Characters of an observation that a judge is asked about: about 2,000 tokens."""
-
-TOOL_TIMEOUT = 60.0
-"""Seconds that one tool call may take before it counts as failed."""
-
-GRACE = 1.0
-"""Seconds that calls in flight get when the time is up; then they are left behind."""
-
-ANSWER_CALLS = 1
-"""Model calls that are kept back for the answer."""
-
+JUDGED_CHARS = 8_000  # characters of an observation that a judge is asked about: about 2,000 tokens
+TOOL_TIMEOUT = 60.0  # seconds that one tool call may take before it counts as failed
+GRACE = 1.0  # seconds that calls in flight get when the time is up; then they are left behind
+ANSWER_CALLS = 1  # model calls that are kept back for the answer
 TRANSIENT_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504})
 """HTTP statuses of servers that are busy, starting or briefly out of reach: the same call may succeed next time."""
 
@@ -169,16 +158,13 @@ class DeepSearch:
         self._conversation, self._messages = conversation, conversation.messages
         self._system = [host.system] if host.system is not None else []
         self._history = transcript([*self._system, *self._messages])
-        outcomes = [step for step in conversation.steps if step.outcome]
-        failed = [step for step in outcomes if step.outcome and step.outcome.status == "error"]
-        # How often a call, by its key, has failed since the request.
-        self._failures = Counter(call_key(step.tool, step.arguments or {}) for step in failed)
+        outcomes = [step.outcome for step in conversation.steps if step.outcome]
         self._search = TreeSearch(
             kernel,
             tools=len(self._library),
             judge_calls=max(self._pre_judge.calls_per_question, self._post_judge.calls_per_question),
             reserved_model_calls=ANSWER_CALLS,
-            begun=bool(outcomes) and outcomes[-1] not in failed,
+            begun=bool(outcomes) and outcomes[-1].status != "error",
         )
         self._config, self._tree = self._search.config, self._search.tree
         self._id = uuid.uuid4().hex
@@ -303,14 +289,10 @@ class DeepSearch:
             missing=node.missing,
         )
         proposal = yield from self._proposer.propose(request, meter)
-        hopeless = {call.key for call in proposal.calls if self._failures[call.key] >= FAILURES_ENOUGH}
-        kept = [at for at, call in enumerate(proposal.calls) if call.key not in hopeless]
-        why = f"failed {FAILURES_ENOUGH} times already"
-        dropped = [f"{call.label}: {why}" for call in proposal.calls if call.key in hopeless]
         return {
-            "calls": [proposal.calls[at] for at in kept],
-            "confidences": [proposal.confidences[at] for at in kept],
-            "dropped": [*proposal.problems, *dropped],
+            "calls": proposal.calls,
+            "confidences": proposal.confidences,
+            "dropped": proposal.problems,
             "finished": proposal.is_empty,
             "reward": proposal.reward,
             "goal": proposal.standing.goal,

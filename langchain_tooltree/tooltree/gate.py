@@ -3,7 +3,7 @@
 The gated model is a view of the agent's own, of a subclass of its class: `isinstance` of other middleware, bound
 arguments and the original object stay as they are. Its stream holds back the first line of a reply. If that line is a
 report, it is taken out; if the report is doubtful, the text after it is kept back as well, and handed to the visit
-through `Withheld`. So it is with a reply that comes as a whole, or from a cache. Reasoning and steps pass at once.
+through `Withheld`. So it is with a reply that comes as a whole. Reasoning and steps pass at once.
 """
 
 import functools
@@ -14,7 +14,6 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
-from langchain_core.caches import BaseCache
 from langchain_core.globals import get_llm_cache
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage
@@ -93,7 +92,7 @@ def _gated(model: BaseChatModel) -> BaseChatModel:
 
 @functools.cache
 def _gated_class(kind: Any) -> Any:
-    """A subclass whose replies, streams and cached replies go through a gate where a visit asks.
+    """A subclass whose replies and streams go through a gate where a visit asks.
 
     The inner stream gets no run manager: it would announce tokens before the gate has seen them, and LangChain
     announces those that come out of the stream.
@@ -101,11 +100,11 @@ def _gated_class(kind: Any) -> Any:
 
     def _generate_with_cache(self: Any, *args: Any, **kwargs: Any) -> ChatResult:
         with _gate_of_call() as gate:
-            return gate.close(kind._generate_with_cache(_caching(self, gate), *args, **kwargs))  # noqa: SLF001
+            return gate.close(kind._generate_with_cache(_uncached(self, gate), *args, **kwargs))  # noqa: SLF001
 
     async def _agenerate_with_cache(self: Any, *args: Any, **kwargs: Any) -> ChatResult:
         with _gate_of_call() as gate:
-            return gate.close(await kind._agenerate_with_cache(_caching(self, gate), *args, **kwargs))  # noqa: SLF001
+            return gate.close(await kind._agenerate_with_cache(_uncached(self, gate), *args, **kwargs))  # noqa: SLF001
 
     def _stream(
         self: Any,
@@ -145,6 +144,12 @@ def _gated_class(kind: Any) -> Any:
         setattr(gated_kind, events, None)  # which would go past the gate
     _GATED_KINDS.add(gated_kind)
     return gated_kind
+
+
+def _uncached(model: Any, gate: "_Gate") -> Any:
+    """The model without LangChain's cache of replies: it would keep what is shown, and give back empty answers."""
+    has_cache = model.cache is not False and (model.cache or get_llm_cache()) is not None
+    return model.model_copy(update={"cache": False}) if has_cache and gate.withheld is not None else model
 
 
 @contextmanager
@@ -206,54 +211,21 @@ class _Gate:
         """The reply as it may be shown; noted for the visit."""
         if self.withheld is None or len(result.generations) != 1:
             return result
-        [generation] = self.shown(result.generations)
+        generation = self._shown(result.generations[0])
         self.withheld.gates[generation.message.id] = self
         return ChatResult(generations=[generation], llm_output=result.llm_output)
 
-    def shown(self, generations: list[ChatGeneration]) -> list[ChatGeneration]:
-        """Replies without a report, and without the text of a doubtful answer."""
-        [generation] = generations
+    def _shown(self, generation: ChatGeneration) -> ChatGeneration:
+        """A reply without a report, and without the text of a doubtful answer."""
         if self.report is not None or not isinstance(generation.message, AIMessage):  # it has come through `admit`
-            return generations
+            return generation
         message, self.report = split_report(generation.message)
         self.line = generation.message.text.removesuffix(message.text) if self.report is not None else ""
         is_step = bool(message.tool_calls or message.invalid_tool_calls)
         self.is_shut = self.report is not None and self.report.doubtful and not is_step
         if self.is_shut:
             self.text, message = message.text, with_texts(message, [""] * len(texts_of(message)))
-        return [ChatGeneration(message=message, generation_info=generation.generation_info)]
-
-
-class _Cache(BaseCache):
-    """A cache of what may be shown; doubtful answers are not kept in it, since they are asked again."""
-
-    def __init__(self, cache: BaseCache, gate: _Gate) -> None:
-        self._cache, self._gate = cache, gate
-
-    def lookup(self, prompt: str, llm_string: str) -> Any:
-        return self._cache.lookup(prompt, llm_string)
-
-    async def alookup(self, prompt: str, llm_string: str) -> Any:
-        return await self._cache.alookup(prompt, llm_string)
-
-    def update(self, prompt: str, llm_string: str, return_val: Any) -> None:
-        shown = self._gate.shown(return_val)
-        if not self._gate.is_shut:
-            self._cache.update(prompt, llm_string, shown)
-
-    async def aupdate(self, prompt: str, llm_string: str, return_val: Any) -> None:
-        shown = self._gate.shown(return_val)
-        if not self._gate.is_shut:
-            await self._cache.aupdate(prompt, llm_string, shown)
-
-    def clear(self, **kwargs: Any) -> None:
-        self._cache.clear(**kwargs)
-
-
-def _caching(model: Any, gate: _Gate) -> Any:
-    """The model, with its cache behind a gate if it has one."""
-    cache = model.cache if isinstance(model.cache, BaseCache) else model.cache is not False and get_llm_cache()
-    return model.model_copy(update={"cache": _Cache(cache, gate)}) if cache and gate.withheld is not None else model
+        return ChatGeneration(message=message, generation_info=generation.generation_info)
 
 
 def _merged(chunks: Sequence[ChatGenerationChunk], text: str) -> ChatGenerationChunk:

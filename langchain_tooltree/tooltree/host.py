@@ -24,7 +24,6 @@ from langchain_tooltree.experience.guide import Advice, Guide, without_hints
 from langchain_tooltree.experience.run_identity import name_of
 from langchain_tooltree.flows import EventSink, Flow, current_writer, emit
 from langchain_tooltree.models import ATTEMPTS, Meter, usage_sum
-from langchain_tooltree.replies import sound
 from langchain_tooltree.sandbox import Sandbox, names_bound_by
 from langchain_tooltree.text import forget_oldest, telling_words
 from langchain_tooltree.tools import ToolLibrary, checked_arguments, returns_command
@@ -45,8 +44,7 @@ from langchain_tooltree.tooltree.result import keep_ended, keep_search
 from langchain_tooltree.tooltree.search import SearchConfig
 from langchain_tooltree.tooltree.visit import Outcome, Visit, carry_on, plan_ahead
 
-KEPT_OFFERINGS = 16
-"""Selections of tools of which it is kept what they are: few agents change between more."""
+KEPT_OFFERINGS = 16  # selections of tools of which it is kept what they are: few agents change between more
 
 
 class PlannerOptions(TypedDict, total=False):
@@ -92,33 +90,34 @@ class Offering:
     @cached_property
     def size(self) -> int:
         """Characters of the tools as the model is shown them."""
-        shown = (convert_to_openai_tool(tool) if isinstance(tool, BaseTool) else tool for tool in self.tools)
-        return sum(len(json.dumps(tool, default=str)) for tool in shown)
+        forms = (convert_to_openai_tool(tool) if isinstance(tool, BaseTool) else tool for tool in self.tools)
+        return sum(len(json.dumps(tool, default=str)) for tool in forms)
+
+
+OPTION_KINDS: Sequence[tuple[str, Any, str]] = (
+    ("config", SearchConfig, "a SearchConfig"),
+    ("prompts", Prompts, "a Prompts, such as Prompts(pre_judge=...)"),
+    ("sandbox", Sandbox, "an object with `tools` and `fork()`, such as an ObjectSandbox"),
+    ("record_searches", str | os.PathLike, "the path of a folder"),
+)
+"""Of each option that may be left out, what it has to be."""
 
 
 class Planner:
     """The settings of a planner, checked: a `ConfigurationError` names the value that cannot work, and the remedy."""
 
     def __init__(self, **options: Any) -> None:
-        config, sandbox, prompts = options.get("config"), options.get("sandbox"), options.get("prompts")
-        if config is not None and not isinstance(config, SearchConfig):
-            msg = f"config must be a SearchConfig, got {type(config).__name__} {config!r}."
-            raise ConfigurationError(msg)
-        if isinstance(sandbox, type) or not isinstance(sandbox, Sandbox | None):
-            msg = f"sandbox must have `tools` and `fork()`, got {type(sandbox).__name__}. See ObjectSandbox."
-            raise ConfigurationError(msg)
-        if prompts is not None and not isinstance(prompts, Prompts):
-            msg = f"prompts must be a Prompts, got {type(prompts).__name__} {prompts!r}; see Prompts(pre_judge=...)."
-            raise ConfigurationError(msg)
-        folder = options.get("record_searches")
-        if folder is not None and not isinstance(folder, str | os.PathLike):
-            msg = f"record_searches must be the path of a folder, got {type(folder).__name__} {folder!r:.80}."
-            raise ConfigurationError(msg)
+        for name, kind, expected in OPTION_KINDS:
+            value = options.get(name)
+            if value is not None and (isinstance(value, type) or not isinstance(value, kind)):
+                msg = f"{name} must be {expected}, got {type(value).__name__} {value!r:.80}."
+                raise ConfigurationError(msg)
+        config, sandbox, folder = options.get("config"), options.get("sandbox"), options.get("record_searches")
         self.config: SearchConfig = config or SearchConfig()
         self.is_deep, self.extra_calls = self.config.is_deep, self.config.extra_calls
         self.sandbox: Sandbox | None = sandbox
         self.bound_tools = frozenset[str]() if sandbox is None else names_bound_by(sandbox)
-        self.prompts = prompts or DEFAULT_PROMPTS
+        self.prompts: Prompts = options.get("prompts") or DEFAULT_PROMPTS
         self.folder = Path(folder) if folder else None
         self.effects = CallEffects.declared_as(options.get("effects"))
         judge, post_judge = options.get("judge"), options.get("post_judge")
@@ -135,8 +134,8 @@ class Planner:
     def offering(self, tools: Sequence[Any]) -> Offering:
         """What may be done with a selection of tools: `BaseTool`s, and dicts of tools that a provider runs."""
         key = tuple(map(id, tools))
-        known = self._offerings.get(key)
-        if known is None:
+        offering = self._offerings.get(key)
+        if offering is None:
             own = [tool for tool in tools if isinstance(tool, BaseTool)]
             effects = self.effects.among(own)
             effects.check_arguments()
@@ -144,11 +143,11 @@ class Planner:
             may_read = effects.reads | effects.by_arguments
             trials = (t.name for t in own if t.name in may_read and not t.return_direct and not returns_command(t))
             names = (name_of(tool) or str(tool.get("type")) for tool in tools)
-            kept = tools if isinstance(tools, ToolLibrary) else tuple(tools)
-            known = Offering(kept, frozenset(names), effects, frozenset(trials))
-            self._offerings[key] = known  # it holds the tools, so that no others get their ids
+            library = tools if isinstance(tools, ToolLibrary) else tuple(tools)
+            offering = Offering(library, frozenset(names), effects, frozenset(trials))
+            self._offerings[key] = offering  # it holds the tools, so that no others get their ids
             forget_oldest(self._offerings, KEPT_OFFERINGS)
-        return known
+        return offering
 
     def branches(self, messages: Sequence[BaseMessage], mark: Mark, offering: Offering) -> Branches:
         """The conversation as a tree."""
@@ -214,8 +213,8 @@ class PlannerHost(ABC):
         if sandbox is None:
             outcome = yield from Visit(branches, self).run()
         else:
-            planned = carry_on(branches) if branches.mark.plan else None
-            outcome = planned or (yield from plan_ahead(branches, self, sandbox))
+            next_step = carry_on(branches) if branches.mark.plan else None
+            outcome = next_step or (yield from plan_ahead(branches, self, sandbox))
         if outcome.ended is not None:
             yield from keep_ended(outcome.ended, self)
         return outcome
@@ -249,15 +248,12 @@ class PlannerHost(ABC):
 
     def take(self, reply: AIMessage, withheld: Withheld) -> tuple[AIMessage, Report | None]:
         """Take the report out of a reply, and keep the reply as the latest own step."""
-        self.reply, report = self._split(sound(reply), withheld)
-        return self.reply, report
-
-    @staticmethod
-    def _split(reply: AIMessage, withheld: Withheld) -> tuple[AIMessage, Report | None]:
-        if reply.tool_calls or reply.invalid_tool_calls:  # a step; what it reports does not count
-            return split_report(reply)[0], None
-        reply, report = withheld.restore(reply)
-        return (reply, report) if report is not None else split_report(reply)  # of a model without a gate
+        is_step = bool(reply.tool_calls or reply.invalid_tool_calls)  # what a step reports does not count
+        reply, report = (reply, None) if is_step else withheld.restore(reply)
+        if report is None:  # of a step, or of a model without a gate
+            reply, report = split_report(reply)
+        self.reply = reply
+        return reply, None if is_step else report
 
     def fits(self, text: str, name: str | None = None) -> bool:
         """Whether a text shares a telling word with a tool's name or description."""
@@ -303,9 +299,9 @@ class PlannerHost(ABC):
 
     def judge_usage(self) -> UsageMetadata | None:
         """Tokens that questions to a judge have cost since this was last called."""
-        spent = reduce(usage_sum, (meter.usage for meter in self.meters), None) if self.meters else None
+        usage = reduce(usage_sum, (meter.usage for meter in self.meters), None) if self.meters else None
         self.meters.clear()
-        return spent
+        return usage
 
     def _meter(self, calls: int) -> Meter:
         """What counts one question to a judge, which may take so many model calls."""
@@ -331,12 +327,12 @@ class PlannerHost(ABC):
         judge, _ = self.planner.judges
         if judge is None or not calls:
             return list(calls)
-        asked = [JudgedCall(f"c{at}", each.name, each.args) for at, each in enumerate(calls)]
-        scores = yield from judge.pre(self._question(path, "pre", asked), self._meter(ATTEMPTS))
+        questions = [JudgedCall(f"c{at}", each.name, each.args) for at, each in enumerate(calls)]
+        scores = yield from judge.pre(self._question(path, "pre", questions), self._meter(ATTEMPTS))
         threshold = self.planner.config.pre_threshold
         scored = [replace(each, score=judged.score) for each, judged in zip(calls, scores, strict=True)]
-        kept = [each for each in scored if each.score is None or each.score >= threshold]
-        return sorted(kept, key=lambda each: threshold if each.score is None else each.score, reverse=True)
+        promising = [each for each in scored if each.score is None or each.score >= threshold]
+        return sorted(promising, key=lambda each: threshold if each.score is None else each.score, reverse=True)
 
     def judge_result(self, path: Sequence[BaseMessage]) -> Flow[bool]:
         """Whether r_post of the latest call is below `post_threshold`."""
@@ -362,10 +358,9 @@ def _latest_call(path: Sequence[BaseMessage]) -> tuple[int, list[JudgedCall], st
     latest = path[at] if path else None
     if not (isinstance(latest, AIMessage) and latest.tool_calls):
         return at, [], None
-    made = latest.tool_calls[0]
+    call = latest.tool_calls[0]
     results = "\n".join(str(message.text) for message in path[at + 1 :])
-    return at, [JudgedCall("c0", made["name"], made["args"])], results
+    return at, [JudgedCall("c0", call["name"], call["args"])], results
 
 
-DONE = 0.5
-"""Goal score in [0, 1] from which a judge holds an answer for complete."""
+DONE = 0.5  # goal score in [0, 1] from which a judge holds an answer for complete

@@ -1,17 +1,19 @@
 """Pre- and post-evaluation: scoring a call before and after it runs, the paper's r_pre and r_post.
 
 A judge is a chat model, or any function from a [`JudgeRequest`][langchain_tooltree.JudgeRequest] to scores. Whatever
-it answers is checked: what is no number in [0, 1] is left unscored, and never taken for 0. A model is asked once more.
+it answers is validated: what is no number in [0, 1] is left unscored, and never taken for 0. A model is asked again
+once.
 """
 
 import logging
 import math
 import random
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import BaseMessage
 from pydantic import BaseModel, ValidationError
 
 from langchain_tooltree.errors import ConfigurationError
@@ -57,9 +59,9 @@ class Judged(NamedTuple):
     reason: str = ""
 
     @classmethod
-    def of(cls, score: Any, reason: Any = None) -> "Judged":
-        """A score that is one, with the beginning of its reason."""
-        return cls(as_score(score), one_line(reason, 500) if isinstance(reason, str) else "")
+    def of(cls, score: Score, reason: str = "") -> "Judged":
+        """A score with the beginning of its reason."""
+        return cls(score, one_line(reason, 500))
 
 
 class Standing(NamedTuple):
@@ -69,15 +71,10 @@ class Standing(NamedTuple):
     missing: tuple[str, ...] = ()  # what is not done yet, in words
 
     @classmethod
-    def of(cls, reply: Any) -> "Standing":
-        """What a `RequestCheck` says; one by which all is done and something is missing says nothing."""
-        form = validated(RequestCheck, reply)
-        if form is None:
-            return cls()
+    def of(cls, form: RequestCheck) -> "Standing":
+        """What a form says."""
         missing = tuple(one_line(each, 200) for each in form.missing if each.strip())[:5]  # what one prompt shows
-        if not form.fulfilled:
-            return cls(SAID_OPEN, missing)
-        return cls() if missing else cls(SAID_DONE)
+        return cls(SAID_DONE if form.fulfilled else SAID_OPEN, missing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,9 +148,8 @@ class Judge(Protocol):
     """A function that scores calls; it may be a coroutine function.
 
     For stage `"pre"` it returns a number in [0, 1], or a pair of one and the reason, for each call, as a sequence in
-    the order of `request.calls` or as a mapping from their ids. For stage `"post"` it returns `(r_post, goal)`, each
-    in [0, 1], or `(r_post, goal, reason)`; without goal scores the bare `r_post` will do. Anything else leaves the
-    calls unscored.
+    the order of `request.calls`. For stage `"post"` it returns `(r_post, goal)`, each in [0, 1], or `(r_post, goal,
+    reason)`; without goal scores the bare `r_post` will do. Anything else leaves the calls unscored.
     """
 
     def __call__(self, request: JudgeRequest) -> Any | Awaitable[Any]:
@@ -164,8 +160,8 @@ class Judge(Protocol):
 class ModelEvaluator:
     """A chat model as a judge; candidates are shown in a seeded order, so that none gains from its place.
 
-    What is unusable in a reply is asked for once more, and then left unscored. If it `explains`, each question is about
-    one call and is answered by a score and an explanation, as in the paper, without a goal score.
+    A reply that does not fill in its form is asked for once more, and then left unscored. If it `explains`, each
+    question is about one call and is answered by a score and an explanation, as in the paper, without a goal score.
     """
 
     model: BaseChatModel
@@ -178,18 +174,12 @@ class ModelEvaluator:
         """Score candidates in one question."""
         if self.explains:
             document = request.to_dict(call=request.calls[0].to_dict())
-            return [(yield from self._explained("pre_judge", self.prompts.pre_judge, document, meter))]
-        shown = [call.to_dict() for call in request.calls]
-        random.Random(f"{self.seed}:{request.calls[0].id}").shuffle(shown)  # noqa: S311 - no secret depends on it
-        prompt = document_prompt(self.prompts.pre_judge, request.to_dict(candidates=shown))
-        wanted = {call.id for call in request.calls}
-        config = inner_config("pre_judge", {})
-        question = StructuredQuestion(
-            self.model, CandidateScores, prompt, lambda reply: wanted <= _scores_in(reply).keys(), config
-        )
-        scores: dict[str, Judged] = {}
-        for reply in (yield from question.ask(meter)):
-            scores = {**_scores_in(reply), **scores}
+            return [(yield from self._explained("pre_judge", document, meter))]
+        candidates = [call.to_dict() for call in request.calls]
+        random.Random(f"{self.seed}:{request.calls[0].id}").shuffle(candidates)  # noqa: S311 - no secret depends on it
+        prompt = document_prompt(self.prompts.pre_judge, request.to_dict(candidates=candidates))
+        form = yield from filled_in(self.model, CandidateScores, prompt, "pre_judge", meter)
+        scores = {each.id: Judged.of(each.score, each.reason) for each in form.scores} if form else {}
         return [scores.get(call.id, Judged()) for call in request.calls]
 
     def post(self, request: JudgeRequest, meter: Meter) -> Flow[tuple[Judged, Score]]:
@@ -198,31 +188,33 @@ class ModelEvaluator:
         outcome = {"executed": False} if call.deferred else {"observation": request.observation}
         document = request.to_dict(call=call.to_dict()) | outcome
         if self.explains:
-            return (yield from self._explained("post_judge", self.prompts.post_judge, document, meter)), None
+            return (yield from self._explained("post_judge", document, meter)), None
         prompt = document_prompt(self.prompts.post_judge, document)
-        config = inner_config("post_judge", {})
-        judged, goal = Judged(), None
-        question = StructuredQuestion(self.model, ObservationScore, prompt, _has_scores, config)
-        for reply in (yield from question.ask(meter)):
-            judged = judged if judged.score is not None else Judged.of(reply.get("score"), reply.get("reason"))
-            goal = as_score(reply.get("goal")) if goal is None else goal
-        return judged, goal
+        form = yield from filled_in(self.model, ObservationScore, prompt, "post_judge", meter)
+        return (Judged.of(form.score, form.reason), form.goal) if form else (Judged(), None)
 
-    def _explained(self, role: str, instructions: str, document: dict[str, Any], meter: Meter) -> Flow[Judged]:
-        prompt, config = document_prompt(instructions, document), inner_config(role, {})
-        question = StructuredQuestion(self.model, ExplainedScore, prompt, _has_score, config)
-        scores = [Judged.of(reply.get("score"), reply.get("explanation")) for reply in (yield from question.ask(meter))]
-        return next((judged for judged in scores if judged.score is not None), Judged())
+    def _explained(self, role: str, document: dict[str, Any], meter: Meter) -> Flow[Judged]:
+        prompt = document_prompt(getattr(self.prompts, role), document)
+        form = yield from filled_in(self.model, ExplainedScore, prompt, role, meter)
+        return Judged.of(form.score, form.explanation) if form else Judged()
 
     def check(self, request: JudgeRequest, meter: Meter) -> Flow[Standing]:
         """Say what of the request is not done yet, where the assistant would answer now."""
         document = replace(request, tools=(), tried=()).to_dict(answer=request.answer)
-        prompt, config = document_prompt(self.prompts.check, document), inner_config("check", {})
-        question = StructuredQuestion(
-            self.model, RequestCheck, prompt, lambda reply: Standing.of(reply).goal is not None, config
-        )
-        replies = yield from question.ask(meter)
-        return Standing.of(replies[-1]) if replies else Standing()
+        prompt = document_prompt(self.prompts.check, document)
+        form = yield from filled_in(self.model, RequestCheck, prompt, "check", meter)
+        return Standing.of(form) if form else Standing()
+
+
+def filled_in(
+    model: BaseChatModel, form: type[FormT], prompt: list[BaseMessage], role: str, meter: Meter
+) -> Flow[FormT | None]:
+    """Have a model fill in a form, asking once more where it does not; `None` if it does not then either."""
+    question = StructuredQuestion(
+        model, form, prompt, lambda reply: validated(form, reply) is not None, inner_config(role, {})
+    )
+    replies = yield from question.ask(meter)
+    return validated(form, replies[-1]) if replies else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,15 +227,10 @@ class FunctionEvaluator:
     def pre(self, request: JudgeRequest, meter: Meter) -> Flow[list[Judged]]:
         """Score candidates; those without a usable score stay unscored."""
         answer = yield from self._ask(request)
-        values: list[Any] = []
-        if isinstance(answer, Mapping):
-            values = [answer.get(call.id) for call in request.calls]
-        elif isinstance(answer, Iterable) and not isinstance(answer, str):
-            values = [*answer]
+        values = list(answer) if isinstance(answer, Sequence) and not isinstance(answer, str) else []
         if len(values) != len(request.calls):
             values = [None] * len(request.calls)
-        pairs = (value if isinstance(value, tuple) and len(value) == 2 else (value, None) for value in values)  # noqa: PLR2004
-        scores = [Judged.of(score, reason) for score, reason in pairs]
+        scores = [_judged(*value) if isinstance(value, tuple) else _judged(value) for value in values]
         if any(judged.score is None for judged in scores):
             _note(meter, answer, "a number in [0, 1] for each call")
         return scores
@@ -253,10 +240,10 @@ class FunctionEvaluator:
         answer = yield from self._ask(request)
         parts: list[Any] = [*answer] if isinstance(answer, tuple | list) else [answer]
         score, goal, reason = [*parts, None, None, None][:3]
-        judged = Judged.of(score, reason)
-        if judged.score is None:
+        verdict = _judged(score, reason)
+        if verdict.score is None:
             _note(meter, answer, "r_post or (r_post, goal), each in [0, 1]")
-        return judged, as_score(goal)
+        return verdict, as_score(goal)
 
     def check(self, request: JudgeRequest, meter: Meter) -> Flow[Standing]:
         """Take the goal score of the latest call; a function cannot be asked where none was made."""
@@ -305,26 +292,13 @@ def validated(form: type[FormT], data: Any) -> FormT | None:
         return None
 
 
+def _judged(score: Any = None, reason: Any = None, *_: Any) -> Judged:
+    return Judged.of(as_score(score), reason if isinstance(reason, str) else "")
+
+
 def _note(meter: Meter, answer: Any, expected: str) -> None:
     """Say what is wrong with a function's answer, or that there is none because it raised."""
-    shown = repr(answer)[:200]
-    problem = f"raised {shown}" if isinstance(answer, Exception) else f"returned {shown}; expected {expected}"
+    text = repr(answer)[:200]
+    problem = f"raised {text}" if isinstance(answer, Exception) else f"returned {text}; expected {expected}"
     logger.warning("No score came of a question: the judge %s", problem)
     meter.problems.append(f"the judge {problem}")
-
-
-def _has_score(reply: Mapping[str, Any]) -> bool:
-    return as_score(reply.get("score")) is not None
-
-
-def _has_scores(reply: Mapping[str, Any]) -> bool:
-    return _has_score(reply) and as_score(reply.get("goal")) is not None
-
-
-def _scores_in(reply: Mapping[str, Any]) -> dict[str, Judged]:
-    """The usable scores of a model's reply; of an id that stands twice nobody knows which one is meant."""
-    entries = reply.get("scores")
-    listed = [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
-    ids = [str(entry.get("id")) for entry in listed]
-    scores = {key: Judged.of(entry.get("score"), entry.get("reason")) for key, entry in zip(ids, listed, strict=True)}
-    return {key: judged for key, judged in scores.items() if judged.score is not None and ids.count(key) == 1}

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Annotated, Any, NotRequired, Self, Unpack, cast
 
 from langchain.agents.middleware import AgentMiddleware, AgentState, ModelRequest, ModelResponse
@@ -74,6 +74,7 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         super().__init__()
         self._planner = Planner(**options)
         self._experience = checked_experience(experience)
+        self._requests = ModelRequests()
 
     def wrap_model_call(self, request: ModelRequest[Any], handler: Handler) -> Any:
         """Make one visit; see `visit`."""
@@ -138,10 +139,6 @@ class _LearningMiddleware(ToolTreeMiddleware):
 
     def _hear(self, request: ModelRequest[Any]) -> None:
         self._requests.add(request.runtime, request.tools, request.system_message)
-
-    @cached_property
-    def _requests(self) -> ModelRequests:
-        return ModelRequests()
 
     @driven
     def before_agent(self, state: Any, runtime: Runtime[Any]) -> Flow[dict[str, Any] | None]:  # noqa: ARG002

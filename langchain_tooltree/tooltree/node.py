@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field
 from functools import partial, wraps
 from typing import Any, Unpack
 
@@ -30,7 +30,6 @@ from langchain_tooltree.tooltree.result import (
     SearchResult,
     guide_of,
     kept_turn,
-    made_since,
     result_of_path,
     search_result,
 )
@@ -138,15 +137,7 @@ class ToolTreeNode(Runnable[Any, dict[str, list[BaseMessage]]]):
         key, *_ = self._keys
         if isinstance(state, list):
             return {key: state}
-        if isinstance(state, Mapping):
-            values = state
-        elif is_dataclass(state):  # which may have slots
-            values = {each.name: getattr(state, each.name) for each in fields(state)}
-        elif hasattr(state, "__dict__"):
-            values = vars(state)
-        else:
-            msg = f"The state must be a mapping, an object or a list of messages, got {type(state).__name__} {state!r}."
-            raise ConfigurationError(msg)
+        values = state if isinstance(state, Mapping) else getattr(state, "__dict__", {})
         if key not in values:
             msg = f"The state has no {key!r}, only {', '.join(values)}: see messages_key=."
             raise EmptyQueryError(msg)
@@ -155,15 +146,17 @@ class ToolTreeNode(Runnable[Any, dict[str, list[BaseMessage]]]):
     def _instructions(self, values: Mapping[str, Any]) -> SystemMessage | None:
         """The system prompt with what a `SITGraphNode` suggests, and what a `CFGMRecallNode` has recalled."""
         _, suggestions_key, recalled_key = self._keys
-        system, recalled, given = self._system, values.get(recalled_key), values.get(suggestions_key)
-        suggestions = [each for each in given if self._is_suggestion(each)] if isinstance(given, list | tuple) else []
+        system, recalled, suggested = self._system, values.get(recalled_key), values.get(suggestions_key)
+        suggestions = (
+            [each for each in suggested if self._is_suggestion(each)] if isinstance(suggested, list | tuple) else []
+        )
         if isinstance(recalled, str) and looks_marked(recalled):
             system = extended(system, remarked(recalled, source="memory"))
         return extended(system, hints(suggestions)) if suggestions else system
 
-    def _is_suggestion(self, given: Any) -> bool:
+    def _is_suggestion(self, entry: Any) -> bool:
         """Whether a state holds a suggestion of a tool that is there: anybody may write a state."""
-        match given:
+        match entry:
             case {"tool": str(tool), "support": int(), "of": int()}:
                 return tool in self._offering.names
         return False
@@ -195,8 +188,8 @@ class _NodeHost(PlannerHost):
     def _ask(self, model: Any, messages: Sequence[BaseMessage], line: str = "") -> Flow[AIMessage]:
         system = self.instructions_for(self.bare, messages)
         system = extended(system, line) if line else system
-        asked = [*([system] if system else ()), *messages]
-        reply = yield TwinStep(partial(model.invoke, asked, self.config), partial(model.ainvoke, asked, self.config))
+        prompt = [*([system] if system else ()), *messages]
+        reply = yield TwinStep(partial(model.invoke, prompt, self.config), partial(model.ainvoke, prompt, self.config))
         if not isinstance(reply, AIMessage):
             msg = f"The model replied with {type(reply).__name__} instead of an AIMessage."
             raise TypeError(msg)
@@ -218,17 +211,17 @@ def _update(messages: Sequence[BaseMessage], outcome: Outcome, own: AIMessage) -
     """The messages to add, to remove, and to put back without their marks once a search is over."""
     message = own if outcome.message is None else outcome.message
     if outcome.mark is not None and (mark := outcome.mark.to_dict()):
-        marked = {**message.response_metadata, KEY: {**_metadata(message), SEARCH_MARK: mark}}
-        return [*outcome.before, message.model_copy(update={"response_metadata": marked})]
-    removed = set(outcome.remove)
-    bare = [_without_mark(each) for each in messages if each.id not in removed and SEARCH_MARK in _metadata(each)]
+        metadata = {**message.response_metadata, KEY: {**_metadata(message), SEARCH_MARK: mark}}
+        return [*outcome.before, message.model_copy(update={"response_metadata": metadata})]
+    abandoned = set(outcome.remove)
+    bare = [_without_mark(each) for each in messages if each.id not in abandoned and SEARCH_MARK in _metadata(each)]
     return [*(RemoveMessage(id=each) for each in outcome.remove), *bare, *outcome.before, message]
 
 
 def _without_mark(message: BaseMessage) -> BaseMessage:
     rest = {key: value for key, value in _metadata(message).items() if key != SEARCH_MARK}
-    kept = {key: value for key, value in message.response_metadata.items() if key != KEY}
-    return message.model_copy(update={"response_metadata": {**kept, KEY: rest} if rest else kept})
+    others = {key: value for key, value in message.response_metadata.items() if key != KEY}
+    return message.model_copy(update={"response_metadata": {**others, KEY: rest} if rest else others})
 
 
 # --- search() ---
@@ -304,9 +297,7 @@ def search(
     end = yield TwinStep(partial(graph.invoke, state, config), partial(graph.ainvoke, state, config))
     last = end["messages"][-1]
     searched = isinstance(last, AIMessage) and "search" in (last.response_metadata.get(KEY) or {})
-    result = search_result(last) if searched else result_of_path(end["messages"], node.is_read, mark_in([last]).plan)
-    is_deep = (config_given := options.get("config")) is not None and config_given.is_deep
-    return result if is_deep else made_since(result, messages, end["messages"])
+    return search_result(last) if searched else result_of_path(end["messages"], node.is_read, mark_in([last]).plan)
 
 
 asearch = async_twin(search)

@@ -1,9 +1,9 @@
 """What a search says to its models, and the forms that they fill in. Pure. What judges are told can be replaced."""
 
 from dataclasses import dataclass, fields
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, model_validator
 
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.experience.trajectory import NOTE
@@ -158,9 +158,7 @@ carried out."""
 """The paper's evaluation after a call, in words of our own."""
 
 
-CONFIDENCE = "confidence"
-"""Name of the field of a call's score; a tool that has such an argument itself gets none."""
-
+CONFIDENCE = "confidence"  # name of the field of a call's score; a tool that has such an argument itself gets none
 CONFIDENCE_DESCRIPTION = "How likely this is the right call to make now, 0 to 1"
 
 ASSESS_DESCRIPTION = "Not a candidate: says how the request stands before the next call."
@@ -196,7 +194,7 @@ class ExplainedScore(BaseModel):
     """The score of one call."""
 
     score: Share = Field(description="Between 0 and 1")
-    explanation: str = Field(description="Why, in two to four sentences")
+    explanation: str = Field("", description="Why, in two to four sentences")
 
 
 class RequestCheck(BaseModel):
@@ -204,6 +202,13 @@ class RequestCheck(BaseModel):
 
     missing: list[str] = Field(description="What of the request is not done yet, each in a few words; empty if nothing")
     fulfilled: bool = Field(description="True if nothing is missing")
+
+    @model_validator(mode="after")
+    def _says_one_thing(self) -> Self:
+        if self.fulfilled and self.missing:
+            msg = "something is missing, so the request is not fulfilled"
+            raise ValueError(msg)
+        return self
 
 
 class Assessment(RequestCheck):

@@ -35,8 +35,7 @@ if TYPE_CHECKING:
 
     from langchain_tooltree.tooltree.host import PlannerHost
 
-ALTERNATIVES = 3
-"""Other paths that are shown beside a plan: as many as a person compares at a glance."""
+ALTERNATIVES = 3  # other paths that are shown beside a plan: as many as a person compares at a glance
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,23 +206,15 @@ class SearchResult:
         return [[step.label for step in self.tree.path(end)] for end in self._alternative_ends()]
 
     def _alternative_ends(self) -> list[Node]:
-        """The ends of the alternatives: calls that were accepted, or let pass by the judge and not tried yet."""
-        tree, ends = self.tree, list[Node]()
-        shown = {step.node for step in self.steps}
-        through = {step.node for step in self.steps[-1:]}  # the ends of the paths that are shown
-        candidates = (
+        """The leaves of highest value that are not on the plan and not pruned."""
+        on_plan = {step.node for step in self.steps}
+        leaves = (
             node
-            for node in tree.nodes
-            if node.accepted
-            or (node.r_pre is not None and node.pre_scored and not node.evaluated and node.pruned is None)
+            for node in self.tree.nodes[1:]
+            if not node.children and node.id not in on_plan and node.pruned is None and node.r_pre is not None
         )
-        for node in sorted(candidates, key=lambda node: (not node.evaluated, -_value(tree, node), node.depth, node.id)):
-            path = {step.id for step in tree.path(node)}
-            if node.id not in shown and path.isdisjoint(through):
-                ends.append(node)
-                through.add(node.id)
-                shown |= path
-        return ends[:ALTERNATIVES]
+        ranked = sorted(leaves, key=lambda node: (not node.evaluated, -_value(self.tree, node), node.depth, node.id))
+        return ranked[:ALTERNATIVES]
 
     def to_mermaid(self) -> str:
         """The tree as a Mermaid flowchart: Q, N and scores on each node, why pruned, the best path marked."""
@@ -261,9 +252,9 @@ class SearchResult:
 def plan_messages(result: SearchResult) -> list[BaseMessage]:
     """The plan of a deep search as messages, without an answer; see `SearchResult.messages`."""
     waiting = result.waiting
-    done = result.steps[: result.steps.index(waiting[0])] if waiting else result.steps
+    reads = result.steps[: result.steps.index(waiting[0])] if waiting else result.steps
     # What ran in a fork has still to be made for real, so its result there does not count.
-    messages = messages_of([*done, *(replace(step, observation=None) for step in waiting)])
+    messages = messages_of([*reads, *(replace(step, observation=None) for step in waiting)])
     for place, message in enumerate(messages):
         message.id = f"{KEY}-{digest(f'{result.search_id}:{place}')}"
     if last := next((each for each in reversed(messages) if isinstance(each, AIMessage)), None):
@@ -281,8 +272,7 @@ def _value(tree: Tree, node: Node) -> float:
 
 # --- searches that are kept ---
 
-KEPT_SEARCHES = 64
-"""Searches of which a process keeps the tree, the latest: some 0.2 MB each."""
+KEPT_SEARCHES = 64  # searches of which a process keeps the tree, the latest: some 0.2 MB each
 
 
 def keep_search(result: SearchResult, folder: Path | None) -> Flow[None]:
@@ -329,7 +319,7 @@ def search_result(message: BaseMessage) -> SearchResult:
 def result_of(ended: Ended) -> SearchResult:
     """The tree of a search in the host's loop, out of the messages of its turn."""
     branches, mark, held = ended.branches, ended.mark, ended.mark.held or {}
-    kept = set(held.get("path", ()))
+    path_ids = set(held.get("path", ()))
     turn = branches.messages if branches.begin is None else branches.messages[branches.begin + 1 :]
     tree = Tree()
     ends: dict[str, Node] = {}
@@ -345,14 +335,15 @@ def result_of(ended: Ended) -> SearchResult:
         latest.proposals += 1
         for at, call in enumerate(calls):
             effect = "read" if branches.is_read(call["name"], call["args"]) else "write"
-            made = Call(tool=call["name"], arguments=call["args"], effect=cast("Any", effect))
-            latest = tree.add(latest, made, batched=at > 0)
+            action = Call(tool=call["name"], arguments=call["args"], effect=cast("Any", effect))
+            latest = tree.add(latest, action, batched=at > 0)
             latest.r_pre, latest.pre_scored = 1.0, False
             if (result := results.get(str(call["id"]))) is not None:
-                latest.observation = _observation(result)
-            if message.id in kept:
+                kind: Any = "exception" if result.status == "error" else "ok"
+                latest.observation = Observation(result.content, kind)
+            if message.id in path_ids:
                 observed = latest.observation
-                steps.append(PlanStep(made, str(call["id"]), observed, node=latest.id, batched=latest.batched))
+                steps.append(PlanStep(action, str(call["id"]), observed, node=latest.id, batched=latest.batched))
             else:
                 latest.pruned = "post_evaluation"
         ends[str(message.id)] = latest
@@ -362,7 +353,7 @@ def result_of(ended: Ended) -> SearchResult:
         idea.r_pre, idea.pre_scored = candidate.get("score"), candidate.get("score") is not None
     end = tree[steps[-1].node] if steps else tree.root
     end.missing = (held["missing"],) if held.get("missing") else ()
-    on_path = [message for message in turn if message.id in kept and message.id != ended.answer.id]
+    on_path = [message for message in turn if message.id in path_ids and message.id != ended.answer.id]
     usage = reduce(usage_sum, (getattr(each, "usage_metadata", None) for each in on_path), ended.answer.usage_metadata)
     own_steps = sum(isinstance(message, AIMessage) and message.id not in mark.parents for message in turn)
     is_answered = bool(turn) and isinstance(turn[-1], AIMessage) and not calls_in(turn[-1])
@@ -402,44 +393,19 @@ def result_of_path(
     if not calls_in(last):
         return result
     steps = [*result.steps]
-    for planned in (plan or {}).get("steps", ())[1:]:
-        (message,) = messages_from_dict([planned["message"]])
+    for step in (plan or {}).get("steps", ())[1:]:
+        (message,) = messages_from_dict([step["message"]])
         for at, call in enumerate(calls_in(message)):
-            made = Call(tool=call["name"], arguments=call["args"], effect="sandboxed")
-            tried = Observation(content=planned["tried"].get(call["id"], ""))
-            steps.append(PlanStep(made, str(call["id"]), tried, batched=at > 0))
+            action = Call(tool=call["name"], arguments=call["args"], effect="sandboxed")
+            outcome = Observation(content=step["tried"].get(call["id"], ""))
+            steps.append(PlanStep(action, str(call["id"]), outcome, batched=at > 0))
     return replace(result, steps=tuple(steps), answer=None)
-
-
-def made_since(result: SearchResult, given: Sequence[BaseMessage], end: Sequence[BaseMessage]) -> SearchResult:
-    """What a search has added to a conversation, whose turn may have been under way: it held all that was `given`."""
-    known = {message.id for message in given}
-    called = {call["id"] for message in given for call in calls_in(message)}
-    made = [message for message in end if message.id not in known]
-    before = given[Branches(given, Mark(), lambda *_: True).begin or 0 :]
-    usage = reduce(usage_sum, (getattr(message, "usage_metadata", None) for message in made), None)
-    cost = replace(
-        result.cost,
-        model_calls=result.cost.model_calls - sum(isinstance(message, AIMessage) for message in before),
-        tool_calls=result.cost.tool_calls - sum(map(is_observation, before)),
-        tokens=usage["total_tokens"] if usage else 0,
-        usage=usage,
-    )
-    steps = tuple(step for step in result.steps if step.call_id not in called)
-    return replace(result, steps=steps, cost=cost, messages=made)
-
-
-def _observation(result: ToolMessage) -> Observation:
-    return Observation(content=result.content, kind="exception" if result.status == "error" else "ok")
 
 
 # --- experience ---
 
-LONGEST_REASON = 300
-"""Characters of what a failed call says that are kept as a reason: about 75 tokens."""
-
-GUIDE = "guide to past runs"
-"""What it is called where it fails."""
+LONGEST_REASON = 300  # characters of what a failed call says that are kept as a reason: about 75 tokens
+GUIDE = "guide to past runs"  # what it is called where it fails
 
 
 def guide_of(
@@ -479,17 +445,17 @@ MOST_ATTEMPTS = 3
 
 def failed_attempts(ended: Ended, *, run: str) -> list[Trajectory]:
     """The branches of a search whose calls brought nothing back, as failed attempts at the task of a run."""
-    branches, kept = ended.branches, set((ended.mark.held or {}).get("path", ()))
+    branches, path_ids = ended.branches, set((ended.mark.held or {}).get("path", ()))
     attempts: list[Trajectory] = []
     for at, message in enumerate(branches.messages):
         results = results_of(branches.messages, at) if calls_in(message) else []
-        if not results or message.id in kept or message.id not in ended.mark.hidden:
+        if not results or message.id in path_ids or message.id not in ended.mark.hidden:
             continue
         if all(map(is_fruitless, results)):
-            seen = [each for each in branches.messages[:at] if each.id in kept]
+            before = [each for each in branches.messages[:at] if each.id in path_ids]
             why = f"{calls_in(message)[0]['name']} brought nothing back: {one_line(results[0].text, LONGEST_REASON)}"
             keys = [call_key(call["name"], call["args"] or {}) for call in calls_in(message)]
-            chat = Conversation([*seen, message, *results]).chat
+            chat = Conversation([*before, message, *results]).chat
             attempt = Trajectory.from_chat(
                 chat, id=digest([run, *keys]), success=False, reasons=why, metadata={ATTEMPT_OF: run}
             )

@@ -114,12 +114,10 @@ def test_a_summary_is_no_request():
 
 
 def test_a_summary_is_planned_for_where_nothing_else_tells_what_the_user_wants():
-    assert Conversation([SUMMARY, *gauged()]).wanted == [KNOWN]
-    assert Conversation([SUMMARY, *gauged(), ASKED]).wanted == [TASK]
-    assert Conversation([HumanMessage("In short.", additional_kwargs=SUMMARY.additional_kwargs)]).wanted == [
-        "In short."
-    ]
-    assert Conversation([]).wanted == []
+    assert Conversation([SUMMARY, *gauged()]).goals == [KNOWN]
+    assert Conversation([SUMMARY, *gauged(), ASKED]).goals == [TASK]
+    assert Conversation([HumanMessage("In short.", additional_kwargs=SUMMARY.additional_kwargs)]).goals == ["In short."]
+    assert Conversation([]).goals == []
 
 
 def test_messages_of_any_form_are_read_from_the_end():

@@ -30,7 +30,6 @@ PURE = {
     "tooltree/search/__init__.py",
     "tooltree/search/config.py",
     "tooltree/search/policies.py",
-    "tooltree/search/posterior.py",
     "tooltree/search/tree.py",
 }
 LAYERS = (

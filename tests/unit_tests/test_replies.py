@@ -17,7 +17,7 @@ from langchain_tooltree.errors import ReplyError, SummaryError
 from langchain_tooltree.experience.files import from_json, to_json
 from langchain_tooltree.flows import run_flow
 from langchain_tooltree.models import Meter, StructuredQuestion, document_prompt
-from langchain_tooltree.replies import received, sound
+from langchain_tooltree.replies import sound, storable
 from langchain_tooltree.testing import ScriptedChatModel
 from langchain_tooltree.text import LEVELS, is_plain, plain, whole_characters
 from langchain_tooltree.tooltree.prompts import ObservationScore
@@ -35,7 +35,7 @@ def with_fields(**fields):
 def test_a_reply_that_is_right_stays_the_same_object():
     reply = AIMessage([{"type": "text", "text": "x"}], tool_calls=[CALL], response_metadata={"model": "m"})
     assert sound(reply) is reply
-    assert received(reply) is reply
+    assert storable(reply) is reply
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_the_id_of_an_observation_is_a_text():
 
 @pytest.mark.parametrize("value", [2**64, -(2**70), float("nan"), float("inf"), {"a": {1: 2}}])
 def test_a_call_with_arguments_that_nobody_can_keep_is_invalid(value):
-    reply = received(AIMessage("", tool_calls=[CALL, {**CALL, "args": {"query": value}}]))
+    reply = storable(AIMessage("", tool_calls=[CALL, {**CALL, "args": {"query": value}}]))
     assert [call["args"] for call in reply.tool_calls] == [{"query": "x"}]
     assert [call["name"] for call in reply.invalid_tool_calls] == ["look"]
     assert not is_plain(value)
@@ -84,11 +84,11 @@ def test_a_call_with_arguments_that_nobody_can_keep_is_invalid(value):
 
 
 def test_calls_with_data_too_deep_within_data_are_dropped():
-    assert received(AIMessage("Hello.", tool_calls=[{**CALL, "args": {"query": deep(LEVELS + 5)}}])).tool_calls == []
+    assert storable(AIMessage("Hello.", tool_calls=[{**CALL, "args": {"query": deep(LEVELS + 5)}}])).tool_calls == []
 
 
 def test_half_characters_are_taken_out_of_what_a_model_says_and_never_called():
-    reply = received(AIMessage("a\ud800", tool_calls=[{**CALL, "args": {"query": "b\udfff"}}]))
+    reply = storable(AIMessage("a\ud800", tool_calls=[{**CALL, "args": {"query": "b\udfff"}}]))
     assert (reply.content, reply.tool_calls) == ("a?", [])
     assert reply.invalid_tool_calls[0]["args"] == "{'query': 'b?'}"
 
@@ -149,8 +149,8 @@ FIELDS |= dict.fromkeys(("usage_metadata", "response_metadata", "additional_kwar
 @given(st.fixed_dictionaries({}, optional=FIELDS), VALUES)
 def test_any_message_is_mended_and_read(fields, observation):
     reply = with_fields(**fields)
-    mended = received(reply)
-    assert received(mended) is mended
+    mended = storable(reply)
+    assert storable(mended) is mended
     assert AIMessage.model_validate(mended.model_dump()).tool_calls == mended.tool_calls
     answer = ToolMessage.model_construct(content=observation, tool_call_id=observation, type="tool", status="success")
     said = Conversation([HumanMessage("Look."), reply, answer])

@@ -165,7 +165,7 @@ def test_a_library_knows_what_its_cards_say_beyond_the_tools():
     card = ToolCard("note", "Write a note.", domains=("office",), examples=("note('hi')",))
     library = ToolLibrary([forecast, note], [card])
     told = {"domains": ["office"], "examples": ["note('hi')"]}
-    assert (library.told("note"), library.told("forecast")) == (told, {})
+    assert (library.additions("note"), library.additions("forecast")) == (told, {})
     again = ToolLibrary(library, [ToolCard("note", "Keep it.", input_schema={"a": 1})])
-    assert again.told("note") == {**told, "description": "Keep it."}
-    assert ToolLibrary([forecast, note], [library.card(name) for name in library.names]).told("note") == told
+    assert again.additions("note") == {**told, "description": "Keep it."}
+    assert ToolLibrary([forecast, note], [library.card(name) for name in library.names]).additions("note") == told

@@ -21,9 +21,7 @@ Effect = Literal["read", "write", "sandboxed"]
 
 Pruned = Literal["pre_evaluation", "top_k", "post_evaluation"]
 
-ROOT = 0
-"""Identifier of the root node."""
-
+ROOT = 0  # identifier of the root node
 FALL = 2 / 3
 """Under Eq. 1 without goal scores a path ends before a call whose r_post is below this share of the mean before it:
 nothing else says that the work is done, and such a call is rather a distraction than a weaker step."""
@@ -147,7 +145,6 @@ class Tree:
         self.version = 0
         self.history: list[TreeChange] = []
         self._seed = seed
-        self._jitter: dict[int, float] = {}
         # Which state each node stands for: the reads made on the way, each with its world.
         self._reads: list[frozenset[tuple[str, str]]] = [frozenset()]
         self._reached: set[tuple[str, frozenset[tuple[str, str]]]] = {("", frozenset())}
@@ -191,10 +188,10 @@ class Tree:
             return "already proposed here"
         if call.effect != "read":
             return None
-        made = (state.world, call.key)
-        if made in self._reads[state.id]:
+        read = (state.world, call.key)
+        if read in self._reads[state.id]:
             return "already made on this path"
-        if merging and (state.world, self._reads[state.id] | {made}) in self._reached:
+        if merging and (state.world, self._reads[state.id] | {read}) in self._reached:
             return "made on another path to the same state"
         return None
 
@@ -262,10 +259,7 @@ class Tree:
 
     def jitter(self, node: Node) -> float:
         """A number in [0, 1) that depends on the seed and the node alone; breaks ties."""
-        if node.id not in self._jitter:
-            chance = random.Random(f"{self._seed}:{node.id}").random()  # noqa: S311 - no secret depends on it
-            self._jitter[node.id] = chance
-        return self._jitter[node.id]
+        return random.Random(f"{self._seed}:{node.id}").random()  # noqa: S311 - no secret depends on it
 
 
 class Work(NamedTuple):

@@ -22,11 +22,17 @@ from langchain_tooltree import CFGMMemory, Sandbox
 from langchain_tooltree.cfgm.recall import recall_text
 from langchain_tooltree.flows import run_flow
 from langchain_tooltree.models import ATTEMPTS, Meter, call_tools, was_refused
-from langchain_tooltree.sitgraph.node import with_suggestions
+from langchain_tooltree.sitgraph.agents import with_suggestions
 from langchain_tooltree.tools import checked_arguments
 from langchain_tooltree.tooltree.ask import BoundTools
-from langchain_tooltree.tooltree.judge import SAID_DONE, SAID_OPEN, Standing, as_score
-from langchain_tooltree.tooltree.prompts import ASSESS_PROMPT, CANDIDATES_PROMPT, NOTHING_PROMPT, REPAIR_PROMPT
+from langchain_tooltree.tooltree.judge import SAID_DONE, SAID_OPEN, Standing, as_score, validated
+from langchain_tooltree.tooltree.prompts import (
+    ASSESS_PROMPT,
+    CANDIDATES_PROMPT,
+    NOTHING_PROMPT,
+    REPAIR_PROMPT,
+    RequestCheck,
+)
 from langchain_tooltree.tooltree.search import Call
 from tests.benchmarks.live.episode import Episode, Setting, UsageError, system_text
 from tests.internals.tooltree import propose_messages
@@ -330,7 +336,8 @@ class Driver:
         """Take in a fused reply; returns whether it holds calls, and what is wrong with those that cannot be made."""
         said = next((call["args"] for call in reply.tool_calls if call["name"] == shown.assess), None)
         if said is not None:
-            reward, goal = as_score(said.get("last_result")), Standing.of(said).goal
+            form = validated(RequestCheck, said)
+            reward, goal = as_score(said.get("last_result")), Standing.of(form).goal if form else None
             if reward is not None and not state.judged:
                 state.score, state.judged = (1 - after) * state.score + after * reward, True
             state.goal = UNSURE if goal is None else goal

@@ -3,7 +3,6 @@
 import json
 
 import pytest
-from langchain_core.tools import ToolException
 
 from langchain_tooltree import demo
 from langchain_tooltree.cli import REFUSED, main
@@ -63,13 +62,3 @@ def test_a_model_that_fails_when_it_is_asked_is_told_in_one_line(monkeypatch, ca
     assert main(["demo", "--model", "some:model"]) == REFUSED
     told = "Cannot use the model 'some:model' (RuntimeError: Connection error). Is its name right, its key set"
     assert capsys.readouterr().err.startswith(told)
-
-
-def test_a_model_that_looks_elsewhere_is_told_so():
-    tools = {tool.name: tool for tool in demo.TOOLS}
-    with pytest.raises(ToolException, match=r"no image 'other.png'. Take road.png"):
-        tools["read_sign"].invoke({"image": "other.png"})
-    detail = tools["zoom_image"].invoke({"image": "road.png", "part": "bottom left"})
-    assert tools["read_sign"].invoke({"image": detail}) == "There are no letters."
-    with pytest.raises(ToolException, match="Units are km, mile"):
-        tools["convert_units"].invoke({"value": 1, "unit": "km", "to": "furlong"})

@@ -3,8 +3,10 @@
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from langsmith.utils import LangSmithError
 
 from langchain_tooltree import ConfigurationError
 from langchain_tooltree.cli import main
@@ -17,10 +19,10 @@ from langchain_tooltree.cli.trial import (
     Run,
     TrialTask,
     load_tasks,
-    more_tasks,
     paired_difference,
     recommendation,
 )
+from langchain_tooltree.testing import ScriptedChatModel
 from tests.internals.pages import data_in
 
 AGENT = '''
@@ -163,6 +165,16 @@ def test_it_goes_on_from_its_journal_and_runs_nothing_twice(capsys):
     assert "was begun with other settings" in compare(capsys, "--yes", "--effort", "frugal")[2]
 
 
+def test_a_model_judges_and_its_calls_are_in_the_estimate(capsys, monkeypatch):
+    judge = ScriptedChatModel(replies=[{"reason": "Fine.", "right": True}] * 8)
+    monkeypatch.setattr("langchain_tooltree.cli.compare.model_named", lambda _: judge)
+    code, shown, _ = compare(capsys, "--yes", "--limit", "4", "--judge", "some:judge")
+    assert code == UNCERTAIN
+    assert "5 calls of the judge come on top" in shown
+    assert any('"task":"Where is the key?","expected":"desk"' in call[-1].content for call in judge.calls)
+
+
+@pytest.mark.slow
 def test_experience_makes_a_third_agent_that_learns_from_each_task(capsys):
     pytest.importorskip("chromadb")
     code, shown, _ = compare(capsys, "--yes", "--experience", "store", "--limit", "6", "--check", "little_agent:near")
@@ -219,6 +231,25 @@ def test_a_line_that_is_no_task_is_named(line, problem):
         load_tasks("bad.jsonl")
 
 
+def test_a_dataset_of_langsmith_is_a_list_of_tasks(monkeypatch):
+    def examples(_, *, dataset_name):
+        for number, (inputs, outputs) in enumerate(datasets[dataset_name]):
+            yield SimpleNamespace(id=number, inputs=inputs, outputs=outputs)
+
+    messages = [{"role": "user", "content": "Where?"}]
+    two = {"city": "Oslo", "day": 1}
+    datasets = {"desk": [({"question": "Who?"}, {"answer": "Ada"}), ({"messages": messages, "k": 1}, two), (two, None)]}
+    monkeypatch.setattr("langsmith.Client.list_examples", examples)
+    assert [(task.id, task.input, task.expected) for task in load_tasks("langsmith:desk")] == [
+        ("0", "Who?", "Ada"),
+        ("1", messages, two),
+        ("2", '{"city":"Oslo","day":1}', None),
+    ]
+    monkeypatch.setattr("langsmith.Client.list_examples", lambda *_, **__: (_ for _ in ()).throw(LangSmithError("no")))
+    with pytest.raises(ConfigurationError, match=r"'desk' cannot be read .*LANGSMITH_API_KEY"):
+        load_tasks("langsmith:desk")
+
+
 def test_tasks_have_ids_of_their_own():
     Path("two.jsonl").write_text('{"input": "a"}\n{"input": "a"}')
     with pytest.raises(ConfigurationError, match="are the same"):
@@ -269,13 +300,6 @@ def test_verdicts(found, code, words):
     assert words in recommendation(found, "it")
 
 
-def test_so_many_more_tasks_would_tell():
-    found = paired_difference(20, 5, 2)
-    more = more_tasks(found)
-    times = (20 + more) / 20
-    assert paired_difference(20 + more, round(5 * times), round(2 * times)).code == ADOPT
-
-
 def test_a_file_that_is_no_journal_is_left_alone(tmp_path):
     (tmp_path / "notes").write_text("my notes")
     with pytest.raises(ConfigurationError, match="is no journal"):
@@ -292,6 +316,7 @@ def test_a_file_that_is_no_journal_is_left_alone(tmp_path):
 def test_doctor_says_what_a_search_could_do(capsys):
     assert main(["doctor", "little_agent:build"]) == 1
     shown = capsys.readouterr().out
+    assert "At a doubt, a search can try 1 of 2 tools: look." in shown
     assert 'effects={"get_places": "read"}' in shown
     assert "There is no checkpointer" in shown
     assert main(["doctor", "little_agent:build", "--json"]) == 1
@@ -299,3 +324,66 @@ def test_doctor_says_what_a_search_could_do(capsys):
     assert tools[0] == {"tool": "look", "declared": "read", "looks_like": "a read", "may_run": "yes"}
     assert main(["doctor", "little_agent:none"]) == 2
     assert "has not made its agent" in capsys.readouterr().err
+
+
+def test_doctor_has_advice_on_tools_that_cannot_or_should_not_be_tried(capsys):
+    Path("odd_agent.py").write_text(ODD_AGENT)
+    assert main(["doctor", "odd_agent:build", "--json"]) == 1
+    report = json.loads(capsys.readouterr().out)
+    assert {row["tool"]: (row["looks_like"], row["may_run"]) for row in report["tools"]} == {
+        "delete_order": ("a write", "yes"),
+        "find_order": ("a read", "no: return_direct"),
+        "orders": ("a read", "no"),
+    }
+    advice = " ".join(report["advice"])
+    for part in ("delete_order is declared read-only, and looks like a write", '"orders": "read"', "ProviderStrategy"):
+        assert part in advice
+    assert main(["doctor", "odd_agent:build"]) == 1
+    assert "a search can try 1 of 3 tools: delete_order." in capsys.readouterr().out
+    assert report["checkpointer"]
+    assert report["middleware"] == ["ModelCallLimitMiddleware"]
+    assert main(["doctor", "odd_agent:broken"]) == 2
+    assert capsys.readouterr().err.startswith("The agent cannot be made (ValueError: no key). Does it need a key")
+
+
+ODD_AGENT = """
+from langchain.agents.middleware import ModelCallLimitMiddleware
+from langchain.agents.structured_output import ProviderStrategy
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+
+from langchain_tooltree.testing import ScriptedChatModel
+
+
+@tool
+def delete_order(number: str) -> str:
+    "Delete an order."
+
+
+@tool(return_direct=True)
+def find_order(number: str) -> str:
+    "Find an order."
+
+
+@tool
+def orders() -> str:
+    "All orders."
+
+
+orders.metadata = {"readOnlyHint": True}
+
+
+def build(create):
+    return create(
+        ScriptedChatModel(),
+        [delete_order, find_order, orders],
+        effects={"delete_order": "read", "find_order": "read"},
+        middleware=[ModelCallLimitMiddleware(run_limit=9)],
+        checkpointer=InMemorySaver(),
+        response_format=ProviderStrategy({"title": "Answer", "type": "object", "properties": {}}),
+    )
+
+
+def broken(create):
+    raise ValueError("no key")
+"""

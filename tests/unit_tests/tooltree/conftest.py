@@ -22,7 +22,7 @@ from langchain_tooltree.tooltree.search import (
     Tree,
     TreeSearch,
 )
-from langchain_tooltree.tooltree.search.posterior import DONE_AT_START, Outlook, PosteriorPolicy
+from langchain_tooltree.tooltree.search.policies import DONE_AT_START, Outlook, PosteriorPolicy
 from tests.internals.tooltree import BY_POSTERIOR
 
 EFFECTS = {"look": "read", "ask": "read", "send": "write", "paint": "sandboxed"}

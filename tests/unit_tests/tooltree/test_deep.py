@@ -280,21 +280,6 @@ def test_signed_reasoning_goes_back_with_its_call_alone(run, tools):
     assert result.messages[0].content == reply.content
 
 
-def test_a_call_that_has_failed_twice_since_the_request_is_proposed_no_more(run, tools, looked):
-    class Stubborn(LetterPolicy):
-        def propose(self, _):
-            return [("look", {"place": "desk"})]
-
-    failed = []
-    for number in range(2):
-        call = {"name": "look", "args": {"place": "desk"}, "id": f"call_{number}"}
-        failed += [AIMessage("", tool_calls=[call]), ToolMessage("no", tool_call_id=call["id"], status="error")]
-    model = OfflineChatModel(policy=Stubborn())
-    result = run(model, tools, [*REQUEST, *failed], effects=READS, config=DEEP)
-    assert looked == []
-    assert any("failed 2 times already" in reason for node in result.tree.nodes for reason in node.dropped)
-
-
 def test_a_conversation_without_a_request_and_settings_of_the_loop_are_refused(run, tools):
     model = OfflineChatModel(policy=LetterPolicy())
     with pytest.raises(EmptyQueryError, match="There is no request"):

@@ -234,7 +234,7 @@ def test_a_model_call_of_other_middleware_does_not_take_the_withheld_text(path: 
 
 @pytest.mark.filterwarnings("ignore:The v3 streaming protocol")
 @pytest.mark.parametrize("version", ["messages", "v3"])
-def test_a_cache_keeps_answers_without_reports_and_no_doubtful_ones(version: str) -> None:
+def test_a_cache_gives_back_no_answer_of_the_agents_own_steps(version: str) -> None:
     def shown(agent: Any) -> list[str]:
         if version == "messages":
             return ["".join(words(streamed(agent, "sync")))]

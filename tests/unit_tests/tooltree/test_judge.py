@@ -61,7 +61,7 @@ def post(drive):
     """Has a scripted model score an observation."""
 
     async def run(*replies, allowance=2, model=ScriptedChatModel, **asked):
-        double = model(replies=replies)
+        double = model(replies=[{"reason": "", **each} if isinstance(each, dict) else each for each in replies])
         meter = Meter(allowance)
         asked = {"stage": "post", "observation": "seen", **asked}
         judged, goal = await drive(ModelEvaluator(double).post(request("a", **asked), meter))
@@ -72,7 +72,12 @@ def post(drive):
 
 @pytest.mark.parametrize("stage", ["pre", "post"])
 async def test_the_papers_judge_gives_a_score_and_an_explanation_and_nothing_else(drive, stage):
-    replies = [{"score": 0.8}, {"score": 0.4, "explanation": "It reads the wrong file."}, {"verdict": "good"}, {}]
+    replies = [
+        {"score": 0.8, "explanation": ""},
+        {"score": 0.4, "explanation": "It reads the wrong file."},
+        {"verdict": "good"},
+        {},
+    ]
     model = ScriptedChatModel(replies=replies)
     judge = ModelEvaluator(model, prompts=Prompts.paper(), explains=True)
     ask = {"pre": judge.pre, "post": judge.post}[stage]
@@ -98,7 +103,7 @@ async def test_zero_and_one_are_scores(pre):
 
 @pytest.mark.parametrize("bad", NOT_SCORES, ids=lambda value: str(value)[:8])
 async def test_what_is_no_score_is_asked_for_once_more_and_then_missing(pre, bad):
-    assert (await pre(scores(a=bad, b=0.5), scores(a=bad, b=0.5)))[:2] == ([None, 0.5], 2)
+    assert (await pre(scores(a=bad, b=0.5), scores(a=bad, b=0.5)))[:2] == ([None, None], 2)
     assert (await pre(scores(a=bad, b=0.5), scores(a=0.7, b=0.5)))[:2] == ([0.7, 0.5], 2)
 
 
@@ -109,8 +114,6 @@ async def test_what_is_no_score_is_asked_for_once_more_and_then_missing(pre, bad
         {"scores": "none"},
         {"scores": [1, "x", None]},
         {"verdict": {}},
-        scores(),
-        scores(z=0.9),
         ConnectionError("busy"),
         AIMessage('["a", "b"]'),
     ],
@@ -121,18 +124,12 @@ async def test_an_unusable_reply_is_asked_for_once_more(pre, reply):
     assert (await pre(reply, reply))[:2] == ([None, None], 2)
 
 
-async def test_an_identifier_given_twice_has_no_score(pre):
-    twice = {"scores": [*scores(a=0.9)["scores"], *scores(a=0.1, b=0.5)["scores"]]}
-    assert (await pre(twice, twice))[:2] == ([None, 0.5], 2)
-    assert (await pre(twice, scores(a=0.4, b=0.6)))[:2] == ([0.4, 0.5], 2)
+async def test_a_call_that_a_reply_leaves_out_has_no_score(pre):
+    assert (await pre(scores(a=0.9)))[:2] == ([0.9, None], 1)
 
 
 async def test_scores_of_other_calls_are_ignored(pre):
     assert (await pre(scores(a=0.1, b=0.2, z=0.9)))[:2] == ([0.1, 0.2], 1)
-
-
-async def test_what_was_scored_stays_when_the_rest_is_asked_again(pre):
-    assert (await pre(scores(a=0.9), scores(b=0.3)))[:2] == ([0.9, 0.3], 2)
 
 
 async def test_without_budget_nothing_is_asked_again(pre):
@@ -141,7 +138,7 @@ async def test_without_budget_nothing_is_asked_again(pre):
 
 
 async def test_the_second_question_says_what_was_wrong(pre):
-    _, _, model = await pre(scores(z=0.9), scores(a=0.1, b=0.2))
+    _, _, model = await pre({"scores": "z"}, scores(a=0.1, b=0.2))
     assert "Your reply cannot be used" in model.calls[1][-1].text
     assert '"z"' in model.calls[1][-2].text
 
@@ -168,7 +165,7 @@ async def test_a_model_without_structured_output_is_read_as_text(pre, form):
 
 async def test_text_that_is_no_json_is_asked_for_once_more(pre, post):
     assert (await pre("Well...", json.dumps(scores(a=0.1, b=0.2)), model=PlainChatModel))[:2] == ([0.1, 0.2], 2)
-    assert (await post('{"score": NaN, "goal": 1}', "{", model=PlainChatModel))[:3] == (None, 1.0, 2)
+    assert (await post('{"score": NaN, "goal": 1}', "{", model=PlainChatModel))[:3] == (None, None, 2)
 
 
 async def test_an_observation_gets_a_reward_and_a_goal_score(post):
@@ -177,8 +174,8 @@ async def test_an_observation_gets_a_reward_and_a_goal_score(post):
 
 @pytest.mark.parametrize("bad", NOT_SCORES, ids=lambda value: str(value)[:8])
 async def test_a_missing_reward_or_goal_is_asked_for_once_more(post, bad):
-    assert (await post({"score": bad, "goal": 0.1}, {"score": 0.5, "goal": 0.9}))[:3] == (0.5, 0.1, 2)
-    assert (await post({"score": 0.5, "goal": bad}, {"score": 0.6, "goal": bad}))[:3] == (0.5, None, 2)
+    assert (await post({"score": bad, "goal": 0.1}, {"score": 0.5, "goal": 0.9}))[:3] == (0.5, 0.9, 2)
+    assert (await post({"score": 0.5, "goal": bad}, {"score": 0.6, "goal": bad}))[:3] == (None, None, 2)
     assert (await post({"score": bad}, {"score": bad}))[:3] == (None, None, 2)
 
 
@@ -197,7 +194,7 @@ async def test_no_result_can_say_that_its_call_waits_for_approval(post):
 
 
 async def test_the_reasons_of_a_judge_are_kept_with_its_scores(drive):
-    said = {"scores": [{"id": "a", "reason": " Right\n tool. ", "score": 0.9}, {"id": "b", "reason": 7, "score": 0.1}]}
+    said = {"scores": [{"id": "a", "reason": " Right\n tool. ", "score": 0.9}, {"id": "b", "reason": "", "score": 0.1}]}
     model = ScriptedChatModel(replies=[said, {"reason": "x" * 900, "score": 0.8, "goal": 0.1}])
     scored = await drive(ModelEvaluator(model).pre(request("a", "b"), Meter(1)))
     assert scored == [(0.9, "Right tool."), (0.1, "")]
@@ -209,7 +206,6 @@ async def test_the_reasons_of_a_judge_are_kept_with_its_scores(drive):
     ("answer", "expected"),
     [
         ([(0.9, "Right."), 0.1], [(0.9, "Right."), (0.1, "")]),
-        ({"b": (0.1, "Wrong."), "a": 0.9}, [(0.9, ""), (0.1, "Wrong.")]),
     ],
 )
 async def test_a_function_may_say_why(drive, answer, expected):
@@ -358,11 +354,9 @@ def function_judge(request, drive):
     return run
 
 
-@pytest.mark.parametrize(
-    "answer", [[0.1, 0.9], (0.1, 0.9), np.array([0.1, 0.9]), {"a": 0.1, "b": 0.9}, {"b": 0.9, "a": 0.1, "z": 1}]
-)
-async def test_a_function_may_answer_with_a_sequence_or_a_mapping(function_judge, answer):
-    assert await function_judge("pre", request("a", "b"), answer) == [0.1, 0.9]
+@pytest.mark.parametrize("answer", [[0.1, 0.9], (0.1, 0.9), [np.float64(0.1), np.float32(0.9)]])
+async def test_a_function_may_answer_with_a_sequence(function_judge, answer):
+    assert await function_judge("pre", request("a", "b"), answer) == pytest.approx([0.1, 0.9])
 
 
 @pytest.mark.parametrize("answer", [[0.1], [0.1, 0.2, 0.3], "ab", 0.5, None, {}, RuntimeError("down")])
@@ -373,7 +367,6 @@ async def test_an_answer_of_the_wrong_form_leaves_the_calls_unscored(function_ju
 @pytest.mark.parametrize("bad", NOT_SCORES, ids=lambda value: str(value)[:8])
 async def test_a_functions_bad_score_is_missing(function_judge, bad):
     assert await function_judge("pre", request("a", "b"), [bad, 0.5]) == [None, 0.5]
-    assert await function_judge("pre", request("a", "b"), {"a": bad, "b": 0.5}) == [None, 0.5]
     assert await function_judge("post", request("a", stage="post"), bad) == (None, None)
 
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from langchain_tooltree.tooltree.search import Work
-from langchain_tooltree.tooltree.search.posterior import (
+from langchain_tooltree.tooltree.search.policies import (
     DEEPER,
     DEVIATION,
     DONE,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_tooltree.tooltree.search.posterior import (
+from langchain_tooltree.tooltree.search.policies import (
     BETWEEN,
     DEVIATION,
     DONE_SCORE,

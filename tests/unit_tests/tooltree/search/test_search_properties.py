@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from langchain_tooltree.tooltree.search import KernelConfig, TreeSearch
-from langchain_tooltree.tooltree.search.posterior import DEEPER
+from langchain_tooltree.tooltree.search.policies import DEEPER
 
 pytestmark = pytest.mark.slow  # hundreds of searches a property
 
