@@ -33,7 +33,7 @@ from langchain_tooltree.learning.experience import Experience
 from langchain_tooltree.pages.picture import to_svg
 from langchain_tooltree.pages.records import MOST_RUNS, runs_page
 from langchain_tooltree.pages.search import as_saved, read_search, to_html, to_mermaid, to_rich
-from langchain_tooltree.sitgraph.files import MANIFEST
+from langchain_tooltree.sitgraph.files import FILE
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
 from langchain_tooltree.text import counted, one_line
 
@@ -133,7 +133,7 @@ def look_at(what: str, embeddings: str | None) -> Look:
 
 def is_graph(path: Path) -> bool:
     """Whether it is the folder of a graph."""
-    return (path / MANIFEST).exists()
+    return (path / FILE).exists()
 
 
 def _look_at_search(search: Mapping[str, Any]) -> Look:

@@ -19,7 +19,7 @@ from langchain_tooltree.experience.files import load_trajectories
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.flows import Flow, run_flow
 from langchain_tooltree.learning.copying import copied
-from langchain_tooltree.sitgraph.files import MANIFEST, check_target
+from langchain_tooltree.sitgraph.files import FILE
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
 from langchain_tooltree.sitgraph.transitions import START
 from langchain_tooltree.stores.chroma import ChromaStore
@@ -129,7 +129,7 @@ def run_copy(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[str,
 
 def run_mine(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[str, Any], int]:
     """Read the runs, and save their graph."""
-    if (check_target(options.output) / MANIFEST).exists():
+    if (options.output / FILE).exists():
         check_free(options.output, force=options.force)
     outcomes, unread = Counter[bool | None](), Counter[str]()
 

@@ -243,8 +243,7 @@ class Fold:
         contribution = yield from self.graph.contribution(self._sourced(trajectory))
         if contribution is None:
             self.graph.remove(trajectory.id)
-        elif not self.graph.fold(contribution):  # a version that is no longer than the one that is there
-            self.graph.remove(trajectory.id)
+        else:
             self.graph.fold(contribution)
         self._versions[trajectory.id] = entry.version
         self.segments.add(trajectory.id, Part(entry.version, contribution))

@@ -24,7 +24,7 @@ from langchain_tooltree.experience.trajectory import ChatMessage, Recall, Trajec
 from langchain_tooltree.experience.verdict import AnyVerdict
 from langchain_tooltree.flows import Flow, current_runtime, current_writer, flow_of, if_it_can
 from langchain_tooltree.models import Meter
-from langchain_tooltree.sitgraph.node import learn_run
+from langchain_tooltree.sitgraph.agents import learn_run
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
 from langchain_tooltree.text import cut
 

@@ -36,8 +36,8 @@ SEGMENT = 128
 FEWEST = SEGMENT // 2
 """Runs below which a segment from which others have gone is dissolved; those left go into the next one."""
 
-FORMAT = 2
-"""Version of what stands in a segment; what has another one is ignored."""
+FORMAT = 3
+"""Version of what stands in a segment, contributions included; what has another one is ignored."""
 
 VOTE = "vote"
 """Key of an item without parts that holds the settings of the graph's vote: fitting them takes about a second."""

@@ -33,11 +33,11 @@ SCRIPT = Path(__file__).with_name("rescued.py")
 CHECKPOINT = "checkpoint"
 
 PLACES = [
-    pytest.param("sqlite", {"agent": "sync", "node": "async"}, 2, id="sqlite"),
+    pytest.param("sqlite", {"agent": "sync", "node": "async"}, 5, id="sqlite"),
     pytest.param(
         "postgres",
         {"agent": "async", "node": "sync"},
-        5,
+        13,
         id="postgres",
         marks=pytest.mark.skipif(postgres_programs() is None, reason="pgserver has no wheel for this Python"),
     ),

@@ -57,7 +57,7 @@ def read_price(flight: str) -> str:
 world = ObjectSandbox.of_methods(Bookings())
 reads = [read_price if each.name == "read_price" else each for each in Agency(0.001).tools if each.name in EFFECTS]
 sandboxed = create_tooltree_agent(travel_model(), [*reads, *world.tools], effects=EFFECTS, sandbox=world)
-deep = KernelConfig(max_rollouts=6, coarse_planner=True)
+deep = KernelConfig(max_rollouts=6, selection="smoothed", coarse_planner=True)
 judged = create_tooltree_agent(
     travel_model(),
     [*reads, *(each for each in Agency().tools if each.name == "book")],
