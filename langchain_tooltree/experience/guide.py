@@ -157,16 +157,16 @@ class NextTools:
 
     def likeliest(self, *, runs: int, share: float) -> list[str]:
         """The tools with at least this share, for which at least so many runs speak, likeliest first."""
-        known = [tool for tool, each in self.shares.items() if each >= share and self.runs.get(tool, 0) >= runs]
-        return sorted(known, key=lambda tool: (-self.shares[tool], tool))
+        likely = [tool for tool, each in self.shares.items() if each >= share and self.runs.get(tool, 0) >= runs]
+        return sorted(likely, key=lambda tool: (-self.shares[tool], tool))
 
 
 def counted_line(counts: Iterable[tuple[str, int, int]]) -> str:
     """Tools with how many runs went on with each after the tool called last, of how many; empty without any."""
-    told = (
+    entries = (
         (one_line(tool, LONGEST_NAME), runs, f"of {of} runs" if of else "runs elsewhere") for tool, runs, of in counts
     )
-    line = ", ".join(f"{tool} in {runs} {of}" for tool, runs, of in told)
+    line = ", ".join(f"{tool} in {runs} {of}" for tool, runs, of in entries)
     return f"Past runs went on here with: {line}." if line else ""
 
 
