@@ -413,7 +413,7 @@ class SITGraphMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
             elif REMEMBERED not in state:  # else the planner of this agent keeps its runs
                 offered = self._recorder.requests.pop(runtime)
                 about: dict[str, Any] = {"tools": [*offered.tools.values()], "instructions": offered.instructions}
-                yield from graph.ended(state["messages"], None, effects=self._effects, **about)
+                yield from graph.end(state["messages"], None, effects=self._effects, **about)
         except Exception as error:
             logger.exception("Nothing was learnt from a run: %s", error)  # noqa: TRY401 - names the reason in one line
 
