@@ -37,10 +37,8 @@ _NAMES = {
     "experience.files": ("load_trajectories", "dump_trajectories"),
     # Graph: which tools came next
     "sitgraph.sit_graph": ("SITGraph",),
-    "sitgraph.middleware": ("SITGraphMiddleware",),
-    "sitgraph.node": ("SITGraphNode",),
+    "sitgraph.agents": ("SITGraphMiddleware", "SITGraphNode", "create_summarize_state_tool"),
     "sitgraph.suggest": ("Suggestion",),
-    "sitgraph.summarize": ("create_summarize_state_tool",),
     # Memory: what was learnt from similar tasks, and help when something goes wrong
     "cfgm.memory": ("CFGMMemory",),
     "cfgm.middleware": ("CFGMMiddleware",),
@@ -85,11 +83,11 @@ if TYPE_CHECKING:
     from langchain_tooltree.sandbox import Sandbox as Sandbox
     from langchain_tooltree.selection import ToolRetriever as ToolRetriever
     from langchain_tooltree.selection import ToolSelectionMiddleware as ToolSelectionMiddleware
-    from langchain_tooltree.sitgraph.middleware import SITGraphMiddleware as SITGraphMiddleware
-    from langchain_tooltree.sitgraph.node import SITGraphNode as SITGraphNode
+    from langchain_tooltree.sitgraph.agents import SITGraphMiddleware as SITGraphMiddleware
+    from langchain_tooltree.sitgraph.agents import SITGraphNode as SITGraphNode
+    from langchain_tooltree.sitgraph.agents import create_summarize_state_tool as create_summarize_state_tool
     from langchain_tooltree.sitgraph.sit_graph import SITGraph as SITGraph
     from langchain_tooltree.sitgraph.suggest import Suggestion as Suggestion
-    from langchain_tooltree.sitgraph.summarize import create_summarize_state_tool as create_summarize_state_tool
     from langchain_tooltree.stores.chroma import ChromaStore as ChromaStore
     from langchain_tooltree.tools import ToolCard as ToolCard
     from langchain_tooltree.tools import ToolLibrary as ToolLibrary

@@ -22,7 +22,7 @@ from langchain_tooltree.learning.guide import Parts
 from langchain_tooltree.models import resolve_model
 from langchain_tooltree.review import PlanReviewMiddleware
 from langchain_tooltree.sandbox import Sandbox, names_bound_by
-from langchain_tooltree.sitgraph.middleware import SITGraphMiddleware
+from langchain_tooltree.sitgraph.agents import SITGraphMiddleware
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
 from langchain_tooltree.tools import ToolLibrary, as_tools, check_effects
 from langchain_tooltree.tooltree.judge import Judge

@@ -87,11 +87,11 @@ def origins(arguments: Mapping[str, Any], conversation: Conversation) -> tuple[l
     results = [(call, text[:LONGEST_RESULT].casefold()) for call, text in _results(conversation, beyond_request=True)]
     values = list(dict.fromkeys(_values(arguments)))
     unnamed = [(argument, value) for argument, value in values[:MOST_VALUES] if not _contains(words, value)]
-    found = [
+    entries = [
         Origin(argument, value, [*dict.fromkeys(call for call, text in results if _contains(text, value))])
         for argument, value in unnamed
     ]
-    return found, max(0, len(values) - MOST_VALUES)
+    return entries, max(0, len(values) - MOST_VALUES)
 
 
 def _results(conversation: Conversation, *, beyond_request: bool = False) -> Iterator[tuple[str, str]]:
@@ -147,8 +147,10 @@ def describe(call: ToolCall, conversation: Conversation) -> str:
     """A call of the model's latest message, what it rests on, and what it was weighed against; a line each."""
     values, left = origins(call["args"], conversation)
     plan = plan_of(conversation)
-    asked = f"The user asked: {quoted(conversation.goal)}" if conversation.goal else "The user asked nothing in words."
-    lines = [f"{_call(call['name'], call['args'])} waits for approval.", asked, *_origin_lines(values)]
+    request = (
+        f"The user asked: {quoted(conversation.goal)}" if conversation.goal else "The user asked nothing in words."
+    )
+    lines = [f"{_call(call['name'], call['args'])} waits for approval.", request, *_origin_lines(values)]
     if left:
         lines.append(f"Not looked for: {left} more values")
     lines.extend(islice(_result_lines(conversation, values), SHOWN_ITEMS))
@@ -165,8 +167,8 @@ def _listed(heading: str, items: Iterable[str]) -> Iterator[str]:
     """As many items as a person reads, on one line, and how many there are beside them."""
     items = list(items)
     if items:
-        left = len(items) - SHOWN_ITEMS
-        more = f", and {left} more" if left > 0 else ""
+        surplus = len(items) - SHOWN_ITEMS
+        more = f", and {surplus} more" if surplus > 0 else ""
         yield f"{heading}: {', '.join(items[:SHOWN_ITEMS])}{more}"
 
 
@@ -205,8 +207,8 @@ def quoted(value: Any, *, around: int = 0) -> str:
         return value if len(value) <= SHOWN else f"{value[:SHOWN]} ({len(value) - SHOWN} characters more)"
     begin = max(0, min(around - AROUND, len(value) - SHOWN))
     part = value[begin : begin + SHOWN]
-    left = len(value) - len(part)
-    return f"{part!r} ({left} characters more)" if left else repr(part)
+    more = len(value) - len(part)
+    return f"{part!r} ({more} characters more)" if more else repr(part)
 
 
 DECISIONS: tuple[DecisionType, ...] = ("approve", "edit", "reject")
@@ -252,9 +254,9 @@ class PlanReviewMiddleware(HumanInTheLoopMiddleware[AgentState[Any], Any, Any]):
         *,
         allowed_decisions: Sequence[DecisionType] = DECISIONS,
     ) -> None:
-        known = get_args(DecisionType)
-        if not allowed_decisions or isinstance(allowed_decisions, str) or not {*allowed_decisions} <= {*known}:
-            msg = f"allowed_decisions must be some of {', '.join(known)}, got {allowed_decisions!r}."
+        decision_types = get_args(DecisionType)
+        if not allowed_decisions or isinstance(allowed_decisions, str) or not {*allowed_decisions} <= {*decision_types}:
+            msg = f"allowed_decisions must be some of {', '.join(decision_types)}, got {allowed_decisions!r}."
             raise ConfigurationError(msg)
         super().__init__({})
         # What a process finds out about effects is left behind: LangChain asks `when` again as a run resumes, maybe in

@@ -126,9 +126,9 @@ def _bare(part: str) -> str:
     return part[frame.end() if frame else 0 :][:LONGEST_SENTENCE].strip()
 
 
-def _quoted(text: str, longest: int = 160) -> str:
+def _quoted(text: str) -> str:
     """A text as evidence quotes it: on one line, shortened, in quotation marks."""
-    return f'"{one_line(text[: 4 * longest], longest)}"'
+    return f'"{one_line(text[: 4 * LONGEST_QUOTE], LONGEST_QUOTE)}"'
 
 
 Place = Literal["anywhere", "sentence", "opening", "start", "last_line"]
@@ -401,6 +401,7 @@ def _is_nothing(value: Any) -> bool:
 
 # --- single calls ---
 
+LONGEST_QUOTE = 160  # characters of an observation that evidence shows
 LONGEST_CALL = 120  # characters of a call that evidence shows: the tool and its first arguments
 SHORTEST_NAME = 3  # characters of a name in a call; a shorter text stands in others by chance
 SHORTEST_ECHO = 8  # characters of a sentence that is the agent's own if its call has it; shorter ones match by chance

@@ -10,9 +10,9 @@ import math
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, TypedDict
+from typing import Any
 from uuid import uuid4
 
 from langchain_core.callbacks import BaseCallbackHandler
@@ -86,14 +86,6 @@ class FocusForm(BaseModel):
     focus_points: list[FocusPointForm] = Field(description="At most 10, the most important first")
 
 
-class FocusPoints(TypedDict):
-    """What is kept of focus points."""
-
-    focus_points: list[str]
-    examples: list[str]  # as attempts are shown them
-    trajectories: list[str]  # ids of the runs that the model was shown
-
-
 def make_focus_points(
     model: BaseChatModel, collection: RecordCollection, description: str, examples: Sequence[str | Trajectory] = ()
 ) -> Flow[list[str]]:
@@ -115,7 +107,7 @@ def make_focus_points(
     earlier = yield from collection.getting(key)
     points = earlier["focus_points"] if earlier else (yield from _ask_for_focus_points(model, document))
     runs = [each.id for each in examples if isinstance(each, Trajectory)]
-    record = FocusPoints(focus_points=points, examples=list(map(example_text, examples)), trajectories=runs)
+    record = {"focus_points": points, "examples": list(map(example_text, examples)), "trajectories": runs}
     for place in (key, CURRENT):
         yield from collection.putting(place, record)
     return points
@@ -281,23 +273,11 @@ OUTAGES = (ConnectionError, TimeoutError)
 
 
 class UnfinishedError(ToolTreeError, RuntimeError):
-    """Something went wrong that is no fault of the agent: the attempt is not stored, and is made again later."""
+    """An attempt cannot be evaluated, through no fault of the agent: it is not stored, and is made again later."""
 
 
 class FailedError(ToolTreeError, RuntimeError):
     """The agent has failed before its attempt could be evaluated."""
-
-
-@contextmanager
-def no_fault_of_the_agent(problem: str) -> Iterator[None]:
-    """What is raised within leaves the attempt unfinished, for this reason."""
-    try:
-        yield
-    except ConfigurationError:
-        raise
-    except Exception as error:
-        msg = f"{problem}: {described(error)}"
-        raise UnfinishedError(msg) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,7 +357,7 @@ def reset_world(world: Any, task: Any) -> Flow[str]:
 
 
 def read_step(returned: Any) -> StepReading:
-    """Read what a `step` returned; a `ConfigurationError` for tuples of other lengths.
+    """Read what a `step` returned; an `UnfinishedError` for tuples of other lengths.
 
     That is `(observation, reward, done)`, with an info if you like; gymnasium's five values; or the observation alone.
     """
@@ -386,7 +366,7 @@ def read_step(returned: Any) -> StepReading:
     if len(returned) not in (3, 4, 5):
         remedy = "Return (observation, reward, done), with an info if you like, or gymnasium's five values."
         msg = f"step returned {len(returned)} values: {returned!r:.120}. {remedy}"
-        raise ConfigurationError(msg)
+        raise UnfinishedError(msg)
     observation, reward, done, *others = returned
     truncated = len(others) == 2 and bool(others[0])  # noqa: PLR2004 - and an info
     amount = None if reward is None else float(reward)
@@ -432,13 +412,13 @@ def run_in_environment(
 ) -> Flow[AttemptResult]:
     """Reset a world and let a model try a task in it, as a flow: until the world ends it, or it makes no more call.
 
-    An attempt is unfinished if the model or the world cannot be reached, or what `step` returned cannot be read.
+    Whatever else is raised is no fault of the model: it, or the world, cannot be reached, or what `step` returned
+    cannot be read.
     """
     messages: list[BaseMessage] = []
     rewards: list[float] = []
     latest, steps, problem = StepReading(""), 0, ""
-    with no_fault_of_the_agent("The environment could not be reset"):
-        observation = yield from reset_world(world, attempt.task.original)
+    observation = yield from reset_world(world, attempt.task.original)
     messages.append(HumanMessage(f"{attempt.request}\n\n{observation}".strip()))
     try:
         while not latest.done:
@@ -475,10 +455,9 @@ def _reply(attempt: Attempt, model: BaseChatModel, messages: Sequence[BaseMessag
     attempt.check()
     meter = Meter(1)
     prompt = [SystemMessage(DEFAULT_ACT_PROMPT), *messages]
+    config = inner_config("collect", {"trajectory": attempt.id})
     try:
-        with no_fault_of_the_agent("The model could not be asked"):
-            config = inner_config("collect", {"trajectory": attempt.id})
-            reply = yield from call_tools(model, [ACT_TOOL], prompt, meter, config)
+        reply = yield from call_tools(model, [ACT_TOOL], prompt, meter, config)
     finally:
         attempt.spent.add(meter)
     return reply.model_copy(update={"invalid_tool_calls": []})
@@ -487,13 +466,16 @@ def _reply(attempt: Attempt, model: BaseChatModel, messages: Sequence[BaseMessag
 def _act(world: Any, call: ToolCall) -> Flow[tuple[StepReading, ToolMessage]]:
     """Carry out a call."""
     action = str(call["args"].get("action") or "").strip() if call["name"] == ACT else ""
-    try:
-        reading = StepReading(MISCALLED) if not action else read_step((yield FunctionStep(world.step, action)))
-    except ConfigurationError as error:
-        raise UnfinishedError(str(error)) from error
-    except Exception as error:
-        msg = f"The environment raised {described(error)} on the action {action!r:.120}."
-        raise (UnfinishedError if isinstance(error, OUTAGES) else FailedError)(msg) from error
+    returned: Any = MISCALLED
+    if action:
+        try:
+            returned = yield FunctionStep(world.step, action)
+        except OUTAGES:
+            raise
+        except Exception as error:
+            msg = f"The environment raised {described(error)} on the action {action!r:.120}."
+            raise FailedError(msg) from error
+    reading = read_step(returned)
     status = "success" if action else "error"
     return reading, ToolMessage(reading.observation, tool_call_id=call["id"], name=call["name"], status=status)
 
@@ -658,9 +640,11 @@ class Collection:
                 attempt = Attempt(task, number, self._request(task, reflections), self.max_steps, self._stopped)
                 try:
                     trajectory = yield from self._attempting(attempt, reflections)
-                except UnfinishedError as error:
-                    problem = str(error)
-                    logger.warning("Attempt %d at the task %s is unfinished: %s", number, task, problem)
+                except ConfigurationError:
+                    raise
+                except Exception as error:
+                    problem = described(error)
+                    logger.warning("Attempt %d at the task %s is unfinished.", number, task, exc_info=True)
                     break
                 finally:
                     cost.add(attempt.spent)
@@ -701,8 +685,7 @@ class Collection:
         """Run the agent, in a world of its own if there is a function that makes one, which is closed afterwards."""
         if is_agent(self.agent):
             return (yield from self._running(attempt, self.agent))
-        with no_fault_of_the_agent("No world could be made"):
-            world = yield FunctionStep(self.agent, attempt.task.original)
+        world = yield FunctionStep(self.agent, attempt.task.original)
         if not is_agent(world):
             remedy = "It has to return a compiled graph or an environment with reset and step."
             msg = f"The function passed as agent returned {type(world).__name__} for the task {attempt.task}. {remedy}"
@@ -753,8 +736,8 @@ def _closing(world: Any) -> Flow[None]:
 def evaluating(evaluate: Evaluate | None, task: NamedTask, run: AttemptResult) -> Flow[tuple[bool, float | None, str]]:
     """Judge an attempt, as a flow: whether it succeeded, its reward if it has one, and why.
 
-    Without a function of the user's the environment decides. If the function raises, or returns neither a bool nor a
-    number, the attempt is unfinished.
+    Without a function of the user's the environment decides. Raises `UnfinishedError` if the function returns neither a
+    bool nor a number.
     """
     if run.problem:
         return False, run.reward, run.problem
@@ -762,8 +745,7 @@ def evaluating(evaluate: Evaluate | None, task: NamedTask, run: AttemptResult) -
         ended = "is over" if run.result["done"] else "was given up by the agent"
         reasons = f"The episode {'was cut off' if run.result['truncated'] else ended}; its reward is {run.reward}."
         return run.success, run.reward, reasons
-    with no_fault_of_the_agent(f"evaluate raised for the task {task}"):
-        verdict = yield FunctionStep(lambda original: evaluate(original, run.result), task.original)
+    verdict = yield FunctionStep(lambda original: evaluate(original, run.result), task.original)
     if isinstance(verdict, bool):
         return verdict, run.reward, f"evaluate says that it {'succeeded' if verdict else 'failed'}."
     with suppress(OverflowError, TypeError, ValueError):

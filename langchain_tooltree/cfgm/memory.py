@@ -352,8 +352,7 @@ class CFGMMemory:
         The memory's model acts. It reads the most similar successes, at most `k`, and their tips, and where
         observations are anomalous, a reflection on key information is appended to them, as by a `CFGMMiddleware`.
         Environment and `evaluate` are as for `collect`; it is not closed. The run is not kept;
-        `memory.experience.add(run)` does that. Raises `ToolTreeError` if the model or the environment cannot be
-        reached.
+        `memory.experience.add(run)` does that. What the model, or resetting the environment, raises is raised.
         """
         if not is_environment(environment):
             msg = f"environment must have reset and step, got {type(environment).__name__}."

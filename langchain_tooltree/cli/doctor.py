@@ -21,26 +21,21 @@ def run_doctor(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[st
     """Look at the parts of an agent; code 1 if something should be looked at."""
     tools, given = _parts(imported(options.agent), options.agent)
     rows = _rows(tools, given)
-    able = [row["tool"] for row in rows if row["may_run"] != "no"]
+    able = [row["tool"] for row in rows if not row["may_run"].startswith("no")]
+    undeclared = [row for row in rows if row["declared"] == "nothing"]
     report: dict[str, Any] = {
         "tools": rows,
-        "look_like_reads": [
-            row["tool"] for row in rows if row["declared"] == "nothing" and row["looks_like"] == "a read"
-        ],
+        "look_like_reads": [row["tool"] for row in undeclared if row["looks_like"] == "a read"],
         "middleware": [type(entry).__name__ for entry in given.get("middleware", ())],
         "checkpointer": given.get("checkpointer") is not None,
     }
     report["advice"] = [*_advice(report, given)]
     columns = ("tool", "declared", "looks like", "a search may run it")
     terminal.print(table(columns, (row.values() for row in rows)))
-    trying = (
-        f"try {len(able)} of {counted(len(rows), 'tool')}: {', '.join(able)}" if able else "only ask the agent again"
-    )
-    terminal.say(f"At a doubt, a search can {trying}.")
-    terminal.say(
-        f"Middleware beside the planner: {', '.join(report['middleware']) or 'none'}. "
-        f"Checkpointer: {'yes' if report['checkpointer'] else 'no'}."
-    )
+    reads = f"try {len(able)} of {counted(len(rows), 'tool')}: {', '.join(able)}"
+    terminal.say(f"At a doubt, a search can {reads if able else 'only ask the agent again'}.")
+    terminal.say(f"Middleware beside the planner: {', '.join(report['middleware']) or 'none'}.")
+    terminal.say(f"Checkpointer: {'yes' if report['checkpointer'] else 'no'}.")
     for line in report["advice"] or ["Nothing to mend."]:
         terminal.say(line)
     return report, int(bool(report["advice"]))

@@ -99,7 +99,7 @@ def _observation_to_dict(observation: "Observation") -> dict[str, Any]:
     """An observation as JSON-like data; made-up identifiers of content blocks, new in each run, are left out."""
     content: Any = observation.content
     if isinstance(content, list):
-        content = [_without_made_up_id(block) if isinstance(block, dict) else block for block in content]
+        content = [block if not isinstance(block, dict) else _without_made_up_id(block) for block in content]
     kind = {"kind": observation.kind} if observation.kind != "ok" else {}
     return {"content": content, **kind, **({"transient": True} if observation.transient else {})}
 

@@ -7,19 +7,19 @@ taken back as it was given.
 import base64
 import hashlib
 import math
-from bisect import bisect_left, insort
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from statistics import median_low
 from typing import Any, Self
 
 import numpy as np
 
-from langchain_tooltree.errors import GraphFileError
-from langchain_tooltree.sitgraph.states import DIMENSIONS, END, Codes, Rows, States
+from langchain_tooltree.sitgraph.states import DIMENSIONS, END, Bytes, States
 from langchain_tooltree.sitgraph.transitions import VIEWS
+from langchain_tooltree.text import digest
 
-FORMAT = 5  # version of what contributions hold; another one is refused, since they can be made again of their runs
+FORMAT = 6  # version of what contributions hold
 GIVER = 32  # bits of a voice that tell tasks apart; those above tell whom it came from
 SAMPLED = 512  # states of the runs that a vote is fitted to: it takes about half a second
 LONG = SAMPLED // 4  # states of a run from which on a vote is not fitted to it: it would be most of the sample
@@ -45,13 +45,13 @@ class Edge:
         return len({voice >> GIVER for voice in self.voices})
 
     def raw_weight(self, alpha: float) -> float:
-        """Eq. 1 of SIT-Graph (State Integrated Tool Graph): `w_ij = N_ij + alpha * sum over runs of 1 / T`.
+        """Eq. 1 of SIT-Graph (State Integrated Tool Graph).
 
-        N_ij is how often successful runs followed the edge, T the number of assistant messages of a run. The paper
-        leaves open how several runs are summed up. Here each successful run that contains the edge adds its 1 / T
-        once, however often it follows the edge. The sum is rounded once, so it is the same in any order.
+        The paper leaves open how several runs are summed up. Here each successful run that contains the edge adds its
+        1 / T once, however often it follows the edge. The sum is rounded once, so it is the same in any order.
         """
-        return self.count + alpha * math.fsum(runs / turns for turns, runs in self.turns.items())
+        # w_ij = N_ij + alpha * sum over successful runs that contain (i, j) of 1 / T
+        return self.count + alpha * math.fsum(runs / T for T, runs in self.turns.items())
 
 
 Outgoing = Mapping[str, Edge]
@@ -59,9 +59,10 @@ Outgoing = Mapping[str, Edge]
 
 
 def weights(edges: Outgoing, alpha: float) -> dict[str, float]:
-    """Eq. 2 of SIT-Graph: the weights of Eq. 1, divided by their sum over all edges that leave the tool."""
+    """Eq. 2 of SIT-Graph: the weights of Eq. 1 as shares of all edges that leave the tool."""
     raw = {target: edge.raw_weight(alpha) for target, edge in edges.items()}
     total = math.fsum(raw.values())
+    # w_ij / sum over k of w_ik
     return {target: weight / total for target, weight in raw.items()}
 
 
@@ -71,14 +72,11 @@ class Contribution:
 
     id: str
     turns: int  # T, its number of assistant messages
-    version: int  # orders versions of equal length by how much they hold
-    transitions: Sequence[tuple[str, str]]  # names of source and target, in order
-    befores: Sequence[str]  # the tool before the source, for each transition and then for each end
-    ends: Sequence[str]  # the last tool at each reply of the agent to its user
-    states: Codes  # packed, of each transition and then of each end; shape `(n, len(VIEWS), DIMENSIONS // 2)`
-    summaries: Sequence[tuple[int, str, Codes]] = ()  # place of the transition, text, packed vector
+    labels: Sequence[tuple[str, str, str | None]]  # of states: last tool, the one before it, next one; None at an end
+    states: Bytes  # shape `(len(labels), len(VIEWS), DIMENSIONS)`
+    summaries: Sequence[tuple[int, str, Bytes]] = ()  # place of the state that it is of, text, vector
     digests: Sequence[str] = ()  # of all that each state tells of, so that it is not made again
-    came_from: str = ""  # whom it came from; empty if that is not known
+    came_from: str = ""  # whom it came from; empty if that is unknown
     voice: int = 0  # what it is counted by: a hash of whom it came from, and one of the task
 
     @property
@@ -87,52 +85,50 @@ class Contribution:
         return int.from_bytes(hashlib.blake2b(self.id.encode("utf-8", "surrogatepass"), digest_size=8).digest())
 
     @property
-    def edition(self) -> tuple[int, int, str]:
-        """Says which of two versions of a run counts: the larger one."""
-        return self.turns, self.version, self.id
+    def transitions(self) -> list[tuple[str, str]]:
+        """The names of source and target of each edge that was followed, in order."""
+        return [(source, target) for source, _, target in self.labels if target is not None]
 
     @property
     def giver(self) -> int:
-        """Whom it came from, as a number; a negative one of its own where that is not known."""
+        """Whom it came from, as a number; a negative one of its own where that is unknown."""
         giver = self.voice >> GIVER
         return giver if self.came_from else ~giver
 
     def to_dict(self) -> dict[str, Any]:
-        """The contribution as plain data, to be kept; vectors are base64."""
+        """The contribution as plain data; vectors are base64."""
         data = {name: getattr(self, name) for name in _FIELDS}
-        summaries = [(place, text, _text_of(vector)) for place, text, vector in self.summaries]
-        return {**data, "states": _text_of(self.states), "summaries": summaries, "format": FORMAT}
+        summaries = [(place, text, _to_text(vector)) for place, text, vector in self.summaries]
+        return {**data, "states": _to_text(self.states), "summaries": summaries}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """The contribution that `to_dict` has made plain data of, or JSON of that; `states` may also be bytes.
-
-        Raises:
-            GraphFileError: If another version of this package has made it; make it again of its run.
-        """
-        if data.get("format") != FORMAT:
-            msg = (
-                f"A contribution to a graph has the format {data.get('format')!r}, and this version reads {FORMAT}. "
-                "Make it again: SITGraph.contribution(trajectory)."
-            )
-            raise GraphFileError(msg)
-        given = {name: data[name] for name in _FIELDS}
-        given["transitions"] = [*map(tuple, data["transitions"])]
-        given["states"] = _codes_of(data["states"], len(VIEWS))
-        given["summaries"] = [(place, text, _codes_of(code)[0]) for place, text, code in data["summaries"]]
-        return cls(**given)
+        """The contribution of which `to_dict` made plain data, or JSON of that; `states` may also be bytes."""
+        values = {name: data[name] for name in _FIELDS}
+        values["labels"] = [*map(tuple, data["labels"])]
+        values["states"] = _from_text(data["states"], len(VIEWS))
+        values["summaries"] = [(place, text, _from_text(vector)[0]) for place, text, vector in data["summaries"]]
+        return cls(**values)
 
 
 _FIELDS = tuple(each.name for each in fields(Contribution))
 
 
-def _text_of(codes: Codes) -> str:
-    return base64.b64encode(codes.tobytes()).decode()
+def _to_text(vectors: Bytes) -> str:
+    return base64.b64encode(vectors.tobytes()).decode()
 
 
-def _codes_of(given: str | bytes, *shape: int) -> Codes:
-    held = base64.b64decode(given) if isinstance(given, str) else given
-    return np.frombuffer(held, dtype=np.uint8).reshape(-1, *shape, DIMENSIONS // 2)
+def _from_text(text: str | bytes, *shape: int) -> Bytes:
+    content = base64.b64decode(text) if isinstance(text, str) else text
+    return np.frombuffer(content, dtype=np.int8).reshape(-1, *shape, DIMENSIONS)
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Some of the runs, by their hashes, and a digest that changes with them."""
+
+    runs: Sequence[int]
+    digest: str
 
 
 class Graph:
@@ -145,11 +141,8 @@ class Graph:
         self.summaries = States(1)
         self._numbers: dict[str, int] = {}
         self._edges: dict[str, dict[str, Edge]] = defaultdict(lambda: defaultdict(Edge))
-        self._voices: dict[str, Counter[int]] = defaultdict(Counter)  # of those who went on after a tool
         self._ids: dict[int, str] = {}  # of runs, by their hashes
-        self._order: list[int] = []  # these hashes, ascending
-        self._given = Counter[str]()  # how many runs there are of each giver
-        self._sample: tuple[Contribution, ...] | None = None
+        self._sample: Sample | None = None
         for contribution in contributions:
             self.add(contribution)
 
@@ -159,60 +152,45 @@ class Graph:
     def __len__(self) -> int:
         return len(self.runs)
 
-    def add(self, given: Contribution) -> bool:
-        """Add what a run gives; returns whether the graph has changed.
-
-        Of two versions of the same run the one with more turns counts, and of two of equal length the one with the
-        larger version number. So their order does not matter.
-        """
-        kept = self.runs.get(given.id)
-        if kept is not None:
-            if kept.edition >= given.edition:
-                return False
-            self.remove(given.id)
-        run = given.hash
-        self.runs[given.id] = given
-        self._ids[run] = given.id
-        insort(self._order, run)
-        self._count(given, 1)
-        ways = [*given.transitions, *((last, None) for last in given.ends)]
-        tools = [
-            (self._number(source), self._number(before), END if target is None else self._number(target))
-            for (source, target), before in zip(ways, given.befores, strict=True)
+    def add(self, contribution: Contribution) -> None:
+        """Add what a run gives, in place of what an earlier version of it has given."""
+        self.remove(contribution.id)
+        run = contribution.hash
+        self.runs[contribution.id] = contribution
+        self._ids[run] = contribution.id
+        self._count(contribution, 1)
+        whose = (run, contribution.voice, contribution.giver)
+        labels = [
+            (self._number(source), self._number(before), END if target is None else self._number(target), place, *whose)
+            for place, (source, before, target) in enumerate(contribution.labels)
         ]
-        self.states.add([(*tools[at], at, run, given.voice, given.giver) for at in range(len(tools))], given.states)
-        if given.summaries:
-            labels = [
-                (*tools[place], at, run, given.voice, given.giver) for at, (place, *_) in enumerate(given.summaries)
-            ]
-            self.summaries.add(labels, np.array([vector for *_, vector in given.summaries])[:, None])
-        return True
+        self.states.add(run, labels, contribution.states)
+        if contribution.summaries:
+            places, _, vectors = zip(*contribution.summaries, strict=True)
+            summed_up = [(*labels[at][:3], place, *whose) for place, at in enumerate(places)]
+            self.summaries.add(run, summed_up, np.array(vectors)[:, None])
 
     def remove(self, run_id: str) -> bool:
         """Take a run out, as if it had never been added; returns whether it was in the graph."""
-        given = self.runs.pop(run_id, None)
-        if given is None:
+        contribution = self.runs.pop(run_id, None)
+        if contribution is None:
             return False
-        run = given.hash
-        del self._ids[run], self._order[bisect_left(self._order, run)]
-        self._count(given, -1)
+        run = contribution.hash
+        del self._ids[run]
+        self._count(contribution, -1)
         self.states.remove(run)
         self.summaries.remove(run)
         return True
 
-    def _count(self, given: Contribution, sign: int) -> None:
+    def _count(self, contribution: Contribution, sign: int) -> None:
+        """Count the edges of a run: once more for a sign of 1, once less for -1."""
         self._sample = None
-        _add(self._given, given.came_from, sign)
-        for source in {source for source, _ in given.transitions}:
-            _add(self._voices[source], given.voice, sign)
-            if not self._voices[source]:
-                del self._voices[source]
-        for (source, target), times in Counter(given.transitions).items():
+        for (source, target), times in Counter(contribution.transitions).items():
             edges = self._edges[source]
             edge = edges[target]
             edge.count += sign * times
-            _add(edge.turns, max(given.turns, 1), sign)
-            _add(edge.voices, given.voice, sign)
+            _add(edge.turns, max(contribution.turns, 1), sign)
+            _add(edge.voices, contribution.voice, sign)
             if not edge.count:
                 del edges[target]
             if not edges:
@@ -229,12 +207,8 @@ class Graph:
         return self._numbers.get(name, UNKNOWN)
 
     def run_of(self, hash_: int) -> Contribution:
-        """What the run has given that a state belongs to."""
+        """The contribution of the run that a state belongs to."""
         return self.runs[self._ids[hash_]]
-
-    def from_giver(self, name: str) -> list[str]:
-        """The runs that came from somebody, in the order of their ids."""
-        return sorted(given.id for given in self.runs.values() if name and given.came_from == name)
 
     def runs_with(self, tool: str | None) -> list[str]:
         """The ids of the runs in which a tool was called; of all runs, without one."""
@@ -244,46 +218,38 @@ class Graph:
     @property
     def is_of_one(self) -> bool:
         """Whether all runs came from one giver, whom nobody can second."""
-        return self._given[""] + len(self._given) - ("" in self._given) <= 1
+        givers = (run.giver for run in self.runs.values())
+        first = next(givers, None)
+        return all(giver == first for giver in givers)
 
     @property
-    def sample(self) -> tuple[Contribution, ...]:
+    def sample(self) -> Sample:
         """The runs that the vote is fitted to: the first in the order of their hashes, with some hundred states.
 
         Those of who gave more than is usual are left out: nobody is to settle for all others how states are compared.
         """
         if self._sample is None:
-            sample, left, usual = [], SAMPLED, self._usual()
-            for run in self._order:
-                given = self.run_of(run)
-                count = len(given.transitions)
-                if count > LONG or (given.came_from and self._given[given.came_from] > usual):
+            givers = Counter(run.giver for run in self.runs.values())
+            usual = median_low(givers.values()) if givers else 0  # which no single one can move
+            runs: list[Contribution] = []
+            left = SAMPLED
+            for hash_ in sorted(self._ids):
+                run = self.run_of(hash_)
+                count = len(run.transitions)
+                if count > LONG or givers[run.giver] > usual:
                     continue
                 if count > left:
                     break
-                sample.append(given)
+                runs.append(run)
                 left -= count
-            self._sample = tuple(sample)
+            self._sample = Sample(
+                [run.hash for run in runs], digest([(run.id, run.voice, *run.digests) for run in runs])
+            )
         return self._sample
-
-    def states_of(self, sample: Iterable[Contribution]) -> Rows:
-        """The states of some runs."""
-        return self.states.of_runs([each.hash for each in sample])
-
-    def _usual(self) -> int:
-        """How many runs the giver in the middle has, of all by their number of runs: no single one can move it."""
-        alone = self._given[""]
-        named = sorted(count for giver, count in self._given.items() if giver)
-        middle = (alone + len(named)) // 2
-        return 1 if middle < alone else named[middle - alone] if named else 1
 
     def outgoing(self, source: str) -> Outgoing:
         """The edges that leave a tool; none for an unknown one."""
         return self._edges.get(source, {})
-
-    def voices_after(self, source: str) -> int:
-        """How many distinct voices went on after a tool, with whatever tool."""
-        return len(self._voices.get(source, ()))
 
     def edges(self) -> Iterator[tuple[str, Outgoing]]:
         """The tools that others followed, in alphabetical order, with the edges that leave them."""
@@ -291,11 +257,12 @@ class Graph:
 
     def summaries_by_edge(self) -> dict[tuple[str, str], list[str]]:
         """The summaries on each edge that has any, in the order of the ids of runs."""
-        found: dict[tuple[str, str], list[str]] = {}
-        for _, given in sorted(self.runs.items()):
-            for place, text, _ in given.summaries:
-                found.setdefault(given.transitions[place], []).append(text)
-        return found
+        by_edge: dict[tuple[str, str], list[str]] = defaultdict(list)
+        for _, run in sorted(self.runs.items()):
+            for place, text, _ in run.summaries:
+                source, _, target = run.labels[place]
+                by_edge[source, str(target)].append(text)
+        return by_edge
 
 
 def _add(counter: Counter[Any], key: Any, number: int) -> None:

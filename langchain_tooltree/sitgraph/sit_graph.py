@@ -4,7 +4,6 @@ import os
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, fields
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -22,133 +21,26 @@ from langchain_tooltree.experience.run_identity import GivenTools, names_of
 from langchain_tooltree.experience.trajectory import ChatMessage, Trajectory, to_chat
 from langchain_tooltree.flows import Flow, FunctionStep, async_twin, driven, in_thread, run_flow
 from langchain_tooltree.pages import in_notebook
-from langchain_tooltree.sitgraph.files import CHECKSUM, Which, forget_in_graph, load_graph, save_graph
+from langchain_tooltree.sitgraph.files import Which, forget_in_graph, load_graph, save_graph
 from langchain_tooltree.sitgraph.graph import Contribution, Graph, weights
-from langchain_tooltree.sitgraph.states import DIMENSIONS, Codes, Floats, hashed, packed, projected
-from langchain_tooltree.sitgraph.suggest import Ablation, Fit, Recommender, Suggestion, fitted
+from langchain_tooltree.sitgraph.states import DIMENSIONS, Floats, hash_features, project, quantize
+from langchain_tooltree.sitgraph.suggest import Ablation, Fit, Recommender, Suggestion, fit_vote
 from langchain_tooltree.sitgraph.transitions import (
     START,
     VIEWS,
     Moment,
-    Transition,
     both_ends,
     features_of,
     moment_of,
+    read_run,
     texts_of,
-    transitions_and_ends,
 )
 from langchain_tooltree.text import digest, mermaid_text, one_line
-
-REMEMBERED = 512  # texts whose vectors are kept: from one step of a dialogue to the next, most views stay the same
-
-
-class Encoder:
-    """Turns texts into vectors of the graph's own length, and keeps the latest."""
-
-    def __init__(self, embeddings: Embeddings) -> None:
-        self.embeddings = embeddings
-        self._known: dict[str, Floats] = {}
-
-    def forget(self) -> None:
-        """Keep no vectors."""
-        self._known = {}
-
-    def encode(self, texts: Sequence[str]) -> Flow[Floats]:
-        """Embed texts, each one once; an empty one is a zero vector, since embedding models refuse it."""
-        known = self._known  # another thread may put another one in its place at any time
-        vectors = {text: known[text] for text in texts if text in known}
-        missing = [text for text in dict.fromkeys(texts) if text.strip() and text not in vectors]
-        if missing:
-            found = projected((yield from embedded(self.embeddings, missing)))
-            vectors.update(zip(missing, found, strict=True))
-            self._known = dict([*self._known.items(), *vectors.items()][-REMEMBERED:])
-        nothing = np.zeros(DIMENSIONS, dtype=np.float32)
-        return np.array([vectors.get(text, nothing) for text in texts])
-
-
-class _Draft:
-    """A successful run that is being mined: what is new in it, beside what its earlier version has given."""
-
-    def __init__(self, run: Trajectory, earlier: Contribution | None) -> None:
-        every, ends = transitions_and_ends(run)
-        self.run = run
-        self.transitions = [each for each in every if not each.failed]  # what failed has not gone well
-        self.moments = [*(each.moment for each in self.transitions), *ends]
-        self.states: dict[str, Codes] = {}
-        self.summaries: dict[str, Codes] = {}
-        if earlier is not None:
-            self.states = dict(zip(earlier.digests, earlier.states, strict=True))
-            self.summaries = {text: vector for _, text, vector in earlier.summaries}
-        new = {each.digest: each for each in self.moments if each.digest not in self.states}
-        self._new = {name: (texts_of(moment), features_of(moment)) for name, moment in new.items()}
-        said = dict.fromkeys(text for each in self.transitions for text in each.summaries)
-        self._written = [text for text in said if text not in self.summaries]
-
-    @property
-    def texts(self) -> list[str]:
-        """All texts to be embedded."""
-        return [text for texts, _ in self._new.values() for text in texts.values()] + [*map(both_ends, self._written)]
-
-    def contribution(self, vectors: Mapping[str, Floats]) -> Contribution:
-        """What the run gives, by the vectors of its texts."""
-        views = [[*(vectors[text] for text in texts.values()), hashed(more)] for texts, more in self._new.values()]
-        states = {**self.states, **(dict(zip(self._new, packed(np.array(views)), strict=True)) if views else {})}
-        summaries = {**self.summaries, **{text: packed(vectors[both_ends(text)]) for text in self._written}}
-        pairs = [(each.source, each.target) for each in self.transitions]
-        said = [(place, text) for place, each in enumerate(self.transitions) for text in each.summaries]
-        return Contribution(
-            self.run.id,
-            self.run.turns,
-            _version(self.run, self.transitions),
-            pairs,
-            befores=[moment.tool_before for moment in self.moments],
-            ends=[moment.last_tool for moment in self.moments[len(pairs) :]],
-            states=np.array([states[moment.digest] for moment in self.moments]),
-            summaries=[(place, text, summaries[text]) for place, text in said],
-            digests=[moment.digest for moment in self.moments],
-            came_from=self.run.came_from,
-            voice=int("".join(digest(each, 8) for each in self.run.voice), 16),
-        )
-
-
-def mine(
-    runs: Sequence[Trajectory], encoder: Encoder, *, earlier: Contribution | None = None
-) -> Flow[list[Contribution]]:
-    """What the successful ones of some runs give to the graph; their texts are embedded together.
-
-    What an earlier version of a run has given is taken from there, so that a run that goes on costs what is new.
-    """
-
-    def drafts(runs: Sequence[Trajectory]) -> list[_Draft]:
-        read = [_Draft(run, earlier) for run in runs if run.success]
-        return [draft for draft in read if draft.transitions]
-
-    # Reading long runs takes its time, so it must not hold up an event loop.
-    found: list[_Draft] = yield FunctionStep(drafts, runs)
-    texts = [text for draft in found for text in draft.texts]
-    vectors = dict(zip(texts, (yield from encoder.encode(texts)), strict=True)) if texts else {}
-    given: list[Contribution] = yield FunctionStep(lambda read: [each.contribution(vectors) for each in read], found)
-    return given
-
-
-def state_of(moment: Moment, encoder: Encoder) -> Flow[Floats]:
-    """The views of a state, shape `(len(VIEWS), DIMENSIONS)`."""
-    encoded = yield from encoder.encode(list(texts_of(moment).values()))
-    return np.concatenate([encoded, hashed(features_of(moment))[None]])
-
-
-def _version(run: Trajectory, transitions: Sequence[Transition]) -> int:
-    """Orders versions of a run by how much they hold; a hash of all that the graph takes from them settles the rest."""
-    dialogues = [messages for _, messages in run.dialogues()]
-    summaries = [each.summaries for each in transitions]
-    held = sum(map(len, dialogues)) + sum(map(len, summaries))
-    content = digest([{"dialogues": dialogues, "summaries": summaries, "voice": run.voice}])
-    return min(held, (1 << 24) - 1) << 40 | int(content[:10], 16)
-
 
 if TYPE_CHECKING:
     import networkx as nx
 
+REMEMBERED = 512  # texts whose vectors are kept: from one step of a dialogue to the next, most views stay the same
 DEFAULT_ALPHA = 1.0
 """Factor of 1 / T in Eq. 1: nearly inert. With T about 10 to 16 it changes which two edges weigh most at 2 of 20 tools
 of an airline and a phone company, and hit@1 by .4 points. From 10 on, of the order of T, it weighs like the count, sets
@@ -160,6 +52,95 @@ MAX_LABEL = 40  # characters of a tool's name in a chart
 RESTS = 4  # times as long as it took that nothing is fitted in the background: a fifth of one processor at the most
 NOWHERE = np.zeros((len(VIEWS), DIMENSIONS), np.float32)  # the center of no states
 THICK = 0.5  # share of a tool's weights from which on an edge is drawn thick
+
+
+class Encoder:
+    """Turns texts into vectors of the graph's own length, and keeps the latest."""
+
+    def __init__(self, embeddings: Embeddings) -> None:
+        self.embeddings = embeddings
+        self._vectors: dict[str, Floats] = {}
+
+    def forget(self) -> None:
+        """Keep no vectors."""
+        self._vectors = {}
+
+    def encode(self, texts: Sequence[str]) -> Flow[Floats]:
+        """Embed texts, each one once; an empty one is a zero vector, since embedding models refuse it."""
+        latest = self._vectors  # another thread may put another one in its place at any time
+        vectors = {text: latest[text] for text in texts if text in latest}
+        missing = [text for text in dict.fromkeys(texts) if text.strip() and text not in vectors]
+        if missing:
+            new = project((yield from embedded(self.embeddings, missing)))
+            vectors.update(zip(missing, new, strict=True))
+            self._vectors = dict([*latest.items(), *vectors.items()][-REMEMBERED:])
+        nothing = np.zeros(DIMENSIONS, dtype=np.float32)
+        return np.array([vectors.get(text, nothing) for text in texts])
+
+    def views(self, moment: Moment) -> Flow[Floats]:
+        """The views of a state, shape `(len(VIEWS), DIMENSIONS)`."""
+        texts = yield from self.encode(list(texts_of(moment).values()))
+        return np.concatenate([texts, hash_features(features_of(moment))[None]])
+
+
+class _Draft:
+    """A successful run that is being mined: what is new in it, beside what its earlier version has given."""
+
+    def __init__(self, run: Trajectory, earlier: Contribution | None) -> None:
+        transitions, ends = read_run(run)
+        transitions = [each for each in transitions if not each.failed]  # what failed has not gone well
+        self._run = run
+        self._moments = [*(each.moment for each in transitions), *ends]
+        self._targets = [*(each.target for each in transitions), *[None] * len(ends)]
+        self._summaries = [(place, text) for place, each in enumerate(transitions) for text in each.summaries]
+        self._states = dict(zip(earlier.digests, earlier.states, strict=True)) if earlier else {}
+        self._written = {text: vector for _, text, vector in earlier.summaries} if earlier else {}
+        new = {each.digest: each for each in self._moments if each.digest not in self._states}
+        self._new = {name: (texts_of(moment).values(), features_of(moment)) for name, moment in new.items()}
+        self.has_transitions = bool(transitions)
+
+    @property
+    def texts(self) -> list[str]:
+        """All texts to be embedded."""
+        written = [both_ends(text) for _, text in self._summaries if text not in self._written]
+        return [text for texts, _ in self._new.values() for text in texts] + written
+
+    def contribution(self, vectors: Mapping[str, Floats]) -> Contribution:
+        """What the run gives, by the vectors of its texts."""
+        for name, (texts, features) in self._new.items():
+            self._states[name] = quantize(np.array([*(vectors[text] for text in texts), hash_features(features)]))
+        for _, text in self._summaries:
+            if text not in self._written:
+                self._written[text] = quantize(vectors[both_ends(text)])
+        moments = list(zip(self._moments, self._targets, strict=True))
+        return Contribution(
+            self._run.id,
+            self._run.turns,
+            labels=[(moment.last_tool, moment.tool_before, target) for moment, target in moments],
+            states=np.array([self._states[moment.digest] for moment in self._moments]),
+            summaries=[(place, text, self._written[text]) for place, text in self._summaries],
+            digests=[moment.digest for moment in self._moments],
+            came_from=self._run.came_from,
+            voice=int("".join(digest(each, 8) for each in self._run.voice), 16),
+        )
+
+
+def mine(runs: Sequence[Trajectory], encoder: Encoder, earlier: Contribution | None = None) -> Flow[list[Contribution]]:
+    """What the successful ones of some runs give to the graph; their texts are embedded together.
+
+    What an earlier version of a run has given is taken from there, so that a run that goes on costs what is new.
+    """
+
+    def drafts_of(runs: Sequence[Trajectory]) -> list[_Draft]:
+        drafts = [_Draft(run, earlier) for run in runs if run.success]
+        return [draft for draft in drafts if draft.has_transitions]
+
+    # Reading long runs takes its time, so it must not hold up an event loop.
+    drafts: list[_Draft] = yield FunctionStep(drafts_of, runs)
+    texts = [text for draft in drafts for text in draft.texts]
+    vectors = dict(zip(texts, (yield from encoder.encode(texts)), strict=True))
+    mined: list[Contribution] = yield FunctionStep(lambda each: [draft.contribution(vectors) for draft in each], drafts)
+    return mined
 
 
 class SITGraph:
@@ -203,12 +184,10 @@ class SITGraph:
         self._graph = Graph()
         self._lock = threading.RLock()
         self._fit: Fit | None = None
-        self._fitted_to: list[tuple[int, int, str]] = []  # editions of runs
         self._fit_again_at = 0.0
         self._fitting = threading.Lock()  # one at a time: others would only do the same work
-        self._made = time.time()
         self._saving = threading.Lock()
-        self._versions: dict[Path, str] = {}  # by folder, the checksum of the graph that was read or saved there last
+        self._folders: dict[Path, str] = {}  # each with the checksum of the graph that was read or saved there last
 
     @classmethod
     def paper(
@@ -232,10 +211,10 @@ class SITGraph:
 
     @driven
     def add(self, trajectory: Trajectory) -> Flow[bool]:
-        """Learn from a run; returns whether the graph has changed.
+        """Learn from a run; returns whether it was a success with tools, so that the graph holds it now.
 
-        One that did not succeed, or that nobody has judged, changes nothing, nor does the same one again; a version of
-        it that is longer, or as long and holds more, takes its place.
+        One that did not succeed, or that nobody has judged, changes nothing. One of the same id is taken for an earlier
+        version, and makes way.
         """
         return (yield from self._add([trajectory]))
 
@@ -247,36 +226,33 @@ class SITGraph:
 
         For judged runs that go on, such as those of a thread. Returns whether the run is in the graph now. Made for
         `TrajectoryRecorder([experience, graph.learn], verdict=...)`; the store is there to know what a resumed run no
-        longer shows. It learns all users' runs together: where they must not know of each other,
-        take an `Experience` and its recorder instead.
+        longer shows. It learns all users' runs together: where they must not know of each other, take an `Experience`
+        and its recorder instead.
         """
         contribution = yield from self.contribution(trajectory)
-        with self._lock:
-            self._graph.remove(trajectory.id)
-            learnt = contribution is not None and self._graph.add(contribution)
+        if contribution is None:
+            self.remove(trajectory.id)
+        else:
+            self.fold(contribution)
         if self.contextual and not self._is_fitted:
             self._fit_meanwhile()  # now, and not when the next suggestion is asked for
-        return learnt
+        return contribution is not None
 
     alearn = async_twin(learn)
 
     def contribution(self, trajectory: Trajectory) -> Flow[Contribution | None]:
         """What a run gives to a graph with these settings, for `fold`; `None` if it did not succeed or called nothing.
 
-        It is plain data, see `Contribution.to_dict`, to be kept where runs are not to be read and embedded again.
+        `Contribution.to_dict` makes plain data of it, to be kept where runs are not to be read and embedded again.
         """
         earlier = self._graph.runs.get(trajectory.id)
-        contributions = yield from mine([trajectory], self._encoder, earlier=earlier)
+        contributions = yield from mine([trajectory], self._encoder, earlier)
         return contributions[0] if contributions else None
 
-    def fold(self, contribution: Contribution) -> bool:
-        """Add what a run gives; returns whether the graph has changed.
-
-        As with `add`, of two versions of a run the one with more turns counts, then the one that holds more. Where the
-        latest one is to count whatever it holds, `remove` the run first.
-        """
+    def fold(self, contribution: Contribution) -> None:
+        """Add what a run gives, in place of what an earlier version of it has given."""
         with self._lock:
-            return self._graph.add(contribution)
+            self._graph.add(contribution)
 
     def remove(self, id: str) -> bool:  # noqa: A002 - the field's name
         """Take out exactly what the run of this id gave; returns whether it was in the graph."""
@@ -287,7 +263,7 @@ class SITGraph:
         with self._lock:
             gone = sorted(run for run in which(self._graph) if self._graph.remove(run))
             if gone:  # nor is anything kept that was made of them
-                self._fit, self._fitted_to = None, []
+                self._fit = None
                 self._encoder.forget()
         return gone
 
@@ -296,24 +272,15 @@ class SITGraph:
         gone: dict[str, list[str]] = {}
         problems: list[str] = []
         with self._saving:
-            for folder, known in list(self._versions.items()):
+            for folder, known in list(self._folders.items()):
                 try:
                     gone[str(folder)], before, after = forget_in_graph(folder, which)
                 except (GraphFileError, OSError) as error:
                     problems.append(f"The graph that was in {folder}: {error}")
                 else:
                     if before == known:  # otherwise somebody else has saved there, which is not to be undone
-                        self._versions[folder] = after
+                        self._folders[folder] = after
         return gone, problems
-
-    def rollback(self, *, source: str) -> list[str]:
-        """Take out exactly what all runs gave that came from somebody (`Trajectory.came_from`); their ids.
-
-        A graph that was saved tells of them until it is saved again. Where runs are kept in an `Experience`, take them
-        back there: `experience.rollback(source=...)`.
-        """
-        with self._lock:
-            return [run for run in self._graph.from_giver(source) if self._graph.remove(run)]
 
     @driven
     def suggest(
@@ -350,7 +317,7 @@ class SITGraph:
         if messages and (self.contextual or self.ablation == "w/o adapt"):
             moment = self._moment(messages)
             before = moment.tool_before
-            views = yield from self._state(moment)
+            views = yield from self._views(moment)
         source = START if last_tool is None else last_tool
         names = None if allowed is None else names_of(allowed)
         with self._lock:
@@ -370,12 +337,12 @@ class SITGraph:
         ones.
         """
         moment = self._moment(messages)
-        views = (yield from self._state(moment, at_once=True)) if self.contextual else None
+        views = (yield from self._views(moment, at_once=True)) if self.contextual else None
         names = None if allowed is None else names_of(allowed)
         with self._lock:
             recommender = self._recommender()
-            found = recommender.next_tools(moment.last_tool, before=moment.tool_before, views=views, allowed=names)
-        return NextTools(**found) if found else None
+            shares = recommender.next_tools(moment.last_tool, before=moment.tool_before, views=views, allowed=names)
+        return NextTools(**shares) if shares else None
 
     anext_tools = async_twin(next_tools)
 
@@ -383,24 +350,24 @@ class SITGraph:
         chat = [to_chat(message) if isinstance(message, BaseMessage) else message for message in messages]
         return moment_of(chat)[0]
 
-    def _state(self, moment: Moment, *, at_once: bool = False) -> Flow[Floats]:
+    def _views(self, moment: Moment, *, at_once: bool = False) -> Flow[Floats]:
         """The state to be voted on, once the vote is fitted; `at_once`, if it ever was."""
         if not self._is_fitted:
             if at_once and self._fit:
                 self._fit_meanwhile()
             else:
                 yield FunctionStep(self._refit, None)  # off the event loop
-        return (yield from state_of(moment, self._encoder))
+        return (yield from self._encoder.views(moment))
 
     def _recommender(self) -> Recommender:
-        fit = self._fit or Fit.unfitted(NOWHERE)
+        fit = self._fit or Fit.even(NOWHERE)
         return Recommender(self._graph, self.alpha, self.min_support, fit, self.ablation)
 
     @property
     def _is_fitted(self) -> bool:
         """Whether the vote is fitted to what it would be fitted to now."""
         with self._lock:
-            return self._fit is not None and self._fitted_to == [run.edition for run in self._graph.sample]
+            return self._fit is not None and self._fit.sample == self._graph.sample.digest
 
     def _fit_meanwhile(self) -> None:
         """Fit the vote in the background, one thread at a time, and not all the time where runs end all the time."""
@@ -408,76 +375,69 @@ class SITGraph:
             in_thread(partial(self._refit, None), "sitgraph-fit")
 
     def _refit(self, _: None) -> None:
-        """Fit the vote to the runs that there are now. Nothing of it is saved."""
+        """Fit the vote to the runs that there are now. A saved graph does not have it."""
         with self._fitting:
             if self._is_fitted:
                 return
-            began = time.monotonic()
+            start = time.monotonic()
             with self._lock:
                 sample = self._graph.sample
-                rows = self._graph.states_of(sample)
-            fit = fitted(rows)  # takes its time, so nobody waits for the graph meanwhile
+                rows = self._graph.states.of_runs(sample.runs)
+            fit = fit_vote(rows, sample.digest)  # takes its time, so nobody waits for the graph meanwhile
             with self._lock:
-                self._fit, self._fitted_to = fit, [run.edition for run in sample]
+                self._fit = fit
             now = time.monotonic()
-            self._fit_again_at = now + RESTS * (now - began)
+            self._fit_again_at = now + RESTS * (now - start)
 
     @property
     def vote(self) -> dict[str, Any] | None:
-        """The settings of the vote, and the runs that they were fitted to, as plain data; `None` if it never was."""
-        with self._lock:
-            fit, editions = self._fit, [list(each) for each in self._fitted_to]
-        if fit is None:
-            return None
-        return {**asdict(fit), "weights": fit.weights.tolist(), "center": fit.center.tolist(), "fitted_to": editions}
+        """The settings of the vote as plain data; `None` if it was never fitted."""
+        return None if self._fit is None else self._fit.to_dict()
 
     def restore_vote(self, vote: Mapping[str, Any]) -> None:
         """Take settings that were kept: suggestions go by them until the runs that they were fitted to change."""
-        arrays = {name: np.array(vote[name], dtype=np.float32) for name in ("weights", "center")}
-        fit = Fit(**{each.name: vote[each.name] for each in fields(Fit)} | arrays)
-        with self._lock:
-            self._fit, self._fitted_to = fit, [(turns, version, run) for turns, version, run in vote["fitted_to"]]
+        self._fit = Fit.from_dict(vote)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the graph to a folder, to be shipped with an application. The same runs give the same bytes.
 
         A graph that is there already is replaced, and nothing of an earlier one stays. If somebody else has saved there
-        since this graph was read from there, or made, it is left alone, and this one is refused.
+        since this graph was read or saved there, it is left alone, and this one is refused.
 
         Raises:
             GraphChangedError: If somebody else has saved there meanwhile. Load the graph again, and add the runs.
-            GraphFileError: If something else stands there.
+            GraphFileError: If somebody else is writing there for a minute.
             OSError: If it cannot be written.
         """
-        settings = {**self._settings(), "embedder": embedder_name(self._encoder.embeddings)}
+        settings = {name: getattr(self, name) for name in SETTINGS}
+        settings["embedder"] = embedder_name(self._encoder.embeddings)
         folder = Path(path).resolve()
         with self._saving:
             with self._lock:
                 runs = list(self._graph.runs.values())
-            known = self._versions.get(folder)
-            self._versions[folder] = save_graph(runs, settings, path, known=known, since=self._made)
+            self._folders[folder] = save_graph(runs, settings, path, known=self._folders.get(folder))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, embeddings: Embeddings | str | None = None) -> Self:
         """Read a graph from a folder, with its settings. `embeddings` is the embedder that it was made with.
 
-        It is compared with its checksums. The folder is never written to: what is learnt later is in the graph alone
+        It is compared with its checksum. The folder is never written to: what is learnt later is in the graph alone
         until it is saved.
 
         Raises:
             GraphFileError: If there is no graph, if it is damaged, or if it was made with another embedder.
         """
-        content, manifest = load_graph(path)
+        content, settings, checksum = load_graph(path)
         embedder = resolve_embeddings(embeddings)
-        if embedder_name(embedder) != manifest["embedder"]:
+        if embedder_name(embedder) != settings["embedder"]:
             msg = (
-                f"The graph at {path} was made with {manifest['embedder']} and cannot be used with "
+                f"The graph at {path} was made with {settings['embedder']} and cannot be used with "
                 f"{embedder_name(embedder)}. Pass embeddings= as when it was made, or mine it again."
             )
             raise GraphFileError(msg)
-        graph = cls(embeddings=embedder, **{name: manifest[name] for name in SETTINGS})
+        graph = cls(embeddings=embedder, **{name: settings[name] for name in SETTINGS})
         graph._graph = content
-        graph._versions[Path(path).resolve()] = manifest[CHECKSUM]
+        graph._folders[Path(path).resolve()] = checksum
         return graph
 
     def to_networkx(self, tools: Iterable[BaseTool] = ()) -> "nx.DiGraph[str]":
@@ -489,14 +449,24 @@ class SITGraph:
         import networkx as nx  # noqa: PLC0415 - costs 0.1 s, and only who looks at a graph needs it
 
         drawn: nx.DiGraph[str] = nx.DiGraph()
-        drawn.add_edges_from(self._drawn())
-        described = {tool.name: tool.description for tool in tools}
-        nx.set_node_attributes(drawn, described, "description")
+        with self._lock:
+            summaries = self._graph.summaries_by_edge()
+            for source, edges in self._graph.edges():
+                for target, weight in sorted(weights(edges, self.alpha).items()):
+                    drawn.add_edge(
+                        source,
+                        target,
+                        weight=weight,
+                        raw_weight=edges[target].raw_weight(self.alpha),
+                        count=edges[target].count,
+                        summaries=len(summaries.get((source, target), ())),
+                    )
+        nx.set_node_attributes(drawn, {tool.name: tool.description for tool in tools}, "description")
         return drawn
 
     def to_mermaid(self, *, max_edges: int = 60) -> str:
         """The graph as a Mermaid flowchart, with the `max_edges` edges that were followed most often."""
-        every = sorted(self._drawn(), key=lambda edge: (-edge[2]["count"], edge[0], edge[1]))
+        every = sorted(self.to_networkx().edges(data=True), key=lambda edge: (-edge[2]["count"], *edge[:2]))
         shown = sorted(every[:max_edges], key=lambda edge: edge[:2])
         number = {name: place for place, name in enumerate(sorted({name for edge in shown for name in edge[:2]}))}
         lines = ["flowchart LR"]
@@ -527,27 +497,6 @@ class SITGraph:
         with self._lock:
             return graph_page(self._graph, self.alpha)
 
-    def _drawn(self) -> list[tuple[str, str, dict[str, float]]]:
-        with self._lock:
-            summaries = self._graph.summaries_by_edge()
-            return [
-                (
-                    source,
-                    target,
-                    {
-                        "weight": weight,
-                        "raw_weight": edges[target].raw_weight(self.alpha),
-                        "count": edges[target].count,
-                        "summaries": len(summaries.get((source, target), ())),
-                    },
-                )
-                for source, edges in self._graph.edges()
-                for target, weight in sorted(weights(edges, self.alpha).items())
-            ]
-
-    def _settings(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in SETTINGS}
-
     def __contains__(self, id: str) -> bool:  # noqa: A002 - the field's name
         return id in self._graph
 
@@ -556,9 +505,9 @@ class SITGraph:
 
     def _add(self, trajectories: Sequence[Trajectory]) -> Flow[bool]:
         contributions = yield from mine(trajectories, self._encoder)
-        with self._lock:
-            changes = [self._graph.add(contribution) for contribution in contributions]
-        return any(changes)
+        for contribution in contributions:
+            self.fold(contribution)
+        return bool(contributions)
 
 
 def _check(alpha: float, min_support: int, ablation: str | None) -> None:

@@ -7,8 +7,9 @@ import json
 import re
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from itertools import accumulate, islice, takewhile
 from typing import Any
 
@@ -66,83 +67,83 @@ class Transition:
     failed: bool = False  # whether the call of `target` failed, so that it was tried here, and nothing more
 
 
-def transitions_of(record: Trajectory) -> Iterator[Transition]:
-    """The transitions of a run in order, those of its sub-agents included; each dialogue begins at `START`.
+def read_run(record: Trajectory) -> tuple[list[Transition], list[Moment]]:
+    """The transitions of a run in order, and where it stood each time that the agent answered its user without a call.
 
-    Calls made in parallel follow one another as they are listed.
+    Those of its sub-agents are included; each dialogue begins at `START`. Calls made in parallel follow one another as
+    they are listed.
     """
-    return _transitions(_DialogueOfRun(messages) for _, messages in record.dialogues())
+    dialogues = [_Dialogue(messages) for _, messages in record.dialogues()]
+    transitions = [transition for dialogue in dialogues for transition in dialogue.transitions()]
+    return transitions, [end for dialogue in dialogues for end in dialogue.ends()]
 
 
-def transitions_and_ends(record: Trajectory) -> tuple[list[Transition], list[Moment]]:
-    """The transitions of a run, and where it stood each time that the agent answered its user without a call."""
-    dialogues = [_DialogueOfRun(messages) for _, messages in record.dialogues()]
-    return list(_transitions(dialogues)), [end for dialogue in dialogues for end in dialogue.ends()]
-
-
-def _transitions(dialogues: Iterable["_DialogueOfRun"]) -> Iterator[Transition]:
-    for dialogue in dialogues:
-        made = 0
-        summaries: list[str] = []
-        for step in dialogue.steps:
-            if step.tool == SUMMARIZE_STATE:
-                summaries += filter(None, [summary_of(step)])
-                continue
-            moment = dialogue.moment(step.position, made)
-            failed = has_failed(step)
-            yield Transition(moment.last_tool, step.tool, tuple(summaries), moment, failed)
-            made += 1
-            summaries = summaries if failed else []  # the agent does something else in place of a call that failed
-
-
-class _DialogueOfRun:
+class _Dialogue:
     """A dialogue of a run, read once, from which its moments are taken."""
 
     def __init__(self, messages: Sequence[ChatMessage]) -> None:
         plain = _plain(messages)
-        self.steps = steps_in(messages)
-        self._places = [place for place, _ in plain]
-        self._said = [message for _, message in plain]
-        self._calls = [step for step in self.steps if step.tool != SUMMARIZE_STATE]
-        # Each digest holds those before it, so that a moment is known without another look at what led to it.
-        self._until = list(accumulate(self._said, _chained, initial=""))
-        self._made = list(accumulate(map(_told_by, self._calls), _chained, initial=""))
+        self._steps = steps_in(messages)
+        self._calls = [step for step in self._steps if step.tool != SUMMARIZE_STATE]
+        self._positions = [position for position, _ in plain]
+        self._messages = [message for _, message in plain]
+        # Each digest holds those before it, so that a moment is known without another look at what led to it. Calls
+        # have their own: what one brought may have come late.
+        self._said = list(accumulate(self._messages, _chained, initial=""))
+        self._done = list(accumulate(self._calls, _chained_call, initial=""))
 
-    def moment(self, position: int, made: int) -> Moment:
-        """Before the message at a position, after so many calls: of those it makes itself, nothing has come yet."""
-        said = bisect_left(self._places, position)
-        back = bisect_left(self._calls, position, hi=made, key=lambda step: step.position)
-        unanswered = [replace(step, outcome=None) for step in self._calls[back:made]]
-        all_of_it = _chained(f"{self._until[said]} {self._made[back]}", [_told_by(step) for step in unanswered])
-        return Moment(self._said[:said], (*self._calls[:back], *unanswered), all_of_it)
+    def transitions(self) -> Iterator[Transition]:
+        """What was called after what, in order."""
+        number = 0
+        summaries: list[str] = []
+        for step in self._steps:
+            if step.tool == SUMMARIZE_STATE:
+                summaries += filter(None, [summary_of(step)])
+                continue
+            moment = self._moment(step.position, number)
+            failed = has_failed(step)
+            yield Transition(moment.last_tool, step.tool, tuple(summaries), moment, failed)
+            number += 1
+            summaries = summaries if failed else []  # the agent does something else in place of a call that failed
 
     def ends(self) -> Iterator[Moment]:
         """Where the agent answered its user without calling a tool, in order."""
-        for place, message in zip(self._places, self._said, strict=True):
+        for position, message in zip(self._positions, self._messages, strict=True):
             if part_of(message) == "reply" and not entries_in(message) and text_of(message.get("content")):
-                yield self.moment(place, bisect_left(self._calls, place, key=lambda step: step.position))
+                yield self._moment(position, self._calls_before(position, len(self._calls)))
+
+    def _moment(self, position: int, number: int) -> Moment:
+        """Before the message at a position, after so many calls: of those it makes itself, nothing has come yet."""
+        messages = bisect_left(self._positions, position)
+        earlier = self._calls_before(position, number)
+        pending = [replace(step, outcome=None) for step in self._calls[earlier:number]]
+        whole = reduce(_chained_call, pending, f"{self._said[messages]} {self._done[earlier]}")
+        return Moment(self._messages[:messages], (*self._calls[:earlier], *pending), whole)
+
+    def _calls_before(self, position: int, most: int) -> int:
+        return bisect_left(self._calls, position, hi=most, key=lambda step: step.position)
 
 
 def _chained(before: str, more: Any) -> str:
-    return digest(f"{before} {digest([more])}", 16)
+    return digest([before, more], 16)
 
 
-def _told_by(step: Step) -> list[Any]:
-    return [step.tool, step.arguments, step.outcome and [step.outcome.content, step.outcome.status]]
+def _chained_call(before: str, step: Step) -> str:
+    return _chained(before, [step.tool, step.arguments, step.outcome and [step.outcome.content, step.outcome.status]])
 
 
 def moment_of(messages: Sequence[ChatMessage]) -> tuple[Moment, str | None]:
     """Where a dialogue stands now, and the summary that the agent has made since its last tool call, if it has."""
-    said = own_messages(messages)  # nothing that was recalled is part of a state
+    own = own_messages(messages)  # nothing that was recalled is part of a state
     steps: list[Step] = []
     summary: str | None = None
-    for step in steps_in(said):
+    for step in steps_in(own):
         if step.tool == SUMMARIZE_STATE:
             summary = summary_of(step) or summary
         else:
             steps.append(step)
             summary = None
-    return Moment([message for _, message in _plain(said)], tuple(steps)), summary
+    return Moment([message for _, message in _plain(own)], tuple(steps)), summary
 
 
 def summary_of(step: Step) -> str:
@@ -164,18 +165,18 @@ def with_next_step(summary: str, next_step: Any) -> str:
 
 
 def _plain(messages: Sequence[ChatMessage]) -> list[tuple[int, ChatMessage]]:
-    """Messages and their places, without those that only call `summarize_state`, and without its results."""
+    """Messages and their positions, without those that only call `summarize_state`, and without its results."""
     plain: list[tuple[int, ChatMessage]] = []
-    answers: set[str] = set()
-    for place, message in enumerate(messages):
+    summaries: set[str] = set()  # ids of calls
+    for position, message in enumerate(messages):
         calls = entries_in(message)
         summing_up = [call for call in calls if function_of(call).get("name") == SUMMARIZE_STATE]
-        answers.difference_update(str(call.get("id")) for call in calls)  # of some models, ids come again
-        answers.update(str(call["id"]) for call in summing_up if call.get("id"))
-        mute = bool(summing_up) and len(summing_up) == len(calls) and not text_of(message.get("content"))
-        result = message.get("name") == SUMMARIZE_STATE or str(message.get("tool_call_id")) in answers
-        if not mute and not (result and part_of(message) == "observation"):
-            plain.append((place, message))
+        summaries.difference_update(str(call.get("id")) for call in calls)  # of some models, ids come again
+        summaries.update(str(call["id"]) for call in summing_up if call.get("id"))
+        only = bool(summing_up) and len(summing_up) == len(calls) and not text_of(message.get("content"))
+        is_result = message.get("name") == SUMMARIZE_STATE or str(message.get("tool_call_id")) in summaries
+        if not only and not (is_result and part_of(message) == "observation"):
+            plain.append((position, message))
     return plain
 
 
@@ -186,27 +187,12 @@ what the last call brought."""
 VIEWS = (*TEXT_VIEWS, "calls")
 """All views; `calls` is a bag of features of the calls so far and of how the dialogue went on since."""
 
-MAX_CHARACTERS = 8_000
-"""Characters of a text view. Of a longer text the first and the last half are read: about 2,000 tokens in all, which
-every embedding model takes."""
-
-HALF = MAX_CHARACTERS // 2
-
-MAX_CALLS = 200
-"""Latest calls that the features tell of, so that a step costs the same in a long run."""
-
-MAX_COUNT = 4
-"""Calls of one tool, or messages, from which on it is only known that there were many: more tells runs apart that are
-alike."""
-
-MAX_LEAVES = 50
-"""Values that are looked at among the arguments of one call: a bound on what a call that sends data costs."""
-
-MAX_VALUE = 40
-"""Characters of a value that may be a name or a number; a longer one is a text, and all texts are alike."""
-
-RECENT = 1.5
-"""Weight of what happened last among the features of the calls."""
+MAX_CHARACTERS = 8_000  # of a text view: some 2,000 tokens, which every embedding model takes
+MAX_CALLS = 200  # latest calls that the features tell of, so that a step costs the same in a long run
+MAX_COUNT = 4  # calls of a tool, or messages, from which on they are just many: more tells apart runs that are alike
+MAX_LEAVES = 50  # values among the arguments of one call that are looked at, of a call that sends data
+MAX_VALUE = 40  # characters of a value that may be a name or a number; a longer one is a text, and all texts are alike
+RECENT = 1.5  # weight of what happened last among the features of the calls
 
 
 def texts_of(moment: Moment) -> dict[str, str]:
@@ -224,7 +210,8 @@ def texts_of(moment: Moment) -> dict[str, str]:
 
 def both_ends(text: str) -> str:
     """A text of `MAX_CHARACTERS` at the most: its beginning and its end."""
-    return text if len(text) <= MAX_CHARACTERS else f"{text[:HALF]} {text[-HALF:]}"
+    half = MAX_CHARACTERS // 2
+    return text if len(text) <= MAX_CHARACTERS else f"{text[:half]} {text[-half:]}"
 
 
 def features_of(moment: Moment) -> dict[str, float]:

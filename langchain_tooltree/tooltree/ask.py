@@ -177,9 +177,9 @@ class Proposer:
     ) -> Flow[None]:
         observed = bool(request.conversation) and is_observation(request.conversation[-1])
         candidates = CANDIDATES_PROMPT.format(count=self.config.top_k)
-        shown = BoundTools.with_scores(tools, assess=True, observed=observed)
-        end = ASSESS_PROMPT.format(assess=shown.assess)
-        failure = yield from self._ask(request, meter, proposal, shown, f"{candidates}\n\n{end}")
+        bound = BoundTools.with_scores(tools, assess=True, observed=observed)
+        end = ASSESS_PROMPT.format(assess=bound.assess)
+        failure = yield from self._ask(request, meter, proposal, bound, f"{candidates}\n\n{end}")
         if failure is not None and is_form_refusal(failure) and meter.left:
             # The server may refuse tools in this form; the posterior then goes by the order of the candidates.
             instruction = PROPOSE_PROMPT.format(count=self.config.top_k)
@@ -187,8 +187,8 @@ class Proposer:
         elif proposal.is_empty and proposal.standing.goal == SAID_OPEN and meter.left:
             # Some models make one call in a reply, and theirs was to say how the request stands.
             instruction = f"{candidates}\n\n{NOTHING_PROMPT}"
-            shown = BoundTools.with_scores(tools, assess=False)
-            yield from self._ask(request, meter, proposal, shown, instruction)
+            bound = BoundTools.with_scores(tools, assess=False)
+            yield from self._ask(request, meter, proposal, bound, instruction)
 
     def _repair(
         self, request: ProposalRequest, meter: Meter, proposal: Proposal, tools: Sequence[BaseTool]
@@ -236,12 +236,12 @@ class Proposer:
     def _take(self, reply: AIMessage, tools: BoundTools, proposal: Proposal) -> None:
         """Read a reply: each call is a candidate, but for the one that says how the request stands."""
         names = {tool.name: tool for tool in tools.tools}
-        written = [call for call in reply.tool_calls if call["name"] != tools.assess]
+        offers = [call for call in reply.tool_calls if call["name"] != tools.assess]
         forms = (validated(Assessment, call["args"]) for call in reply.tool_calls if call["name"] == tools.assess)
         if assessment := next(forms, None):
             proposal.standing, proposal.reward = Standing.of(assessment), assessment.last_result
         most = READ_CANDIDATES * self.config.top_k
-        for call in written[:most]:
+        for call in offers[:most]:
             arguments = dict(call["args"])
             problem: str | None = "there is no tool of this name"
             confidence = as_score(arguments.pop(CONFIDENCE, None)) if call["name"] in tools.scored else None
@@ -254,8 +254,8 @@ class Proposer:
             effect = self.effect_of(call["name"], arguments)
             proposal.calls.append(Call(call["name"], arguments, effect, signed))
             proposal.confidences.append(confidence)
-        if len(written) > most:
-            proposal.problems.append(f"{len(written) - most} calls: only {most} of one reply are read")
+        if len(offers) > most:
+            proposal.problems.append(f"{len(offers) - most} calls: only {most} of one reply are read")
         for broken in reply.invalid_tool_calls:
             proposal.problems.append(shortened(f"{broken.get('name')}({broken.get('args')}): {UNREADABLE}"))
 
@@ -334,51 +334,38 @@ def _obtainable(card: ToolCard, cards: Sequence[ToolCard]) -> bool:
     A request can say a plain value or a list of them. An object has to come from another tool, whose output has a field
     of this name, or whose name says it, or of which nobody knows what it is.
     """
-    fields = {other.name: _fields_of(other.output_schema or {}) for other in cards if other.name != card.name}
-    return all(
-        any(not fields[tool] or name in fields[tool] or name in tool for tool in fields)
-        for name in _nested_inputs(card)
-    )
+    schema = card.input_schema or {}
+    needed = _objects_in(schema).intersection(schema.get("required", ()))
+    outputs = {other.name: _fields_of(other.output_schema or {}) for other in cards if other.name != card.name}
+    return all(any(not fields or name in fields or name in tool for tool, fields in outputs.items()) for name in needed)
 
 
 def _usable(card: ToolCard, cards: Sequence[ToolCard]) -> bool:
     """Whether what a read returns can be told in an answer, or is what another tool takes."""
-    if (card.output_schema or {}).get("type") == "null":
-        return False
-    opaque = _opaque_outputs(card)
-    return not opaque or any(opaque & {*_nested_inputs(other)} for other in cards if other.name != card.name)
-
-
-def _nested_inputs(card: ToolCard) -> list[str]:
-    """Names of the required inputs that are objects, or lists of objects."""
-    schema = card.input_schema or {}
-    return _nested(schema, schema.get("required", ()))
-
-
-def _opaque_outputs(card: ToolCard) -> set[str]:
-    """Names of the fields of a result if all of them are objects, so that only another tool can use it."""
     schema = card.output_schema or {}
-    fields = {*schema.get("properties", ())}
-    return fields if fields == {*_nested(schema, fields)} else set()
+    if schema.get("type") == "null":
+        return False
+    objects = _objects_in(schema)
+    is_opaque = objects != set() and objects == {*schema.get("properties", ())}
+    others = (other.input_schema or {} for other in cards if other.name != card.name)
+    return not is_opaque or any(objects & _objects_in(other) for other in others)
 
 
 def _fields_of(schema: Mapping[str, Any]) -> set[str]:
     """Names of the fields of a result, or of each in a list of results."""
-    return {name for each in _with_items(schema, schema) for name in each.get("properties", ())}
+    part = _resolved(schema, schema)
+    return {*part.get("properties", ()), *_resolved(part.get("items", {}), schema).get("properties", ())}
 
 
-def _nested(schema: Mapping[str, Any], names: Iterable[str]) -> list[str]:
-    """Those properties of a schema that are objects, or lists of objects."""
-    parts = {name: _with_items(schema.get("properties", {}).get(name), schema) for name in names}
-    return [name for name, each in parts.items() if "object" in (part.get("type") for part in each)]
+def _objects_in(schema: Mapping[str, Any]) -> set[str]:
+    """Names of the properties that are objects, or lists of objects."""
+    properties = {name: _resolved(part, schema) for name, part in schema.get("properties", {}).items()}
+    items = {name: _resolved(part.get("items", {}), schema) for name, part in properties.items()}
+    return {name for name in properties if "object" in (properties[name].get("type"), items[name].get("type"))}
 
 
-def _with_items(part: Any, schema: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """A part of a schema and, of a list, its items, where they are named elsewhere in it, from there."""
-    parts: list[Mapping[str, Any]] = []
-    while isinstance(part, Mapping):
-        if isinstance(reference := part.get("$ref"), str):
-            part = schema.get("$defs", {}).get(reference.rpartition("/")[2], {})
-        parts.append(part)
-        part = part.get("items")
-    return parts
+def _resolved(part: Any, schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A part of a schema; where it is defined elsewhere in the schema, from there."""
+    part = part if isinstance(part, Mapping) else {}
+    resolved: Mapping[str, Any] = schema.get("$defs", {}).get(str(part.get("$ref")).rpartition("/")[2], part)
+    return resolved

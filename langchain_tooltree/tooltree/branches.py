@@ -134,8 +134,8 @@ class Branches:
 
     def path(self, hidden: Iterable[str] | None = None) -> Sequence[BaseMessage]:
         """The messages that the model sees; with `hidden`, those it would see if these ids were hidden instead."""
-        gone = set(self.mark.hidden if hidden is None else hidden)
-        return [message for message in self.messages if message.id not in gone] if gone else self.messages
+        ids = set(self.mark.hidden if hidden is None else hidden)
+        return [message for message in self.messages if message.id not in ids] if ids else self.messages
 
     def this_turn(self, path: Sequence[BaseMessage]) -> Sequence[BaseMessage]:
         """The part of a path since the user's latest message."""
@@ -191,11 +191,11 @@ class Branches:
 
     def may_be_given_up(self, ids: Iterable[str | None]) -> bool:
         """Whether none of these messages makes a call that has changed something."""
-        gone = set(ids)
+        abandoned = set(ids)
         return all(
             self.is_free(call["name"], call["args"])
             for message in self.messages
-            if message.id in gone
+            if message.id in abandoned
             for call in calls_in(message)
         )
 

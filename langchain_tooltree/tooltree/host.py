@@ -90,8 +90,8 @@ class Offering:
     @cached_property
     def size(self) -> int:
         """Characters of the tools as the model is shown them."""
-        shown = (convert_to_openai_tool(tool) if isinstance(tool, BaseTool) else tool for tool in self.tools)
-        return sum(len(json.dumps(tool, default=str)) for tool in shown)
+        forms = (convert_to_openai_tool(tool) if isinstance(tool, BaseTool) else tool for tool in self.tools)
+        return sum(len(json.dumps(tool, default=str)) for tool in forms)
 
 
 OPTION_KINDS: Sequence[tuple[str, Any, str]] = (
@@ -134,8 +134,8 @@ class Planner:
     def offering(self, tools: Sequence[Any]) -> Offering:
         """What may be done with a selection of tools: `BaseTool`s, and dicts of tools that a provider runs."""
         key = tuple(map(id, tools))
-        known = self._offerings.get(key)
-        if known is None:
+        offering = self._offerings.get(key)
+        if offering is None:
             own = [tool for tool in tools if isinstance(tool, BaseTool)]
             effects = self.effects.among(own)
             effects.check_arguments()
@@ -143,11 +143,11 @@ class Planner:
             may_read = effects.reads | effects.by_arguments
             trials = (t.name for t in own if t.name in may_read and not t.return_direct and not returns_command(t))
             names = (name_of(tool) or str(tool.get("type")) for tool in tools)
-            kept = tools if isinstance(tools, ToolLibrary) else tuple(tools)
-            known = Offering(kept, frozenset(names), effects, frozenset(trials))
-            self._offerings[key] = known  # it holds the tools, so that no others get their ids
+            library = tools if isinstance(tools, ToolLibrary) else tuple(tools)
+            offering = Offering(library, frozenset(names), effects, frozenset(trials))
+            self._offerings[key] = offering  # it holds the tools, so that no others get their ids
             forget_oldest(self._offerings, KEPT_OFFERINGS)
-        return known
+        return offering
 
     def branches(self, messages: Sequence[BaseMessage], mark: Mark, offering: Offering) -> Branches:
         """The conversation as a tree."""
@@ -213,8 +213,8 @@ class PlannerHost(ABC):
         if sandbox is None:
             outcome = yield from Visit(branches, self).run()
         else:
-            planned = carry_on(branches) if branches.mark.plan else None
-            outcome = planned or (yield from plan_ahead(branches, self, sandbox))
+            next_step = carry_on(branches) if branches.mark.plan else None
+            outcome = next_step or (yield from plan_ahead(branches, self, sandbox))
         if outcome.ended is not None:
             yield from keep_ended(outcome.ended, self)
         return outcome
@@ -299,9 +299,9 @@ class PlannerHost(ABC):
 
     def judge_usage(self) -> UsageMetadata | None:
         """Tokens that questions to a judge have cost since this was last called."""
-        spent = reduce(usage_sum, (meter.usage for meter in self.meters), None) if self.meters else None
+        usage = reduce(usage_sum, (meter.usage for meter in self.meters), None) if self.meters else None
         self.meters.clear()
-        return spent
+        return usage
 
     def _meter(self, calls: int) -> Meter:
         """What counts one question to a judge, which may take so many model calls."""
@@ -327,12 +327,12 @@ class PlannerHost(ABC):
         judge, _ = self.planner.judges
         if judge is None or not calls:
             return list(calls)
-        asked = [JudgedCall(f"c{at}", each.name, each.args) for at, each in enumerate(calls)]
-        scores = yield from judge.pre(self._question(path, "pre", asked), self._meter(ATTEMPTS))
+        questions = [JudgedCall(f"c{at}", each.name, each.args) for at, each in enumerate(calls)]
+        scores = yield from judge.pre(self._question(path, "pre", questions), self._meter(ATTEMPTS))
         threshold = self.planner.config.pre_threshold
         scored = [replace(each, score=judged.score) for each, judged in zip(calls, scores, strict=True)]
-        kept = [each for each in scored if each.score is None or each.score >= threshold]
-        return sorted(kept, key=lambda each: threshold if each.score is None else each.score, reverse=True)
+        promising = [each for each in scored if each.score is None or each.score >= threshold]
+        return sorted(promising, key=lambda each: threshold if each.score is None else each.score, reverse=True)
 
     def judge_result(self, path: Sequence[BaseMessage]) -> Flow[bool]:
         """Whether r_post of the latest call is below `post_threshold`."""
@@ -358,9 +358,9 @@ def _latest_call(path: Sequence[BaseMessage]) -> tuple[int, list[JudgedCall], st
     latest = path[at] if path else None
     if not (isinstance(latest, AIMessage) and latest.tool_calls):
         return at, [], None
-    made = latest.tool_calls[0]
+    call = latest.tool_calls[0]
     results = "\n".join(str(message.text) for message in path[at + 1 :])
-    return at, [JudgedCall("c0", made["name"], made["args"])], results
+    return at, [JudgedCall("c0", call["name"], call["args"])], results
 
 
 DONE = 0.5  # goal score in [0, 1] from which a judge holds an answer for complete

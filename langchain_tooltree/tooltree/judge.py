@@ -175,9 +175,9 @@ class ModelEvaluator:
         if self.explains:
             document = request.to_dict(call=request.calls[0].to_dict())
             return [(yield from self._explained("pre_judge", document, meter))]
-        shown = [call.to_dict() for call in request.calls]
-        random.Random(f"{self.seed}:{request.calls[0].id}").shuffle(shown)  # noqa: S311 - no secret depends on it
-        prompt = document_prompt(self.prompts.pre_judge, request.to_dict(candidates=shown))
+        candidates = [call.to_dict() for call in request.calls]
+        random.Random(f"{self.seed}:{request.calls[0].id}").shuffle(candidates)  # noqa: S311 - no secret depends on it
+        prompt = document_prompt(self.prompts.pre_judge, request.to_dict(candidates=candidates))
         form = yield from filled_in(self.model, CandidateScores, prompt, "pre_judge", meter)
         scores = {each.id: Judged.of(each.score, each.reason) for each in form.scores} if form else {}
         return [scores.get(call.id, Judged()) for call in request.calls]
@@ -240,10 +240,10 @@ class FunctionEvaluator:
         answer = yield from self._ask(request)
         parts: list[Any] = [*answer] if isinstance(answer, tuple | list) else [answer]
         score, goal, reason = [*parts, None, None, None][:3]
-        judged = _judged(score, reason)
-        if judged.score is None:
+        verdict = _judged(score, reason)
+        if verdict.score is None:
             _note(meter, answer, "r_post or (r_post, goal), each in [0, 1]")
-        return judged, as_score(goal)
+        return verdict, as_score(goal)
 
     def check(self, request: JudgeRequest, meter: Meter) -> Flow[Standing]:
         """Take the goal score of the latest call; a function cannot be asked where none was made."""
@@ -298,7 +298,7 @@ def _judged(score: Any = None, reason: Any = None, *_: Any) -> Judged:
 
 def _note(meter: Meter, answer: Any, expected: str) -> None:
     """Say what is wrong with a function's answer, or that there is none because it raised."""
-    shown = repr(answer)[:200]
-    problem = f"raised {shown}" if isinstance(answer, Exception) else f"returned {shown}; expected {expected}"
+    text = repr(answer)[:200]
+    problem = f"raised {text}" if isinstance(answer, Exception) else f"returned {text}; expected {expected}"
     logger.warning("No score came of a question: the judge %s", problem)
     meter.problems.append(f"the judge {problem}")

@@ -146,15 +146,17 @@ class ToolTreeNode(Runnable[Any, dict[str, list[BaseMessage]]]):
     def _instructions(self, values: Mapping[str, Any]) -> SystemMessage | None:
         """The system prompt with what a `SITGraphNode` suggests, and what a `CFGMRecallNode` has recalled."""
         _, suggestions_key, recalled_key = self._keys
-        system, recalled, given = self._system, values.get(recalled_key), values.get(suggestions_key)
-        suggestions = [each for each in given if self._is_suggestion(each)] if isinstance(given, list | tuple) else []
+        system, recalled, suggested = self._system, values.get(recalled_key), values.get(suggestions_key)
+        suggestions = (
+            [each for each in suggested if self._is_suggestion(each)] if isinstance(suggested, list | tuple) else []
+        )
         if isinstance(recalled, str) and looks_marked(recalled):
             system = extended(system, remarked(recalled, source="memory"))
         return extended(system, hints(suggestions)) if suggestions else system
 
-    def _is_suggestion(self, given: Any) -> bool:
+    def _is_suggestion(self, entry: Any) -> bool:
         """Whether a state holds a suggestion of a tool that is there: anybody may write a state."""
-        match given:
+        match entry:
             case {"tool": str(tool), "support": int(), "of": int()}:
                 return tool in self._offering.names
         return False
@@ -186,8 +188,8 @@ class _NodeHost(PlannerHost):
     def _ask(self, model: Any, messages: Sequence[BaseMessage], line: str = "") -> Flow[AIMessage]:
         system = self.instructions_for(self.bare, messages)
         system = extended(system, line) if line else system
-        asked = [*([system] if system else ()), *messages]
-        reply = yield TwinStep(partial(model.invoke, asked, self.config), partial(model.ainvoke, asked, self.config))
+        prompt = [*([system] if system else ()), *messages]
+        reply = yield TwinStep(partial(model.invoke, prompt, self.config), partial(model.ainvoke, prompt, self.config))
         if not isinstance(reply, AIMessage):
             msg = f"The model replied with {type(reply).__name__} instead of an AIMessage."
             raise TypeError(msg)
@@ -209,17 +211,17 @@ def _update(messages: Sequence[BaseMessage], outcome: Outcome, own: AIMessage) -
     """The messages to add, to remove, and to put back without their marks once a search is over."""
     message = own if outcome.message is None else outcome.message
     if outcome.mark is not None and (mark := outcome.mark.to_dict()):
-        marked = {**message.response_metadata, KEY: {**_metadata(message), SEARCH_MARK: mark}}
-        return [*outcome.before, message.model_copy(update={"response_metadata": marked})]
-    removed = set(outcome.remove)
-    bare = [_without_mark(each) for each in messages if each.id not in removed and SEARCH_MARK in _metadata(each)]
+        metadata = {**message.response_metadata, KEY: {**_metadata(message), SEARCH_MARK: mark}}
+        return [*outcome.before, message.model_copy(update={"response_metadata": metadata})]
+    abandoned = set(outcome.remove)
+    bare = [_without_mark(each) for each in messages if each.id not in abandoned and SEARCH_MARK in _metadata(each)]
     return [*(RemoveMessage(id=each) for each in outcome.remove), *bare, *outcome.before, message]
 
 
 def _without_mark(message: BaseMessage) -> BaseMessage:
     rest = {key: value for key, value in _metadata(message).items() if key != SEARCH_MARK}
-    kept = {key: value for key, value in message.response_metadata.items() if key != KEY}
-    return message.model_copy(update={"response_metadata": {**kept, KEY: rest} if rest else kept})
+    others = {key: value for key, value in message.response_metadata.items() if key != KEY}
+    return message.model_copy(update={"response_metadata": {**others, KEY: rest} if rest else others})
 
 
 # --- search() ---

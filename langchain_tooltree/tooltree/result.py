@@ -252,9 +252,9 @@ class SearchResult:
 def plan_messages(result: SearchResult) -> list[BaseMessage]:
     """The plan of a deep search as messages, without an answer; see `SearchResult.messages`."""
     waiting = result.waiting
-    done = result.steps[: result.steps.index(waiting[0])] if waiting else result.steps
+    reads = result.steps[: result.steps.index(waiting[0])] if waiting else result.steps
     # What ran in a fork has still to be made for real, so its result there does not count.
-    messages = messages_of([*done, *(replace(step, observation=None) for step in waiting)])
+    messages = messages_of([*reads, *(replace(step, observation=None) for step in waiting)])
     for place, message in enumerate(messages):
         message.id = f"{KEY}-{digest(f'{result.search_id}:{place}')}"
     if last := next((each for each in reversed(messages) if isinstance(each, AIMessage)), None):
@@ -319,7 +319,7 @@ def search_result(message: BaseMessage) -> SearchResult:
 def result_of(ended: Ended) -> SearchResult:
     """The tree of a search in the host's loop, out of the messages of its turn."""
     branches, mark, held = ended.branches, ended.mark, ended.mark.held or {}
-    kept = set(held.get("path", ()))
+    path_ids = set(held.get("path", ()))
     turn = branches.messages if branches.begin is None else branches.messages[branches.begin + 1 :]
     tree = Tree()
     ends: dict[str, Node] = {}
@@ -335,15 +335,15 @@ def result_of(ended: Ended) -> SearchResult:
         latest.proposals += 1
         for at, call in enumerate(calls):
             effect = "read" if branches.is_read(call["name"], call["args"]) else "write"
-            made = Call(tool=call["name"], arguments=call["args"], effect=cast("Any", effect))
-            latest = tree.add(latest, made, batched=at > 0)
+            action = Call(tool=call["name"], arguments=call["args"], effect=cast("Any", effect))
+            latest = tree.add(latest, action, batched=at > 0)
             latest.r_pre, latest.pre_scored = 1.0, False
             if (result := results.get(str(call["id"]))) is not None:
                 kind: Any = "exception" if result.status == "error" else "ok"
                 latest.observation = Observation(result.content, kind)
-            if message.id in kept:
+            if message.id in path_ids:
                 observed = latest.observation
-                steps.append(PlanStep(made, str(call["id"]), observed, node=latest.id, batched=latest.batched))
+                steps.append(PlanStep(action, str(call["id"]), observed, node=latest.id, batched=latest.batched))
             else:
                 latest.pruned = "post_evaluation"
         ends[str(message.id)] = latest
@@ -353,7 +353,7 @@ def result_of(ended: Ended) -> SearchResult:
         idea.r_pre, idea.pre_scored = candidate.get("score"), candidate.get("score") is not None
     end = tree[steps[-1].node] if steps else tree.root
     end.missing = (held["missing"],) if held.get("missing") else ()
-    on_path = [message for message in turn if message.id in kept and message.id != ended.answer.id]
+    on_path = [message for message in turn if message.id in path_ids and message.id != ended.answer.id]
     usage = reduce(usage_sum, (getattr(each, "usage_metadata", None) for each in on_path), ended.answer.usage_metadata)
     own_steps = sum(isinstance(message, AIMessage) and message.id not in mark.parents for message in turn)
     is_answered = bool(turn) and isinstance(turn[-1], AIMessage) and not calls_in(turn[-1])
@@ -393,12 +393,12 @@ def result_of_path(
     if not calls_in(last):
         return result
     steps = [*result.steps]
-    for planned in (plan or {}).get("steps", ())[1:]:
-        (message,) = messages_from_dict([planned["message"]])
+    for step in (plan or {}).get("steps", ())[1:]:
+        (message,) = messages_from_dict([step["message"]])
         for at, call in enumerate(calls_in(message)):
-            made = Call(tool=call["name"], arguments=call["args"], effect="sandboxed")
-            tried = Observation(content=planned["tried"].get(call["id"], ""))
-            steps.append(PlanStep(made, str(call["id"]), tried, batched=at > 0))
+            action = Call(tool=call["name"], arguments=call["args"], effect="sandboxed")
+            outcome = Observation(content=step["tried"].get(call["id"], ""))
+            steps.append(PlanStep(action, str(call["id"]), outcome, batched=at > 0))
     return replace(result, steps=tuple(steps), answer=None)
 
 
@@ -420,7 +420,7 @@ def guide_of(
     """
     conversation = Conversation(messages)
     if remembered is None:
-        remembered = yield from if_it_can(partial(experience.begun, conversation), None, GUIDE)
+        remembered = yield from if_it_can(partial(experience.begin, conversation), None, GUIDE)
     return (yield from experience.guide(remembered, conversation)) if remembered else None
 
 
@@ -428,9 +428,9 @@ def kept_turn(
     experience: Learner, messages: Sequence[BaseMessage], ended: Ended | None, host: "PlannerHost"
 ) -> Flow[None]:
     """Keep a turn that ends in an answer, and what a search of it was told of past runs."""
-    remembered = yield from experience.begun(Conversation(messages))
+    remembered = yield from experience.begin(Conversation(messages))
     recalled = ended.mark.recalled if ended else {}
-    yield from experience.ended(
+    yield from experience.end(
         list(messages),
         remembered and {**remembered, "recalled": recalled},
         tools=list(host.offering.tools),
@@ -445,17 +445,17 @@ MOST_ATTEMPTS = 3
 
 def failed_attempts(ended: Ended, *, run: str) -> list[Trajectory]:
     """The branches of a search whose calls brought nothing back, as failed attempts at the task of a run."""
-    branches, kept = ended.branches, set((ended.mark.held or {}).get("path", ()))
+    branches, path_ids = ended.branches, set((ended.mark.held or {}).get("path", ()))
     attempts: list[Trajectory] = []
     for at, message in enumerate(branches.messages):
         results = results_of(branches.messages, at) if calls_in(message) else []
-        if not results or message.id in kept or message.id not in ended.mark.hidden:
+        if not results or message.id in path_ids or message.id not in ended.mark.hidden:
             continue
         if all(map(is_fruitless, results)):
-            seen = [each for each in branches.messages[:at] if each.id in kept]
+            before = [each for each in branches.messages[:at] if each.id in path_ids]
             why = f"{calls_in(message)[0]['name']} brought nothing back: {one_line(results[0].text, LONGEST_REASON)}"
             keys = [call_key(call["name"], call["args"] or {}) for call in calls_in(message)]
-            chat = Conversation([*seen, message, *results]).chat
+            chat = Conversation([*before, message, *results]).chat
             attempt = Trajectory.from_chat(
                 chat, id=digest([run, *keys]), success=False, reasons=why, metadata={ATTEMPT_OF: run}
             )

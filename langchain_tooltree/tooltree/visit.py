@@ -242,11 +242,11 @@ class Visit:
         if wrong is None or not 1 <= wrong <= len(steps):
             return ""
         at = next(at for at, message in enumerate(self._path) if message is steps[wrong - 1])
-        gone = [message.id for message in self._path[at:] if message.id]
-        if not self._branches.may_be_given_up(gone):
+        ids = [message.id for message in self._path[at:] if message.id]
+        if not self._branches.may_be_given_up(ids):
             return ""
         # The report that a step was wrong is the first voice for what is done in its place.
-        self._mark = replace(self._mark, hidden=[*self._mark.hidden, *gone], writes=[*self._host.offering.names])
+        self._mark = replace(self._mark, hidden=[*self._mark.hidden, *ids], writes=[*self._host.offering.names])
         self._path = self._branches.path(self._mark.hidden)
         self._is_undone = True
         return "; ".join(map(label_of, calls_in(steps[wrong - 1])))
@@ -315,13 +315,13 @@ class Visit:
         self._add_usage(reply)
         self._mark = replace(self._mark, asked=self._mark.asked + 1, used=self._mark.used + 1 + calls)
         yield from self._host.offering.effects.judged(reply.tool_calls[:MOST_CANDIDATES])
-        offered = [
+        candidates = [
             Candidate(call["name"], call["args"], hidden, message=message_to_dict(with_only_call(reply, call)))
             for call in reply.tool_calls[:MOST_CANDIDATES]
             if self._may_try(call["name"], call["args"])
         ]
-        passed = yield from self._host.judge_candidates(path, offered)
-        waiting = self._untried(asdict(each) for each in passed)
+        promising = yield from self._host.judge_candidates(path, candidates)
+        waiting = self._untried(asdict(each) for each in promising)
         offers: Event = {"type": "candidates", "calls": [*map(label_of, waiting)], "model_calls": self._mark.used}
         yield from self._host.emit([offers])
         if waiting and self._has_steps():
@@ -380,8 +380,8 @@ class Visit:
         return all(map(is_fruitless, results)) or (yield from self._host.judge_result(self._path))
 
     def _hide_latest(self) -> None:
-        gone = [str(message.id) for message in self._path[-len(self._branches.latest) - 1 :]]
-        self._mark = replace(self._mark, hidden=[*self._mark.hidden, *gone])
+        ids = [str(message.id) for message in self._path[-len(self._branches.latest) - 1 :]]
+        self._mark = replace(self._mark, hidden=[*self._mark.hidden, *ids])
 
     # --- the end ---
 
@@ -390,17 +390,17 @@ class Visit:
         held = self._mark.held
         assert held is not None  # noqa: S101 - a search begins with an answer
         answer = cast("AIMessage", messages_from_dict([held["answer"]])[0])
-        removed = self._abandoned(set(held["path"]))
-        remove = [str(each.id) for each in removed]
+        abandoned = self._abandoned(set(held["path"]))
+        remove = [str(each.id) for each in abandoned]
         if not self._mark.is_searching:
             return Outcome(remove=remove, mark=Mark())
-        self._add_usage(*removed)
+        self._add_usage(*abandoned)
         mark = self._noted()
         about = {
             "search": mark.search,
             "stop_reason": reason,
             "model_calls": mark.used,
-            "tried": [label_of(call) for each in removed for call in calls_in(each)],
+            "tried": [label_of(call) for each in abandoned for call in calls_in(each)],
             "missing": held["missing"],
             "removed": remove,
         }
@@ -482,9 +482,9 @@ def run_in_fork(
     node = ToolNode([*fork.tools], handle_tool_errors=True)
     results: list[ToolMessage] = []
     for call in calls:
-        given, config = tool_node_input(call, state), with_runtime(ensure_config())
-        made = yield TwinStep(partial(node.invoke, given, config), partial(node.ainvoke, given, config))
-        results += made["messages"] if isinstance(made, Mapping) else made
+        call_input, config = tool_node_input(call, state), with_runtime(ensure_config())
+        output = yield TwinStep(partial(node.invoke, call_input, config), partial(node.ainvoke, call_input, config))
+        results += output["messages"] if isinstance(output, Mapping) else output
     return [each.model_copy(update={"id": f"tried_{uuid.uuid4()}"}) for each in results], fork
 
 
@@ -552,8 +552,8 @@ def carry_on(branches: Branches) -> Outcome | None:
     `None` if the latest results do not equal those that were tried, or the plan has no more to say.
     """
     plan = branches.mark.plan or {}
-    done, *rest = plan.get("steps") or [{}]
-    tried: Mapping[str, str] = done.get("tried") or {}
+    step, *rest = plan.get("steps") or [{}]
+    tried: Mapping[str, str] = step.get("tried") or {}
     if not tried or len(branches.latest) != len(tried):
         return None
     renamed: dict[str, str] = {}

@@ -29,14 +29,14 @@ from langchain_tooltree import SITGraph
 from langchain_tooltree.sitgraph.files import save_graph
 from langchain_tooltree.sitgraph.graph import Contribution, Graph
 from langchain_tooltree.sitgraph.sit_graph import DEFAULT_ALPHA
-from langchain_tooltree.sitgraph.states import DIMENSIONS, Floats, packed
+from langchain_tooltree.sitgraph.states import DIMENSIONS, Floats, quantize
 from langchain_tooltree.sitgraph.suggest import Recommender
 from langchain_tooltree.sitgraph.transitions import VIEWS
 
 RUN_LENGTH = 10
 TOPICS = 2_000
 NOISE = 0.8
-SETTINGS = {"alpha": DEFAULT_ALPHA, "contextual": True, "min_support": 1, "aliases": {}}
+SETTINGS = {"alpha": DEFAULT_ALPHA, "contextual": True, "min_support": 1}
 TARGETS = {"contextual_p95_ms": 15.0, "open_s": 5.0}
 
 
@@ -55,10 +55,9 @@ class World:
             ranks = _zipf(draw, self.tools, RUN_LENGTH)
             # What follows a tool goes by Zipf's law as well, in another order for each tool.
             targets = (ranks * (2 * sources + 7919) + 31 * sources) % self.tools
-            pairs = [(_name(source), _name(target)) for source, target in zip(sources, targets, strict=True)]
-            states = packed(self._states(draw, prototypes, RUN_LENGTH))
-            voice = (seed << 24 | number) << 32
-            yield Contribution(f"{seed} {number}", 10, 0, pairs, [""] * RUN_LENGTH, [], states, voice=voice)
+            labels = [(_name(source), "", _name(target)) for source, target in zip(sources, targets, strict=True)]
+            states = quantize(self._states(draw, prototypes, RUN_LENGTH))
+            yield Contribution(f"{seed} {number}", 10, labels, states, voice=(seed << 24 | number) << 32)
 
     def questions(self, count: int) -> Iterator[tuple[str, Floats]]:
         """Tools, drawn as they are used, each with a state."""

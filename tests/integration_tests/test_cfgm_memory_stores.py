@@ -37,8 +37,8 @@ async def test_memory_is_kept_for_each_tenant(store: Subject) -> None:
     (tip,) = await call(memory, "extract_tips", config=ada)
     assert (tip.source, tip.tools, len(tip.trajectories)) == ("comparison", (), 2)
     assert await call(memory, "extract_tips", config=ada) == [tip]
-    (experienced,) = (await call(memory, "recall", "Boil water, please.", 1, config=ada)).runs
-    assert experienced.task == "Boil water."
-    assert experienced.tips == (tip,)
+    recollection = await call(memory, "recall", "Boil water, please.", 1, config=ada)
+    assert [run.task for run in recollection.runs] == ["Boil water."]
+    assert recollection.tips == (tip,)
     assert (await call(memory, "recall", "Boil water.", config=bob)).runs == ()
     assert await call(memory, "extract_tips", config=bob) == []

@@ -16,7 +16,7 @@ from langchain_tooltree import CFGMMemory, CFGMMiddleware, TrajectoryRecorder
 from langchain_tooltree.cfgm.recall import recall_text
 from langchain_tooltree.errors import ReplyError
 from langchain_tooltree.experience.trajectory import TAG
-from langchain_tooltree.sitgraph.transitions import texts_of, transitions_of
+from langchain_tooltree.sitgraph.transitions import read_run, texts_of
 
 TASK = "Leave the house."
 OTHER = "Leave the shed."
@@ -134,7 +134,7 @@ async def test_what_was_recalled_and_advised_is_not_mined_again(path: str) -> No
     assert len(asked) == 1
     shown, _, _ = asked[0].partition('"known_tips"')
     assert "open door" in shown
-    moments = [transition.moment for transition in transitions_of(recorded)]
+    moments = [transition.moment for transition in read_run(recorded)[0]]
     states = [str(texts_of(moment)) for moment in moments]
     assert len(states) == 3
     for text in (str(replace(recorded, metadata={})), shown, *states):  # people may read there what a reflection said

@@ -34,7 +34,7 @@ from langchain_tooltree import (
     create_tooltree_agent,
 )
 from langchain_tooltree.cfgm.recall import recall_text
-from langchain_tooltree.sitgraph.node import with_suggestions
+from langchain_tooltree.sitgraph.agents import with_suggestions
 from langchain_tooltree.testing import ScriptedChatModel
 
 NAMES = ("find", "price", "order")

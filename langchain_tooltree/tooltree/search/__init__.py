@@ -183,14 +183,14 @@ class Scheduler:
 
     def _reserve(self, operation: Operation, rollout: Rollout) -> int | None:
         """Reserve the model calls that an operation may make; `None` if the budget does not allow it now."""
-        held = rollout.held_model_calls if operation.kind == "evaluate" else 0
+        reserved = rollout.held_model_calls if operation.kind == "evaluate" else 0
         questions = len(operation.candidates) if operation.kind == "score" and self._single else 1
         wanted = self._calls_of[operation.kind] * questions
-        granted = min(wanted, self.free_model_calls + held)
+        granted = min(wanted, self.free_model_calls + reserved)
         if wanted and granted < 1:
             return None
-        self.reserved += granted - held
-        rollout.held_model_calls += granted if operation.kind == "execute" else -held
+        self.reserved += granted - reserved
+        rollout.held_model_calls += granted if operation.kind == "execute" else -reserved
         return 0 if operation.kind == "execute" else granted
 
     def consume(self, outcome: OperationOutcome) -> tuple[Operation, Rollout]:
@@ -422,11 +422,11 @@ class TreeSearch:
             scores = {"r_pre": candidate.r_pre, "scored": candidate.pre_scored}
             self._record("judge", rollout, candidate, call=candidate.label, **scores)
         ranked = self.tree.best_first([candidate for candidate in candidates if (candidate.r_pre or 0.0) >= threshold])
-        kept = ranked[: self.config.top_k]
+        best = ranked[: self.config.top_k]
         for candidate in candidates:
-            if candidate not in kept:
+            if candidate not in best:
                 self._prune(rollout, candidate, "top_k" if candidate in ranked else "pre_evaluation")
-        work = cast("UCTPolicy", self._policy).after_scoring(self.tree, self._frontier, kept)
+        work = cast("UCTPolicy", self._policy).after_scoring(self.tree, self._frontier, best)
         if work is None:
             self._end(rollout)
             return

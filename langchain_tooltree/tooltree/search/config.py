@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, fields, replace
 from functools import cache
-from typing import Annotated, Any, Literal, NamedTuple, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, cast, get_type_hints
 
 from pydantic import Field, TypeAdapter, ValidationError
 
@@ -75,7 +75,7 @@ class SearchConfig:
     proposals: Literal["together", "per_tool"] = "together"
 
     def __post_init__(self) -> None:
-        for name, adapter in _adapters(type(self)).items():
+        for name, adapter in _adapters(cast("Any", type(self))).items():
             value = getattr(self, name)
             try:
                 adapter.validate_python(value, strict=True)

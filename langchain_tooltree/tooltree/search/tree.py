@@ -188,10 +188,10 @@ class Tree:
             return "already proposed here"
         if call.effect != "read":
             return None
-        made = (state.world, call.key)
-        if made in self._reads[state.id]:
+        read = (state.world, call.key)
+        if read in self._reads[state.id]:
             return "already made on this path"
-        if merging and (state.world, self._reads[state.id] | {made}) in self._reached:
+        if merging and (state.world, self._reads[state.id] | {read}) in self._reached:
             return "made on another path to the same state"
         return None
 

@@ -22,7 +22,7 @@ from langchain_tooltree import CFGMMemory, Sandbox
 from langchain_tooltree.cfgm.recall import recall_text
 from langchain_tooltree.flows import run_flow
 from langchain_tooltree.models import ATTEMPTS, Meter, call_tools, was_refused
-from langchain_tooltree.sitgraph.node import with_suggestions
+from langchain_tooltree.sitgraph.agents import with_suggestions
 from langchain_tooltree.tools import checked_arguments
 from langchain_tooltree.tooltree.ask import BoundTools
 from langchain_tooltree.tooltree.judge import SAID_DONE, SAID_OPEN, Standing, as_score, validated

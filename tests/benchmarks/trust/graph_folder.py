@@ -99,7 +99,7 @@ def lost_saves(folder: Path, saves: int) -> int:
 
 
 def left_by_killed(folder: Path, kills: int) -> tuple[int, int]:
-    """Kill savers at random moments: what is left after the next save that no manifest names, and broken graphs."""
+    """Kill savers at random moments: what is left beside the graph after the next save, and broken graphs."""
     rng = random.Random(1)  # noqa: S311 - no secret depends on it
     broken = 0
     for kill in range(kills):
@@ -114,7 +114,7 @@ def left_by_killed(folder: Path, kills: int) -> tuple[int, int]:
         except GraphFileError:
             broken += 1
     SITGraph.load(folder).save(folder)
-    return len([each for each in folder.rglob("*") if each.is_file()]) - 2, broken  # the manifest, and the runs
+    return len([each for each in folder.rglob("*") if each.is_file()]) - 1, broken
 
 
 def _writer(folder: Path, name: str, saves: int) -> "subprocess.Popen[bytes]":

@@ -65,10 +65,12 @@ def figures(files: Sequence[Sequence[Trajectory]], *, tasks: int) -> dict[str, A
         graph = SITGraph.from_trajectories(honest, embeddings=EMBEDDINGS)
         clean = _asked(graph, question)
         for shape in SHAPES:
-            for bad in poisoned(shape, run, honest, POISONED):
-                graph.add(bad.coming_from("mallory"))
+            bad = [each.coming_from("mallory") for each in poisoned(shape, run, honest, POISONED)]
+            for each in bad:
+                graph.add(each)
             changed[shape] += _asked(graph, question)[:1] != clean[:1]
-            graph.rollback(source="mallory")
+            for each in bad:
+                graph.remove(each.id)
         one = SITGraph.from_trajectories([each.coming_from("all") for each in honest], embeddings=EMBEDDINGS)
         for number, bad in enumerate(poisoned("same", run, honest, 5), 1):
             one.add(bad.coming_from("all"))

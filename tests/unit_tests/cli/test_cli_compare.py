@@ -19,7 +19,6 @@ from langchain_tooltree.cli.trial import (
     Run,
     TrialTask,
     load_tasks,
-    more_tasks,
     paired_difference,
     recommendation,
 )
@@ -172,9 +171,20 @@ def test_a_model_judges_and_its_calls_are_in_the_estimate(capsys, monkeypatch):
     code, shown, _ = compare(capsys, "--yes", "--limit", "4", "--judge", "some:judge")
     assert code == UNCERTAIN
     assert "5 calls of the judge come on top" in shown
-    assert "Where is the key?" in judge.calls[0][-1].content
+    assert any('"task":"Where is the key?","expected":"desk"' in call[-1].content for call in judge.calls)
 
 
+def test_somebody_is_asked_whether_to_go_on(capsys, monkeypatch):
+    answers = iter(["", "y"])
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
+    monkeypatch.setattr("builtins.input", lambda *_: next(answers))
+    code, shown, told = compare(capsys, "--limit", "4")
+    assert (code, told) == (2, "Stopped. The same command goes on from tasks.compare.jsonl.\n")
+    assert shown.endswith("Go on? [y/N] ")
+    assert compare(capsys, "--limit", "4")[0] == UNCERTAIN
+
+
+@pytest.mark.slow
 def test_experience_makes_a_third_agent_that_learns_from_each_task(capsys):
     pytest.importorskip("chromadb")
     code, shown, _ = compare(capsys, "--yes", "--experience", "store", "--limit", "6", "--check", "little_agent:near")
@@ -300,13 +310,6 @@ def test_verdicts(found, code, words):
     assert words in recommendation(found, "it")
 
 
-def test_so_many_more_tasks_would_tell():
-    found = paired_difference(20, 5, 2)
-    more = more_tasks(found)
-    times = (20 + more) / 20
-    assert paired_difference(20 + more, round(5 * times), round(2 * times)).code == ADOPT
-
-
 def test_a_file_that_is_no_journal_is_left_alone(tmp_path):
     (tmp_path / "notes").write_text("my notes")
     with pytest.raises(ConfigurationError, match="is no journal"):
@@ -345,6 +348,8 @@ def test_doctor_has_advice_on_tools_that_cannot_or_should_not_be_tried(capsys):
     advice = " ".join(report["advice"])
     for part in ("delete_order is declared read-only, and looks like a write", '"orders": "read"', "ProviderStrategy"):
         assert part in advice
+    assert main(["doctor", "odd_agent:build"]) == 1
+    assert "a search can try 1 of 3 tools: delete_order." in capsys.readouterr().out
     assert report["checkpointer"]
     assert report["middleware"] == ["ModelCallLimitMiddleware"]
     assert main(["doctor", "odd_agent:broken"]) == 2

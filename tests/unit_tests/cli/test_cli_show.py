@@ -105,27 +105,6 @@ def test_what_cannot_be_drawn_is_told_with_what_can(tmp_path, capsys, result):
     assert "must end with one of .html, .svg, .mmd" in told
 
 
-def test_a_browser_is_given_a_page_of_a_search_of_a_graph_and_of_a_folder(tmp_path, capsys, monkeypatch, result):
-    pages, served = [], []
-
-    def looked_at_once(server):
-        served.append(server.find("").page())
-        server.shutdown()
-        server.server_close()
-
-    monkeypatch.setattr("webbrowser.open", pages.append)  # as one that does not open
-    monkeypatch.setattr("langchain_tooltree.cli.view.serve", looked_at_once)
-    (tmp_path / "search.json").write_text(json.dumps(result.to_dict()))
-    SITGraph.from_trajectories([run_of(1)]).save(tmp_path / "graph")
-    dump_trajectories([run_of(1)], tmp_path / "runs.jsonl")
-    for what in ("search.json", "graph", "runs.jsonl", "."):
-        assert main(["view", str(tmp_path / what)]) == 0
-        told, place, _ = capsys.readouterr().out.splitlines()
-        assert told == "Open this address in a browser:"
-        assert pages[-1] == place
-        assert served[-1].startswith("<!doctype html>")
-
-
 def test_a_search_in_another_form_and_a_damaged_one_are_refused_in_one_line(tmp_path, capsys, result):
     file = tmp_path / "search.json"
     written = result.to_dict()
@@ -141,13 +120,6 @@ def test_a_search_in_another_form_and_a_damaged_one_are_refused_in_one_line(tmp_
         said = shown(capsys, file, code=REFUSED)
         assert told in said
         assert said.count("\n") == 1
-
-
-def test_a_graph_tells_all_its_edges_as_json(tmp_path, capsys):
-    SITGraph.from_trajectories([run_of(1), run_of(2)]).save(tmp_path / "graph")
-    told = document(capsys, tmp_path / "graph")
-    assert (told["kind"], told["runs"]) == ("graph", 2)
-    assert [(edge["after"], edge["comes"], edge["count"]) for edge in told["edges"]] == [("", "look", 2)]
 
 
 @pytest.mark.parametrize("name", ["runs.jsonl", "runs.jsonl.gz"])
@@ -211,10 +183,8 @@ def test_a_store_is_read_while_somebody_writes_and_after_they_were_killed(tmp_pa
         assert shown(capsys, folder) == told
         writing.execute("ROLLBACK")
     subprocess.run([sys.executable, "-c", KILLED, folder / "chroma.sqlite3"], check=False)  # noqa: S603 - our own program
-    before = held_in(folder)
-    assert folder / "chroma.sqlite3-journal" in before
-    assert shown(capsys, folder) == told
-    assert held_in(folder) == before
+    assert (folder / "chroma.sqlite3-journal").exists()
+    assert shown(capsys, folder) == told, "what the process began is undone"
 
 
 def test_a_page_of_runs_counts_those_too_that_it_has_no_room_for(tmp_path, monkeypatch):

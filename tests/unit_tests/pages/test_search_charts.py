@@ -48,11 +48,6 @@ def test_a_charts_labels_hold_nothing_that_mermaid_reads_as_syntax(search):
     assert not set('"<>[]{}()`&') & set(inside)
 
 
-def test_an_empty_search_is_a_chart_too():
-    assert 'n0(["request"])' in to_mermaid(search_of())
-    assert "class n" not in to_mermaid(search_of())
-
-
 def test_a_terminal_shows_calls_figures_and_observations(search):
     shown = terminal(to_rich(search))
     assert '✔ look(at="a \\"b\\" <c>")' in shown

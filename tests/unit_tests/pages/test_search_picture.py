@@ -119,10 +119,5 @@ def test_of_a_large_search_the_plan_and_the_first_calls_are_drawn():
     assert "402 calls considered" in svg
 
 
-def test_a_long_word_stands_beside_the_arrow_before_it():
-    svg = to_svg(search_of(made("a", seen="x" * 40)))
-    assert [text for text in texts(svg) if text == "→" or text.startswith("→ xxx")] == [f"→ {'x' * 22}"]
-
-
 def test_an_empty_search_is_a_picture_too():
     assert "0 calls considered" in to_svg(search_of())

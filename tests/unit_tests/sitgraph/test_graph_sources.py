@@ -1,7 +1,7 @@
 """Whom runs came from: what one source gives counts as one source, and can be taken back."""
 
 import pytest
-from little_runs import called, names, routine, run_of, saved, user
+from little_runs import called, names, routine, run_of, user
 
 from langchain_tooltree import SITGraph
 
@@ -50,19 +50,6 @@ def test_what_an_agent_says_of_itself_is_one_voice_whatever_the_task():
 
     assert graph.suggest("look")[0].support == 1
     assert judged.suggest("look")[0].support == 4
-
-
-@pytest.mark.parametrize("as_file", [False, True])
-def test_a_rollback_leaves_the_graph_that_never_had_the_source(as_file, tmp_path):
-    others = [*HONEST, routine("bob's", "look", "wipe").coming_from("bob")]
-    graph = SITGraph.from_trajectories([*others, *poisoned(4)][::-1])
-    if as_file:
-        graph.save(tmp_path / "all")
-        graph = SITGraph.load(tmp_path / "all")
-
-    assert graph.rollback(source="mallory") == ["bad 0", "bad 1", "bad 2", "bad 3"]
-    assert saved(graph, tmp_path / "rest") == saved(SITGraph.from_trajectories(others), tmp_path / "expected")
-    assert graph.rollback(source="nobody") == []
 
 
 def test_runs_without_a_source_count_as_sources_of_their_own():

@@ -149,9 +149,9 @@ def test_another_thread_may_forget_a_text_at_any_time():
         """What another thread puts in the place of, just after this one has looked."""
 
         def __contains__(self, text):
-            encoder._known = {}
+            encoder._vectors = {}
             return super().__contains__(text)
 
-    encoder._known = Forgotten(encoder._known)
+    encoder._vectors = Forgotten(encoder._vectors)
 
     assert run_flow(encoder.encode(["x"]))[0, :2].tolist() == X

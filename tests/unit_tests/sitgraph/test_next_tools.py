@@ -62,13 +62,13 @@ def test_where_runs_began_with_a_greeting_the_turn_ends_before_anything_is_said(
 def test_no_search_waits_until_the_vote_is_fitted_to_what_was_learnt_just_now(monkeypatch):
     graph, may_go_on = learnt(), threading.Event()
     graph.next_tools(REFUND)
-    fitted = sit_graph_module.fitted
+    fitted = sit_graph_module.fit_vote
 
     def slow(*given):
         assert may_go_on.wait(20)
         return fitted(*given)
 
-    monkeypatch.setattr(sit_graph_module, "fitted", slow)
+    monkeypatch.setattr(sit_graph_module, "fit_vote", slow)
     more = routine("refund more", "a", "pay", request="I want a refund.")
     graph.learn(more)
 

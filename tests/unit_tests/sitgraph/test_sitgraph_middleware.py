@@ -26,7 +26,7 @@ from library_desk import (
 from pydantic import BaseModel
 
 from langchain_tooltree import ConfigurationError, HashingEmbeddings, SITGraph, SITGraphMiddleware, Trajectory
-from langchain_tooltree.sitgraph.summarize import ACKNOWLEDGEMENT
+from langchain_tooltree.sitgraph.agents import ACKNOWLEDGEMENT
 from langchain_tooltree.testing import ScriptedChatModel
 
 SYSTEM = "You work at the desk."

@@ -26,7 +26,7 @@ from library_desk import (
 from pydantic import BaseModel
 
 from langchain_tooltree import ConfigurationError, SITGraph, SITGraphNode, create_summarize_state_tool
-from langchain_tooltree.sitgraph.node import with_suggestions
+from langchain_tooltree.sitgraph.agents import with_suggestions
 from langchain_tooltree.testing import ScriptedChatModel
 
 KNOWN = dialogue("May I keep the atlas?", *FOUND)

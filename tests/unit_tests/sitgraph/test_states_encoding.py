@@ -1,4 +1,4 @@
-"""State vectors: near what they stand for, the same everywhere, and in four bits a number where they are kept."""
+"""State vectors: near what they stand for, the same everywhere, and in small whole numbers where they are kept."""
 
 import hashlib
 
@@ -7,7 +7,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from langchain_tooltree.sitgraph.states import DIMENSIONS, hashed, packed, projected, random_signs, unit, unpacked
+from langchain_tooltree.sitgraph.states import (
+    DIMENSIONS,
+    hash_features,
+    project,
+    quantize,
+    random_signs,
+    unit,
+)
 
 
 def some_vectors(count, dims=DIMENSIONS, seed=0):
@@ -19,35 +26,35 @@ def cosine(one, other):
 
 
 def test_what_was_kept_comes_back_nearly_the_same():
-    vectors = projected(some_vectors(50))
-    kept = packed(vectors)
+    vectors = project(some_vectors(50))
+    numbers = quantize(vectors)
 
-    assert (kept.dtype, kept.shape) == (np.uint8, (50, DIMENSIONS // 2))
-    assert min(cosine(one, other) for one, other in zip(vectors, unit(unpacked(kept)), strict=True)) > 0.98
-    assert np.linalg.norm(unit(unpacked(kept)), axis=1) == pytest.approx(np.ones(50), abs=1e-5)
-    assert (packed(unit(unpacked(kept))) == kept).all()
+    assert (numbers.dtype, numbers.shape) == (np.int8, vectors.shape)
+    assert min(cosine(one, other) for one, other in zip(vectors, unit(numbers), strict=True)) > 0.98
+    assert np.linalg.norm(unit(numbers), axis=1) == pytest.approx(np.ones(50), abs=1e-5)
+    assert (quantize(unit(numbers)) == numbers).all()
 
 
 def test_zero_stays_zero():
-    assert not unit(unpacked(packed(np.zeros((2, DIMENSIONS), dtype=np.float32)))).any()
-    assert not hashed({}).any()
+    assert not unit(quantize(np.zeros((2, DIMENSIONS), dtype=np.float32))).any()
+    assert not hash_features({}).any()
 
 
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.dictionaries(st.text(max_size=8), st.floats(0.5, 2), min_size=1, max_size=12))
 def test_a_bag_of_features_is_a_vector_of_unit_length_or_zero(features):
-    length = float(np.linalg.norm(hashed(features)))
+    length = float(np.linalg.norm(hash_features(features)))
 
     assert length == pytest.approx(1, abs=1e-5) or length < 1e-5  # two features may fall together and cancel out
 
 
 def test_saved_states_can_be_read_by_later_versions():
-    mixed = hashed({"called find": 1.0, "last ['find']": 1.5, "0 messages since": 1.5})
-    longer = projected([[((7 * place) % 11) - 5 for place in range(1024)]])
+    mixed = hash_features({"called find": 1.0, "last ['find']": 1.5, "0 messages since": 1.5})
+    longer = project([[((7 * place) % 11) - 5 for place in range(1024)]])
 
     assert fingerprint(random_signs(1024, DIMENSIONS).astype(np.int8)) == "678b9c9580e7ca1c"
-    assert fingerprint(packed(mixed)) == "3e4270b638ea49e9"
-    assert fingerprint(packed(longer)) == "ad0d4b29318d4747"
+    assert fingerprint(quantize(mixed)) == "d2edb0f7f1e85d37"
+    assert fingerprint(quantize(longer)) == "00b3ccdc61ac7982"
 
 
 def fingerprint(array):
@@ -64,7 +71,7 @@ def test_random_signs_are_signs_and_even():
 @pytest.mark.parametrize("dims", [1, 7, 40, DIMENSIONS])
 def test_vectors_that_are_not_longer_keep_their_angles(dims):
     one, other = some_vectors(2, dims)
-    fit = projected([one, other])
+    fit = project([one, other])
 
     assert fit.shape == (2, DIMENSIONS)
     assert cosine(*fit) == pytest.approx(cosine(one, other), abs=1e-5)
@@ -76,7 +83,7 @@ def test_longer_vectors_nearly_keep_their_angles(dims):
     base, more = some_vectors(2, dims)
     near, far = base + 0.3 * more, more
 
-    fit = projected([base, near, far])
+    fit = project([base, near, far])
 
     assert fit.shape == (3, DIMENSIONS)
     assert cosine(fit[0], fit[1]) == pytest.approx(cosine(base, near), abs=0.1)
@@ -88,26 +95,26 @@ def test_longer_vectors_nearly_keep_their_angles(dims):
 def test_a_vector_is_the_same_in_a_batch_of_any_size(dims):
     given_vectors = some_vectors(64, dims)
 
-    together = projected(given_vectors)
+    together = project(given_vectors)
 
-    assert (together == np.concatenate([projected([each]) for each in given_vectors])).all()
-    assert (together[:5] == projected(given_vectors[:5])).all()
+    assert (together == np.concatenate([project([each]) for each in given_vectors])).all()
+    assert (together[:5] == project(given_vectors[:5])).all()
 
 
 @pytest.mark.parametrize("dims", [3, DIMENSIONS, 1024])
 def test_a_vector_of_zeros_stays_zero(dims):
-    fit = projected([[0.0] * dims, [1.0] * dims])
+    fit = project([[0.0] * dims, [1.0] * dims])
 
     assert not fit[0].any()
     assert fit[1].any()
 
 
 def test_no_vectors_are_none():
-    assert projected([]).shape == (0, DIMENSIONS)
+    assert project([]).shape == (0, DIMENSIONS)
 
 
 def test_very_large_and_very_small_vectors_have_a_direction():
     base = some_vectors(1, 1024)[0].astype(np.float64)
 
     for scale in (1e30, 1e-30):
-        assert cosine(projected([base * scale])[0], projected([base])[0]) == pytest.approx(1, abs=1e-4)
+        assert cosine(project([base * scale])[0], project([base])[0]) == pytest.approx(1, abs=1e-4)

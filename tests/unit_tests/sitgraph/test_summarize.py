@@ -35,8 +35,8 @@ from langchain_tooltree import (
     load_trajectories,
 )
 from langchain_tooltree.experience.trajectory import without_reference
-from langchain_tooltree.sitgraph.summarize import ACKNOWLEDGEMENT, DEFAULT_SUMMARY_PROMPT
-from langchain_tooltree.sitgraph.transitions import transitions_of
+from langchain_tooltree.sitgraph.agents import ACKNOWLEDGEMENT, DEFAULT_SUMMARY_PROMPT
+from langchain_tooltree.sitgraph.transitions import read_run
 from langchain_tooltree.testing import ScriptedChatModel
 from tests.internals.hall import told_as_data
 
@@ -55,7 +55,7 @@ def result_of(messages):
 
 def summaries_in(messages):
     """What the miner finds, by the tools before and after."""
-    mined = transitions_of(Trajectory.from_messages(messages, success=True))
+    mined, _ = read_run(Trajectory.from_messages(messages, success=True))
     return {(each.source, each.target): each.summaries for each in mined if each.summaries}
 
 

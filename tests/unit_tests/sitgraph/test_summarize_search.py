@@ -6,7 +6,7 @@ from library_desk import ASKED, FOUND, RENEWABLE, TOOLS, WANTED, desk_graph, eit
 
 from langchain_tooltree import ToolLibrary, create_summarize_state_tool, create_tooltree_agent
 from langchain_tooltree.experience.trajectory import without_reference
-from langchain_tooltree.sitgraph.summarize import ACKNOWLEDGEMENT
+from langchain_tooltree.sitgraph.agents import ACKNOWLEDGEMENT
 from langchain_tooltree.testing import ScriptedChatModel
 from tests.internals.hall import classify_tools
 

@@ -7,11 +7,11 @@ from little_runs import brings, called, calls, run_of, says, summed_up, user
 
 from langchain_tooltree import SITGraph
 from langchain_tooltree.experience.trajectory import MARK, Branch, Outcome, Step, Trajectory
-from langchain_tooltree.sitgraph.transitions import START, moment_of, summary_of, transitions_of
+from langchain_tooltree.sitgraph.transitions import START, moment_of, read_run, summary_of
 
 
-def pairs(record, **options):
-    return [(each.source, each.target) for each in transitions_of(record, **options)]
+def pairs(record):
+    return [(each.source, each.target) for each in read_run(record)[0]]
 
 
 def test_every_run_begins_at_the_start_node():
@@ -33,7 +33,7 @@ def test_a_call_made_in_parallel_knows_of_the_earlier_one_but_not_what_it_brough
     both = calls("a", "b")
     run = run_of("1", user("Hi"), both, brings("of a", both, 0), brings("of b", both, 1), *called("c"))
 
-    first, second, third = (each.moment for each in transitions_of(run))
+    first, second, third = (each.moment for each in read_run(run)[0])
 
     assert (first.messages, first.steps) == ([user("Hi")], ())
     assert list(second.messages) == [user("Hi")]
@@ -44,7 +44,7 @@ def test_a_call_made_in_parallel_knows_of_the_earlier_one_but_not_what_it_brough
 def test_what_happens_later_is_not_part_of_a_moment():
     run = run_of("1", user("Hi"), *called("a"), user("More"), *called("b"), says("Done."))
 
-    moments = [each.moment for each in transitions_of(run)]
+    moments = [each.moment for each in read_run(run)[0]]
 
     assert [len(moment.messages) for moment in moments] == [1, 4]
     assert [moment.last_tool for moment in moments] == [START, "a"]
@@ -62,7 +62,7 @@ def test_calls_that_failed_or_were_never_answered_are_transitions_too():
     run = run_of("1", user("Hi"), failing, brings("no such thing", failing, error=True), lost, *called("c"))
 
     assert pairs(run) == [(START, "a"), ("a", "b"), ("b", "c")]
-    assert [step.outcome.status for step in list(transitions_of(run))[1].moment.steps] == ["error"]
+    assert [step.outcome.status for step in read_run(run)[0][1].moment.steps] == ["error"]
 
 
 @pytest.mark.parametrize("refusal", ["Error: payment method not found", '{"status": "error", "message": "No seats"}'])
@@ -72,7 +72,7 @@ def test_a_call_that_failed_by_its_own_words_is_told_apart_and_not_learnt_as_wha
         "1", user("Hi"), *called("find"), *summed_up("Ready."), failing, brings(refusal, failing), *called("ask")
     )
 
-    found = list(transitions_of(run))
+    found = read_run(run)[0]
     assert [(each.source, each.target, each.failed) for each in found] == [
         (START, "find", False),
         ("find", "pay", True),
@@ -90,7 +90,7 @@ def test_a_run_of_which_only_the_steps_are_known_has_transitions():
 def test_summaries_lie_on_the_edge_around_them():
     run = run_of("1", user("Hi"), *called("a"), *summed_up("One."), *summed_up(" Two. "), *called("b", "c"))
 
-    found = list(transitions_of(run))
+    found = read_run(run)[0]
 
     assert [(each.source, each.target) for each in found] == [(START, "a"), ("a", "b"), ("b", "c")]
     assert [each.summaries for each in found] == [(), ("One.", "Two."), ()]
@@ -109,14 +109,14 @@ def test_a_state_is_the_same_whether_or_not_it_was_summed_up():
 def test_the_last_summary_without_a_call_after_it_lies_on_no_edge():
     run = run_of("1", user("Hi"), *called("a"), *summed_up("One."), says("Done."))
 
-    assert [each.summaries for each in transitions_of(run)] == [()]
+    assert [each.summaries for each in read_run(run)[0]] == [()]
 
 
 def test_summaries_of_one_dialogue_do_not_lie_on_the_edges_of_another():
     branch = Branch("researcher", 1, (user("Look it up"), *called("find")))
     run = run_of("1", user("Hi"), *called("a"), *summed_up("One."), branches=[branch])
 
-    assert [each.summaries for each in transitions_of(run)] == [(), ()]
+    assert [each.summaries for each in read_run(run)[0]] == [(), ()]
 
 
 def test_a_moment_tells_the_summary_made_since_the_last_call():

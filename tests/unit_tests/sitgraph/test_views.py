@@ -16,8 +16,8 @@ from langchain_tooltree.sitgraph.transitions import (
     VIEWS,
     features_of,
     moment_of,
+    read_run,
     texts_of,
-    transitions_of,
 )
 from langchain_tooltree.sitgraph.transitions import both_ends as shortened
 
@@ -100,7 +100,6 @@ def test_of_a_long_text_the_beginning_and_the_end_are_read():
 def test_of_many_requests_the_same_is_read_as_of_one_long_text(requests):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(views, "MAX_CHARACTERS", 12)
-        patch.setattr(views, "HALF", 6)
 
         assert texts(*map(user, requests))["request"] == shortened(" ".join(requests))
 
@@ -240,7 +239,7 @@ def test_the_state_of_a_long_dialogue_that_goes_on_is_that_of_the_run_later(odd)
     if odd == "summed up":
         said += summed_up("All is well.")
     whole = run_of("1", *said, *called("z"))
-    expected = list(transitions_of(whole))[-1].moment
+    expected = read_run(whole)[0][-1].moment
 
     moment = moment_of(said)[0]
 

@@ -10,25 +10,24 @@ from little_runs import called, names, routine, run_of, user
 from langchain_tooltree import SITGraph
 from langchain_tooltree.sitgraph import sit_graph as sit_graph_module
 from langchain_tooltree.sitgraph import suggest as votes_module
-from langchain_tooltree.sitgraph.states import DIMENSIONS, LABELS, Rows, cosines, packed, projected, unpacked
-from langchain_tooltree.sitgraph.suggest import Fit, gram, kernel, vote
-from langchain_tooltree.sitgraph.suggest import fitted as fitted_vote
+from langchain_tooltree.sitgraph.states import DIMENSIONS, LABELS, Rows, cosines, project, quantize
+from langchain_tooltree.sitgraph.suggest import Fit, fit_vote, gram, kernel, vote
 
 VIEWS = 2
 NOWHERE = np.zeros((VIEWS, DIMENSIONS), dtype=np.float32)
-FIT = Fit.unfitted(NOWHERE)
+FIT = Fit.even(NOWHERE)
 ASKED = np.zeros(1, LABELS)
 
 
 def vectors(count, *, seed=0):
     drawn = np.random.default_rng(seed).normal(size=(count * VIEWS, DIMENSIONS))
-    return projected(drawn).reshape(count, VIEWS, DIMENSIONS)
+    return project(drawn).reshape(count, VIEWS, DIMENSIONS)
 
 
 def rows_of(states, targets, runs, sources=0):
     labels = np.zeros(len(states), LABELS)
     labels["source"], labels["target"], labels["run"], labels["giver"] = sources, targets, runs, -1
-    return Rows(labels, unpacked(packed(np.asarray(states, dtype=np.float32))))
+    return Rows(labels, quantize(np.asarray(states, dtype=np.float32)))
 
 
 def kernel_among(rows):
@@ -36,7 +35,7 @@ def kernel_among(rows):
 
 
 def votes_of(rows, asked):
-    return vote(rows, cosines(rows.numbers, asked, NOWHERE) @ FIT.weights, ASKED, FIT)
+    return vote(rows, np.arange(len(rows)), cosines(rows.numbers, asked, NOWHERE) @ FIT.weights, ASKED, FIT)
 
 
 def test_the_kernel_is_one_for_the_same_state_after_the_same_tools_and_less_for_any_other():
@@ -74,7 +73,7 @@ def test_runs_that_are_left_out_are_foretold_in_closed_form_as_if_they_had_never
     rows = rows_of(vectors(24), draw.integers(0, 3, 24), runs)
     foretelling = votes_module._Foretelling(rows, rows.labels["target"], NOWHERE)
 
-    scores = foretelling._scores(FIT.weights, 0.1)
+    scores = foretelling._scores(np.array([0.1, *FIT.weights]))
 
     among = kernel_among(rows)
     targets, places = votes_module.in_order(rows.labels["target"])
@@ -95,7 +94,7 @@ def test_a_view_that_foretells_what_comes_next_gains_weight():
     states = vectors(120, seed=4)
     states[:, 1] = vectors(3, seed=9)[targets, 1] + 0.3 * states[:, 1]
 
-    fit = fitted_vote(rows_of(states, targets, np.repeat(np.arange(40), 3)))
+    fit = fit_vote(rows_of(states, targets, np.repeat(np.arange(40), 3)))
 
     assert fit.weights[1] > 0.6
     assert fit.weights.sum() == pytest.approx(1)
@@ -106,7 +105,7 @@ def test_where_nothing_foretells_what_comes_next_no_step_is_taken_for_a_view():
     draw = np.random.default_rng(6)
     rows = rows_of(vectors(90), draw.integers(0, 3, 90), np.repeat(np.arange(30), 3))
 
-    fit = fitted_vote(rows)
+    fit = fit_vote(rows)
 
     assert fit.temperature > FIT.temperature
     assert abs(float(fit.weights[0]) - 0.5) < 0.35
@@ -186,16 +185,16 @@ def test_suggestions_are_the_same_in_whatever_order_runs_were_added():
 def test_runs_that_end_faster_than_a_vote_is_fitted_start_one_thread_and_it_rests_after(monkeypatch):
     begun, goes_on, started = threading.Event(), threading.Event(), []
 
-    def slowly(rows):
+    def slowly(rows, sample):
         begun.set()
         assert goes_on.wait(10)
-        return fitted_vote(rows)
+        return fit_vote(rows, sample)
 
     def in_thread(work, name):
         started.append(threading.Thread(target=work))
         started[-1].start()
 
-    monkeypatch.setattr(sit_graph_module, "fitted", slowly)
+    monkeypatch.setattr(sit_graph_module, "fit_vote", slowly)
     monkeypatch.setattr(sit_graph_module, "in_thread", in_thread)
     monkeypatch.setattr(sit_graph_module, "RESTS", 1e9)
     graph = SITGraph()

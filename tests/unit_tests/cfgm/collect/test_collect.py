@@ -135,8 +135,7 @@ async def test_a_task_whose_evaluation_fails_is_unfinished_and_the_others_go_on(
 
     report = await gather(model, experience, fresh, ["leave", "enter"], evaluate)
     assert [each.success for each in report.outcomes] == [None, True]
-    assert "leave" in report.outcomes[0].problem
-    assert "evaluate" in report.outcomes[0].problem
+    assert ("no data" if isinstance(outcome, Exception) else "evaluate returned") in report.outcomes[0].problem
     assert [each.task for each in experience.trajectories()] == ["enter"]
     report = await gather(model, experience, fresh, ["leave", "enter"], lambda *_: True)
     assert (report.successes, report.made) == (2, 1)

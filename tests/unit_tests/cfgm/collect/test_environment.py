@@ -5,8 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from langchain_tooltree import ConfigurationError
-from langchain_tooltree.cfgm.collect import StepReading, is_environment, read_step, reset_world
+from langchain_tooltree.cfgm.collect import StepReading, UnfinishedError, is_environment, read_step, reset_world
 
 
 class NamedStep(NamedTuple):
@@ -39,7 +38,7 @@ def test_what_a_step_returns_is_read(brought, read):
 
 @pytest.mark.parametrize("brought", [(), ("seen",), ("seen", True), tuple("abcdef")])
 def test_tuples_of_other_lengths_are_refused_with_a_remedy(brought):
-    with pytest.raises(ConfigurationError, match="observation, reward, done"):
+    with pytest.raises(UnfinishedError, match="observation, reward, done"):
         read_step(brought)
 
 
