@@ -217,12 +217,12 @@ def with_chat_model(model: Any, change: Callable[[BaseChatModel], BaseChatModel]
 
     Returns the model itself if it has none.
     """
-    if hasattr(type(model), "_model"):  # of `init_chat_model` with configurable fields
-        model = model._model(ensure_config())  # noqa: SLF001 - its public methods hide which model they choose
     if isinstance(model, BaseChatModel):
         return change(model)
     if isinstance(model, RunnableBinding):
         return model.model_copy(update={"bound": with_chat_model(model.bound, change)})
+    if hasattr(type(model), "_model"):  # of `init_chat_model` with configurable fields, whose public methods hide it
+        return with_chat_model(model._model(ensure_config()), change)  # noqa: SLF001
     return model
 
 

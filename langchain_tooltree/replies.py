@@ -42,7 +42,8 @@ def sound(message: MessageT) -> MessageT:
         wrong = [str(each["loc"][0]) for each in error.errors(include_input=False) if each["loc"]]
         right = kind.model_validate(values | _defaults(kind, wrong), strict=True)
     except (AttributeError, LookupError, TypeError):  # of LangChain's own validators, which do not say which field
-        right = kind.model_validate(_defaults(kind, kind.model_fields))
+        text = values["content"] if isinstance(values.get("content"), str) else ""
+        right = kind.model_validate(_defaults(kind, kind.model_fields) | {"content": text})
     return message if right.__dict__ == fields else message.model_copy(update=right.__dict__)
 
 

@@ -36,37 +36,37 @@ def to_json(trajectory: Trajectory) -> dict[str, Any]:
 
     What JSON has no form for, such as the artifact of a tool, is written as its text.
     """
-    written = {key: value for key, value in trajectory.metadata.items() if key not in _OWN}
+    record = {key: value for key, value in trajectory.metadata.items() if key not in _OWN}
     rewarded = _rewarded(trajectory.metadata)
     messages = trajectory.messages if trajectory.branches or not trajectory.steps else trajectory.chat()
-    written |= {"id": trajectory.id, "messages": list(messages)}
+    record |= {"id": trajectory.id, "messages": list(messages)}
     if trajectory.task != first_request(messages):
-        written["task"] = trajectory.task
+        record["task"] = trajectory.task
     if trajectory.success != rewarded:
-        written["success"] = trajectory.success
+        record["success"] = trajectory.success
     if trajectory.reasons:
-        written["reasons"] = trajectory.reasons
+        record["reasons"] = trajectory.reasons
     if trajectory.instructions != opening_instructions(messages):
-        written["instructions"] = trajectory.instructions
+        record["instructions"] = trajectory.instructions
     if trajectory.branches:
-        written["branches"] = [asdict(branch) for branch in trajectory.branches]
-    return written
+        record["branches"] = [asdict(branch) for branch in trajectory.branches]
+    return record
 
 
-def from_json(written: Mapping[str, Any], *, where: str = "The record") -> Trajectory:
+def from_json(record: Mapping[str, Any], *, where: str = "The record") -> Trajectory:
     """A trajectory from an object with `messages` in the OpenAI chat format, as `to_json` returns it.
 
     `where` it stands is for error messages.
     """
-    metadata = {key: value for key, value in written.items() if key not in _OWN}
+    metadata = {key: value for key, value in record.items() if key not in _OWN}
     return Trajectory.from_chat(
-        _messages(written.get("messages"), where),
-        id=None if written.get("id") is None else str(written["id"]),
-        task=written.get("task"),
-        success=_success(written["success"], where) if "success" in written else _rewarded(metadata),
-        branches=[_branch(each, where) for each in written.get("branches") or ()],
-        reasons=written.get("reasons") or "",
-        instructions=str(written.get("instructions") or ""),
+        _messages(record.get("messages"), where),
+        id=None if record.get("id") is None else str(record["id"]),
+        task=record.get("task"),
+        success=_success(record["success"], where) if "success" in record else _rewarded(metadata),
+        branches=[_branch(each, where) for each in record.get("branches") or ()],
+        reasons=record.get("reasons") or "",
+        instructions=str(record.get("instructions") or ""),
         metadata=metadata,
     )
 
@@ -76,32 +76,32 @@ def _rewarded(metadata: Mapping[str, Any]) -> bool | None:
     return None if not isinstance(reward, int | float) or math.isnan(reward) else reward >= SUCCESS_REWARD
 
 
-def _success(written: Any, where: str) -> bool | None:
-    if written not in (None, True, False):
-        msg = f"{where}: 'success' is {written!r:.80}. It has to be true, false or null; a number goes under 'reward'."
+def _success(value: Any, where: str) -> bool | None:
+    if value not in (None, True, False):
+        msg = f"{where}: 'success' is {value!r:.80}. It has to be true, false or null; a number goes under 'reward'."
         raise TrajectoryFormatError(msg)
-    return None if written is None else bool(written)
+    return None if value is None else bool(value)
 
 
-def _branch(written: Any, where: str) -> Branch:
+def _branch(record: Any, where: str) -> Branch:
     try:
-        name, after, messages = str(written["name"]), int(written["after"]), written["messages"]
+        name, after, messages = str(record["name"]), int(record["after"]), record["messages"]
     except (KeyError, TypeError, ValueError) as error:
-        msg = f"{where}: a branch has to be an object with 'name', 'after' and 'messages', got {written!r:.120}."
+        msg = f"{where}: a branch has to be an object with 'name', 'after' and 'messages', got {record!r:.120}."
         raise TrajectoryFormatError(msg) from error
     return Branch(name, after, tuple(_messages(messages, where)))
 
 
-def _messages(written: Any, where: str) -> list[Mapping[str, Any]]:
-    if not isinstance(written, list):
-        problem = "is missing" if written is None else f"is a {type(written).__name__}"
+def _messages(messages: Any, where: str) -> list[Mapping[str, Any]]:
+    if not isinstance(messages, list):
+        problem = "is missing" if messages is None else f"is a {type(messages).__name__}"
         msg = f"{where}: 'messages' {problem}. It has to be a list of messages in the OpenAI chat format."
         raise TrajectoryFormatError(msg)
-    for place, message in enumerate(written):
+    for place, message in enumerate(messages):
         if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
             msg = f"{where}: message {place} has no role: {message!r:.120}. Expected {{'role': ..., 'content': ...}}."
             raise TrajectoryFormatError(msg)
-    return written
+    return messages
 
 
 def load_trajectories(path: str | os.PathLike[str], *, unread: Counter[str] | None = None) -> Iterator[Trajectory]:
@@ -186,8 +186,8 @@ def dump_trajectories(
     try:
         with _opened(partial, "xt", "utf-8") as lines:
             for count, trajectory in enumerate(trajectories, 1):  # noqa: B007 - returned
-                written = to_json(trajectory if keep_secrets else masked(trajectory))
-                lines.write(json.dumps(written, default=str) + "\n")  # ASCII: some tools return surrogates
+                record = to_json(trajectory if keep_secrets else masked(trajectory))
+                lines.write(json.dumps(record, default=str) + "\n")  # ASCII: some tools return surrogates
         partial.replace(path)
     except BaseException:
         partial.unlink(missing_ok=True)
@@ -197,14 +197,14 @@ def dump_trajectories(
 
 def _parsed(line: str, where: str) -> Mapping[str, Any]:
     try:
-        written = json.loads(line)
+        record = json.loads(line)
     except ValueError as error:
         msg = f"{where} is not JSON: {error}. Every line has to be one JSON object."
         raise TrajectoryFormatError(msg) from error
-    if not isinstance(written, Mapping):
-        msg = f"{where} holds a {type(written).__name__}. Every record has to be one JSON object with 'messages'."
+    if not isinstance(record, Mapping):
+        msg = f"{where} holds a {type(record).__name__}. Every record has to be one JSON object with 'messages'."
         raise TrajectoryFormatError(msg)
-    return written
+    return record
 
 
 def _opened(path: Path, mode: str, encoding: str) -> IO[str]:

@@ -178,8 +178,8 @@ def assembled(
     order = [key for key in root.messages if key not in removed]
     branches: dict[tuple[str, Key], Dialogue] = {}  # by the name and the first message, which a resumed one has, too
     for each in earlier.branches if earlier else ():
-        if known := keyed_chat(each.messages):
-            branches[each.name, next(iter(known))] = Dialogue(each.name, each.after, {**known})
+        if keys := keyed_chat(each.messages):
+            branches[each.name, next(iter(keys))] = Dialogue(each.name, each.after, {**keys})
     outside = set(messages)
     for other in others:
         own = {key: message for key, message in other.messages.items() if key not in outside}
@@ -224,11 +224,11 @@ def _continues(earlier: Trajectory, messages: Messages) -> bool:
 
     Clients greet alike, but a reply gets an id of its own. A summary may stand in place of all replies.
     """
-    known = keyed_chat(earlier.messages)
+    before = keyed_chat(earlier.messages)
     if any(part_of(as_chat(message)) == "summary" for message in messages.values()):
         return True
-    replies = {key for key, message in known.items() if part_of(message) == "reply"}
-    return bool(replies & messages.keys()) if replies else known.keys() <= messages.keys()
+    replies = {key for key, message in before.items() if part_of(message) == "reply"}
+    return bool(replies & messages.keys()) if replies else before.keys() <= messages.keys()
 
 
 # --- verdicts and records of conversations ---
@@ -753,8 +753,8 @@ def load_thread(
     for state in reversed(states):
         dialogue.add(_messages_in(state.values, messages_key))
     if not dialogue.messages:
-        held = ", ".join(sorted({name for state in states for name in state.values})) or "nothing"
-        msg = f"Thread {thread_id!r} has no messages under {messages_key!r}; it has {held}. Check messages_key=."
+        names = ", ".join(sorted({name for state in states for name in state.values})) or "nothing"
+        msg = f"Thread {thread_id!r} has no messages under {messages_key!r}; it has {names}. Check messages_key=."
         raise TrajectoryFormatError(msg)
     return assembled(dialogue, id=thread_id, task=task, success=success)
 

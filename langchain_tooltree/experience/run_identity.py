@@ -216,16 +216,16 @@ class NamespaceTemplate:
         self.variables = tuple(dict.fromkeys(name for label in labels for name in _VARIABLE.findall(label)))
         self.fill(dict.fromkeys(self.variables, "x"))
 
-    def fill(self, known: Mapping[str, str]) -> Namespace:
+    def fill(self, labels: Mapping[str, str]) -> Namespace:
         """The namespace in which its variables have these labels."""
         for name in self.variables:
-            if name not in known:
+            if name not in labels:
                 raise ConfigurationError(_UNKNOWN.format(name=name, quoted=repr(name)))
-        filled = tuple(_VARIABLE.sub(lambda variable: known[variable[1]], label) for label in self.labels)
-        if filled[0] == RESERVED:
+        namespace = tuple(_VARIABLE.sub(lambda variable: labels[variable[1]], label) for label in self.labels)
+        if namespace[0] == RESERVED:
             msg = f"A namespace must not begin with {RESERVED!r}, which LangGraph keeps to itself; got {self.labels!r}."
             raise ConfigurationError(msg)
-        return filled
+        return namespace
 
 
 _UNKNOWN = (
@@ -237,8 +237,8 @@ _UNKNOWN = (
 def label_of(name: str, value: Any) -> str:
     """The label for a value of a variable: a text, a whole number or a UUID."""
     if isinstance(value, bool) or not isinstance(value, str | int | UUID):
-        given = f"{type(value).__name__}: {value!r:.80}"
-        msg = f"{name} stands in a namespace, so it must be a text, a whole number or a UUID; got {given}."
+        problem = f"{type(value).__name__}: {value!r:.80}"
+        msg = f"{name} stands in a namespace, so it must be a text, a whole number or a UUID; got {problem}."
         raise ConfigurationError(msg)
     _check_label(str(value), f"{name}={value!r:.80}")
     return str(value)

@@ -29,7 +29,7 @@ from langchain_tooltree.experience.run_identity import (
     label_of,
     labels_in,
 )
-from langchain_tooltree.experience.trajectory import Recall, Source, Trajectory, extras_of, part_of
+from langchain_tooltree.experience.trajectory import Recall, Source, Trajectory
 from langchain_tooltree.flows import Flow, arun_flow, async_twin, driven, flow_of, run_flow
 from langchain_tooltree.secrets import masked
 from langchain_tooltree.text import digest, forget_oldest
@@ -58,7 +58,6 @@ class RunEntry:
     since: float = 0.0  # when a pending run ended, as its metadata say
     tips: Sequence[str] = ()  # the ids of those that were recalled for it
     runs: Sequence[str] = ()  # and of the runs
-    reply: str = ""  # the id of its first reply, by which a conversation that goes on is known
     taken_of: Mapping[str, Sequence[str]] = field(default_factory=dict)  # the runs that each of the tips was taken of
 
     @property
@@ -169,9 +168,9 @@ class TaskVectors:
 
 def _unit(vector: Given) -> Vector:
     """A vector of unit length, or zero."""
-    given: Vector = np.asarray(vector, dtype=np.float32)
-    length = float(np.linalg.norm(given))
-    return given / np.float32(length) if length else given
+    array: Vector = np.asarray(vector, dtype=np.float32)
+    length = float(np.linalg.norm(array))
+    return array / np.float32(length) if length else array
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,11 +207,11 @@ def listing(store: BaseStore, namespace: Namespace) -> Flow[list[SearchItem]]:
     """
     limit = LISTED
     while True:
-        found: list[SearchItem] = yield StoreCall(store, "search", (namespace,), {"query": None, "limit": limit})
-        if len(found) < limit:
+        items: list[SearchItem] = yield StoreCall(store, "search", (namespace,), {"query": None, "limit": limit})
+        if len(items) < limit:
             break
         limit *= 4
-    return sorted((item for item in found if item.namespace == namespace), key=lambda item: item.key)
+    return sorted((item for item in items if item.namespace == namespace), key=lambda item: item.key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,8 +228,8 @@ class RecordCollection:
     def putting(self, key: str, record: Mapping[str, Any]) -> Flow[None]:
         """Keep a record, in place of one with the same key."""
         # As one ASCII text, since not every database takes NUL characters or lone surrogates.
-        written = {"record": json.dumps(record, default=str)}
-        yield StoreCall(self.store, "put", (self.namespace(), key, written), {"index": False})
+        value = {"record": json.dumps(record, default=str)}
+        yield StoreCall(self.store, "put", (self.namespace(), key, value), {"index": False})
 
     def getting(self, key: str) -> Flow[dict[str, Any] | None]:
         """Read a record; `None` if there is none."""
@@ -343,16 +342,16 @@ class ExperienceStore:
         self._keep_secrets = keep_secrets
 
     def __repr__(self) -> str:
-        known = ", ".join(f"{name}={value!r}" for name, value in self._values.items())
-        whose = f"{tuple(self._template.labels)!r}{' of ' * bool(known)}{known}"
+        values = ", ".join(f"{name}={value!r}" for name, value in self._values.items())
+        whose = f"{tuple(self._template.labels)!r}{' of ' * bool(values)}{values}"
         return f"<{type(self).__name__}: {whose} in {type(self._store).__name__}>"
 
     def within(self, **values: Any) -> "ExperienceStore":
         """The same store for one user or tenant: the namespace's variables have these values."""
         for name in values:
             if name not in self._template.variables:
-                known = ", ".join(self._template.variables) or "none"
-                msg = f"The namespace {self._template.labels!r} has no variable {name!r}; it has {known}."
+                names = ", ".join(self._template.variables) or "none"
+                msg = f"The namespace {self._template.labels!r} has no variable {name!r}; it has {names}."
                 raise ConfigurationError(msg)
         return self._bound({**self._values, **{name: label_of(name, value) for name, value in values.items()}})
 
@@ -435,9 +434,9 @@ class ExperienceStore:
         place, token = (*namespace, HEAD), uuid.uuid4().hex
         lasting = (self._store.ttl_config or {}).get("default_ttl")  # as `put` has it
         every = [*puts, PutOp(place, HEAD, {TOKEN: token}, index=False)]
-        kept = (put if put.value is None else put._replace(ttl=lasting) for put in every)
+        lasting_puts = (put if put.value is None else put._replace(ttl=lasting) for put in every)
         # Reads of a batch see the state before its writes.
-        before, *_ = yield self._call("batch", [GetOp(place, HEAD), *kept])
+        before, *_ = yield self._call("batch", [GetOp(place, HEAD), *lasting_puts])
         self._catalogue(namespace).write(entries, _token(before), token)
 
     @property
@@ -529,10 +528,10 @@ class ExperienceStore:
 
         Those that are gone are left out, and with a warning in the log those that cannot be read.
         """
-        found: list[Trajectory] = []
+        trajectories: list[Trajectory] = []
         for page in batch_iterate(PAGE, ids):
-            found += yield from self._read_all(self._namespace(None), page)
-        return found
+            trajectories += yield from self._read_all(self._namespace(None), page)
+        return trajectories
 
     def trajectories(
         self, *, success: bool | None = None, config: RunnableConfig | None = None
@@ -652,8 +651,8 @@ class ExperienceStore:
 
     def _known(self, config: RunnableConfig | None) -> dict[str, str]:
         """The labels of the variables, as far as they are known."""
-        wanted = [name for name in self._template.variables if name not in self._values]
-        return {**self._values, **labels_in(config, wanted)} if wanted else self._values
+        missing = [name for name in self._template.variables if name not in self._values]
+        return {**self._values, **labels_in(config, missing)} if missing else self._values
 
 
 def entry_of(trajectory: Trajectory, written: str | None = None) -> RunEntry:
@@ -664,9 +663,6 @@ def entry_of(trajectory: Trajectory, written: str | None = None) -> RunEntry:
     if outcome in JUDGED and trajectory.metadata.get(QUARANTINED):
         outcome = QUARANTINED
     recall = trajectory.recall
-    said = (message for message in trajectory.messages if part_of(message) == "reply")
-    known = (extras_of(message).get("id") for message in said)
-    reply = next((each for each in known if each and isinstance(each, str)), "")
     return RunEntry(
         outcome,
         version=digest(text),
@@ -674,14 +670,13 @@ def entry_of(trajectory: Trajectory, written: str | None = None) -> RunEntry:
         since=float(waiting or 0),
         tips=[*recall.tips],
         runs=[*recall.runs],
-        reply=_storable(reply),
         taken_of=dict(recall.tips),
     )
 
 
 def _entry(item: Item) -> RunEntry:
-    known = {each.name: item.value[each.name] for each in fields(RunEntry) if each.name in item.value}
-    return RunEntry(**{"outcome": "unknown", "version": ""} | known)
+    values = {each.name: item.value[each.name] for each in fields(RunEntry) if each.name in item.value}
+    return RunEntry(**{"outcome": "unknown", "version": ""} | values)
 
 
 def _token(head: Item | None) -> str | None:

@@ -171,8 +171,8 @@ SUMMARIZE_STATE = "summarize_state"
 def added_to(metadata: Any, *, artifact: Any = None, tool: Any = None) -> list[str]:
     """The texts that this package has added to the result of a tool, by what stands beside the content."""
     notes = metadata.get(NOTES) if isinstance(metadata, Mapping) else None
-    held = [notes, artifact if tool == SUMMARIZE_STATE else None]  # what other tools return beside it is their own
-    lists = [each.get(ADDED) for each in held if isinstance(each, Mapping)]
+    places = [notes, artifact if tool == SUMMARIZE_STATE else None]  # what other tools return beside it is their own
+    lists = [each.get(ADDED) for each in places if isinstance(each, Mapping)]
     return [text for texts in lists if isinstance(texts, list) for text in texts if isinstance(text, str) and text]
 
 
@@ -430,11 +430,11 @@ class Trajectory:
         put there is left out: it did not happen in this run. Where they are left out, `id` is a hash of the dialogue,
         `task` its first user message, and `instructions` what it begins with.
         """
-        kept = [own_message(message) for message in messages]
-        messages = tuple(message for message in kept if message is not None)
+        own = [own_message(message) for message in messages]
+        messages = tuple(message for message in own if message is not None)
         # Where a branch begins is counted in messages that stay.
         cleaned = (
-            replace(each, after=each.after - kept[: each.after].count(None), messages=own_messages(each.messages))
+            replace(each, after=each.after - own[: each.after].count(None), messages=own_messages(each.messages))
             for each in branches
         )
         branches = tuple(sorted(cleaned, key=lambda each: (each.after, each.name)))
