@@ -17,7 +17,7 @@ from langchain_tooltree.cfgm.reflection import Help, Reflector
 from langchain_tooltree.cfgm.tips import Tip
 from langchain_tooltree.conversation import Conversation, visible_path
 from langchain_tooltree.errors import check_count
-from langchain_tooltree.experience.guide import Remembered, begun_with
+from langchain_tooltree.experience.guide import Remembered, remember
 from langchain_tooltree.experience.recorder import RunRecorder
 from langchain_tooltree.experience.run_identity import is_collecting, run_id
 from langchain_tooltree.experience.trajectory import Recall, aim_of, remarked
@@ -136,7 +136,7 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
         earlier: Mapping[str, Any] = state.get("cfgm_recalled") or {}
         if earlier.get("namespace") != namespace:
             earlier = {}
-        turn = begun_with(conversation, earlier, namespace)
+        turn = remember(conversation, earlier, namespace)
         latest = conversation.task or earlier.get("latest", "")
         is_new = conversation.task and not (earlier and earlier["request"] == turn["request"])  # at least in words
         if memory is None or not self._recalls or not is_new:

@@ -28,7 +28,7 @@ from langchain_tooltree.experience.files import load_trajectories
 from langchain_tooltree.experience.store import TASKS, ExperienceStore, entry_of, listing
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.flows import Flow, FunctionStep
-from langchain_tooltree.learning.copying import held_in
+from langchain_tooltree.learning.copying import namespaces_of
 from langchain_tooltree.learning.experience import Experience
 from langchain_tooltree.pages.picture import to_svg
 from langchain_tooltree.pages.records import MOST_RUNS, runs_page
@@ -185,7 +185,7 @@ def _look_at_store(address: str, embeddings: str | None) -> Look:
 def namespaces_in(store: BaseStore) -> Flow[list[dict[str, Any]]]:
     """What is in each namespace of a store, as a flow; `changed` is when something was written there last."""
     spaces = []
-    for root, labels in (yield from held_in(store)).items():
+    for root, labels in (yield from namespaces_of(store)).items():
         items = yield from listing(store, (*root, TASKS))
         written = [item.updated_at for item in items]
         for label in labels:  # such as tips

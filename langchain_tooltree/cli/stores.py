@@ -4,7 +4,6 @@ import argparse
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -18,12 +17,11 @@ from langchain_tooltree.errors import ConfigurationError, MissingExtraError, imp
 from langchain_tooltree.experience.files import load_trajectories
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.flows import Flow, run_flow
-from langchain_tooltree.learning.copying import copied
+from langchain_tooltree.learning.copying import copy_all
 from langchain_tooltree.sitgraph.files import FILE
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
 from langchain_tooltree.sitgraph.transitions import START
-from langchain_tooltree.stores.chroma import ChromaStore
-from langchain_tooltree.stores.connection import DATABASE, copied_still
+from langchain_tooltree.stores.chroma import DATABASE, ChromaStore, snapshot
 from langchain_tooltree.text import counted
 
 T = TypeVar("T")
@@ -42,7 +40,7 @@ def read_store(address: str, read: Callable[[BaseStore], Flow[T]]) -> T:
     """
     with answering("The store cannot be read", "Does it run, and hold an experience?"):
         is_folder = "://" not in address and is_store(address)  # opening it writes to it, and keeps its agent out
-        still = copied_still(Path(address)) if is_folder else nullcontext(address)
+        still = snapshot(Path(address)) if is_folder else nullcontext(address)
         with still as place, opened(place, exists=True) as store:
             return run_flow(read(ReadOnlyStore(store)))
 
@@ -118,13 +116,12 @@ def run_copy(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[str,
     with ExitStack() as stores, progress("copying"), answering("The copy has stopped", remedy):
         source = stores.enter_context(opened(options.source, exists=True))
         target = stores.enter_context(opened(options.target, embeddings))
-        report = run_flow(copied(source, target, force=options.force))
-    terminal.say(
-        f"{report.runs} runs copied, {report.there} were there already; {report.others} tips and other notes copied."
-    )
-    if report.differing:
-        terminal.say(f"Left alone: {report.differing} runs and notes that differ in DST. --force replaces them.")
-    return asdict(report), INCOMPLETE if report.differing else 0
+        counts = run_flow(copy_all(source, target, force=options.force))
+    runs, there, differing, others = (counts[name] for name in ("runs", "there", "differing", "others"))
+    terminal.say(f"{runs} runs copied, {there} were there already; {others} tips and other notes copied.")
+    if differing:
+        terminal.say(f"Left alone: {differing} runs and notes that differ in DST. --force replaces them.")
+    return dict(counts), INCOMPLETE if differing else 0
 
 
 def run_mine(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[str, Any], int]:

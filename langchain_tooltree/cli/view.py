@@ -26,7 +26,7 @@ from langchain_tooltree.errors import ConfigurationError, ToolTreeError, describ
 from langchain_tooltree.flows import in_thread
 from langchain_tooltree.pages import data_in, followed, page
 from langchain_tooltree.pages.search import search_in
-from langchain_tooltree.stores.connection import DATABASE
+from langchain_tooltree.stores.chroma import DATABASE
 from langchain_tooltree.text import counted, digest, one_line
 
 LOOPBACK = "127.0.0.1"

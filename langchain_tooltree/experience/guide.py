@@ -69,7 +69,7 @@ class Remembered(TypedDict):
     recalled: NotRequired[Mapping[str, Any]]  # what a search was told of past runs, as a record notes it
 
 
-def begun_with(said: Conversation, known: Mapping[str, Any], namespace: Mapping[str, str]) -> Remembered:
+def remember(said: Conversation, known: Mapping[str, Any], namespace: Mapping[str, str]) -> Remembered:
     """What is known of a turn that begins; `known` is what was known of an earlier one of the conversation.
 
     The first request stays known where a summary has taken it out of the conversation.
@@ -83,7 +83,7 @@ def begun_with(said: Conversation, known: Mapping[str, Any], namespace: Mapping[
 class Learner(Protocol):
     """What `experience=` takes, such as an `Experience`: it guides searches, and keeps runs. Its methods are flows."""
 
-    def begun(self, said: Conversation, known: Mapping[str, Any] | None = None) -> Flow[Remembered | None]:
+    def begin(self, conversation: Conversation, earlier: Mapping[str, Any] | None = None) -> Flow[Remembered | None]:
         """Note a turn that begins; `known` is what was noted of an earlier one.
 
         `None` for runs that are collected, which are neither guided nor kept. A namespace that is not known here raises
@@ -93,7 +93,7 @@ class Learner(Protocol):
     def guide(self, remembered: Mapping[str, Any], said: Conversation) -> Flow[Guide]:
         """The guide for a request of a conversation."""
 
-    def ended(
+    def end(
         self,
         messages: Sequence[BaseMessage],
         remembered: Mapping[str, Any] | None,
@@ -113,7 +113,7 @@ class Learner(Protocol):
 
 def checked_experience(experience: Learner | None) -> Learner | None:
     """What was passed as `experience`; a `ConfigurationError` if it is nothing of the kind."""
-    if experience is None or all(callable(getattr(experience, name, None)) for name in ("begun", "guide", "ended")):
+    if experience is None or all(callable(getattr(experience, name, None)) for name in ("begin", "guide", "end")):
         return experience
     msg = f"experience must be an Experience, got {type(experience).__name__}. Make one: Experience(store)."
     raise ConfigurationError(msg)

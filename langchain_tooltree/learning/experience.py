@@ -23,14 +23,14 @@ from langchain_tooltree.effects.calls import CallEffects, Effects
 from langchain_tooltree.effects.names import EFFECTS
 from langchain_tooltree.errors import ConfigurationError, ForeignNamespaceError, described
 from langchain_tooltree.experience.embeddings import resolve_embeddings
-from langchain_tooltree.experience.guide import Remembered, begun_with
+from langchain_tooltree.experience.guide import Remembered, remember
 from langchain_tooltree.experience.recorder import RunRecorder, TrajectoryRecorder
 from langchain_tooltree.experience.run_identity import Namespace, as_metadata, is_collecting, run_id, tools_in
 from langchain_tooltree.experience.store import PENDING, ExperienceStore, entry_of
 from langchain_tooltree.experience.trajectory import Recall, Source, Trajectory
-from langchain_tooltree.experience.verdict import UNUSABLE, AnyVerdict, Verdict, resolve_verdict
+from langchain_tooltree.experience.verdict import UNUSABLE, AnyVerdict, resolve_verdict
 from langchain_tooltree.flows import Flow, FunctionStep, async_twin, current_runtime, driven, flow_of, run_flow
-from langchain_tooltree.learning.erasure import AnyGraph, Chosen, Erased, erasing
+from langchain_tooltree.learning.erasure import AnyGraph, Erased, Selection, erase
 from langchain_tooltree.learning.fold import TIPS, Background, ExperienceStatus, Fold
 from langchain_tooltree.learning.guide import PastRuns
 from langchain_tooltree.models import is_chat_model, resolve_model
@@ -46,20 +46,13 @@ KEPT_NAMESPACES = 256
 """Namespaces whose graph is held in memory, about a megabyte each for some hundred runs; others are folded anew."""
 
 DEFAULT_SETTLE_SECONDS = 1_800.0
-"""Seconds after which a thread that has not gone on is taken to rest: half an hour, after which web analytics ends a
-visit, too."""
+"""Seconds after which a thread that has not gone on is taken to rest: as long as a visit lasts in web analytics."""
 
+ATTEMPTS = "failed_verdicts"
+"""Key of a record's metadata under which it is counted how often its verdict has failed."""
 
-FAILED = "failed_verdicts"
-"""Key of a record's metadata under which it is counted how often a verdict was asked for in vain."""
-
-UNKEPT = (
-    "A verdict could not be kept, and its run waits. If the store was closed: call experience.settle(), or "
-    "await experience.asettle() before closing the store."
-)
-
-MOST_FAILED = 3
-"""So often a verdict is asked for in vain before a run is given up: a model may be down, or unable to judge it."""
+MOST_ATTEMPTS = 3
+"""Failures of a verdict after which a run is given up: a model may be down, or unable to judge it."""
 
 
 class Experience:
@@ -71,16 +64,13 @@ class Experience:
     ```
 
     Where an answer is doubtful, the questions that follow tell what good runs did in such a state, tips that apply,
-    and the most similar good run; nothing is told before. A turn is kept, and judged once its thread rests: at once if
-    it has no thread or cannot go on, when its user begins another one, or `settle_seconds` after its end, looked at
-    whenever something happens here. A namespace without variables does not tell users apart, so that there a new thread
-    says nothing of the others. Only judged runs count. A thread that goes on is judged again, and that verdict counts.
+    and the most similar good run; nothing is told before. A turn is stored, and judged once its thread rests: at once
+    if it has no thread or cannot go on, when its user begins another one, or `settle_seconds` after its end, looked at
+    whenever something happens here. Only judged runs count. A thread that goes on is judged again.
 
-    A function is asked for its verdict on the spot. A model is asked in the background, so that nobody waits for it; a
-    run whose verdict is lost with the process is found again by the next one.
-
-    What other processes write to the same store is taken in at the next turn. Each namespace has a graph and a memory
-    of its own: what one user did is never suggested to another.
+    A function is asked for its verdict on the spot, a model in the background; a run whose verdict is lost with the
+    process is found again by the next one. What other processes write to the same store is taken in at the next turn.
+    Each namespace has a graph and a memory of its own: what one user did is never suggested to another.
 
     Args:
         store_or_path: An `ExperienceStore`, any LangGraph store, or a local folder, for which `ChromaStore` is used.
@@ -89,9 +79,10 @@ class Experience:
         model: Writes tips, and reflects where something goes wrong: a chat model, or the name of one. Neither is done
             without.
         verdict: Says whether a run succeeded: a function (see `VerdictFunction`), a chat model, the name of one, or a
-            `ModelVerdict`. Without one, runs are kept and wait.
-        namespace: Under which namespace everything is kept; a label may hold variables, which are filled as
-            `ExperienceStore` describes. With `("tooltree",)` all users share one. For a store that has none of its own.
+            `ModelVerdict`. Without one, runs are stored and wait.
+        namespace: Under which namespace everything is stored; a label may hold variables, which are filled as
+            `ExperienceStore` describes. With `("tooltree",)` all users share one, where a new thread says nothing of
+            the others. For a store that has none of its own.
         embeddings: Compares tasks and states: an embedder, or a name for `init_embeddings`; `HashingEmbeddings` if left
             out.
         settle_seconds: So long after its last turn a thread is taken to rest.
@@ -125,7 +116,7 @@ class Experience:
         self._folds: dict[Namespace, Fold] = {}
         self._folding = threading.Lock()
         self._background = Background()
-        self._recorder = TrajectoryRecorder.settling(self._store, self._settled)
+        self._recorder = TrajectoryRecorder.settling(self._store, self._settle)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} in {self._store!r}>"
@@ -145,16 +136,16 @@ class Experience:
             raise ConfigurationError(msg)
         return self._with(_judge=resolve_verdict(verdict), _asks_function=_is_function(verdict))
 
+    def _with(self, **changes: Any) -> "Experience":
+        other = object.__new__(Experience)
+        other.__dict__ |= self.__dict__ | changes
+        other._recorder = TrajectoryRecorder.settling(other._store, other._settle)
+        return other
+
     @property
     def has_verdict(self) -> bool:
         """Whether anybody says which runs succeeded."""
         return self._judge is not None
-
-    def _with(self, **changed: Any) -> "Experience":
-        other = object.__new__(Experience)
-        other.__dict__ |= self.__dict__ | changed
-        other._recorder = TrajectoryRecorder.settling(other._store, other._settled)
-        return other
 
     @property
     def store(self) -> ExperienceStore:
@@ -180,10 +171,10 @@ class Experience:
 
     @driven
     def learn(self, trajectory: Trajectory) -> Flow[Trajectory]:
-        """Keep a run and learn from it. One that nobody has judged is judged first. Returns it with its verdict."""
+        """Store a run and learn from it. One that nobody has judged is judged first. Returns it with its verdict."""
         fold = self._here()
         if trajectory.success is None and self._judge is not None:
-            trajectory = yield from self._judged(trajectory)
+            trajectory = yield from self._judge_run(trajectory)
         yield from fold.keep(trajectory)
         return trajectory
 
@@ -210,9 +201,8 @@ class Experience:
     def rollback(self, *, source: str) -> Flow[list[str]]:
         """Take back what all runs of the namespace gave that came from somebody (`Trajectory.came_from`); their ids.
 
-        Where a run does not say, that is whose namespace it is. They are kept in quarantine, in the store: nothing is
-        learnt of them, here or in another process, until `label` confirms one, and tips that were taken of them alone
-        are not told. `forget` erases them all.
+        Where a run does not say, that is whose namespace it is. They wait in quarantine in the store: nothing is learnt
+        from them until `label` confirms one, and tips that were taken from them alone are not told.
         """
         fold = self._here()
         yield from fold.refresh(whole=True)
@@ -232,10 +222,10 @@ class Experience:
     ) -> Flow[Erased]:
         """Forget runs, and all that was made of them: as if they had never been, but for what the report names.
 
-        Records, what is half there, edges, states, summaries, labels, tips that cite one of them, focus points made of
-        one, what is kept in memory, searches of this process included, and files of the store: Chroma and SQLite are
-        vacuumed, which takes as long as copying them. Other processes take it in at their next turn. What several
-        arguments say is narrowed down to what they have in common; nothing can be brought back.
+        Records, edges, states, summaries, labels, tips that cite one of them, focus points made of one, what is held in
+        memory, searches of this process included, and files of the store: Chroma and SQLite are vacuumed, which takes
+        as long as copying them. Other processes take it in at their next turn. Several arguments narrow each other
+        down. Nothing can be brought back.
 
         Args:
             run: The id of a run or of its thread, or several: with its sub-agents and the attempts of its searches.
@@ -249,13 +239,13 @@ class Experience:
             What is gone, and what could not be reached, such as checkpoints, with what to do about it.
 
         Raises:
-            ConfigurationError: If nothing is said, or what is said cannot be.
+            ConfigurationError: If no argument is passed, or one that cannot be.
             GraphFileError: If a folder holds no graph, or a damaged one; nothing was forgotten in the store then.
             Exception: Whatever the store raises; `forget` can be called again.
         """
-        chosen = Chosen.of(run, user, tool, before)
+        selection = Selection.of(run, user, tool, before)
         fold = self._here() if user is None else self._fold(self._store.of_user(user))
-        return (yield from erasing(fold, chosen, graphs))
+        return (yield from erase(fold, selection, graphs))
 
     aforget = async_twin(forget)
 
@@ -267,8 +257,8 @@ class Experience:
         """
         fold = self._here()
         yield from fold.refresh(whole=True)
-        yield FunctionStep(self._background.wait, None)
-        yield from self._judged_and_taught(fold, fold.claim(fold.pending()))
+        yield FunctionStep(lambda _: self._background.wait(), None)
+        yield from self._judge_and_teach(fold, fold.claim(fold.pending()))
         return (yield from fold.status())
 
     asettle = async_twin(settle)
@@ -310,23 +300,21 @@ class Experience:
 
     # What the planner asks for; see `Learner`.
 
-    def begun(self, said: Conversation, known: Mapping[str, Any] | None = None) -> Flow[Remembered | None]:
-        """Recall for a conversation whose turn begins; see `Learner.begun`."""
+    def begin(self, conversation: Conversation, earlier: Mapping[str, Any] | None = None) -> Flow[Remembered | None]:
+        """Note a turn that begins; see `Learner.begin`."""
         if is_collecting():
             return None
-        fold, own = self._here(), _own_id()
-        fold.begin(own)
-        yield from self._background.undisturbed(self._looked(fold, own))
-        return begun_with(said, known or {}, fold.store.values)
+        fold = yield from self._look()
+        return remember(conversation, earlier or {}, fold.store.values)
 
-    def guide(self, remembered: Mapping[str, Any], said: Conversation) -> Flow[PastRuns]:
+    def guide(self, remembered: Mapping[str, Any], conversation: Conversation) -> Flow[PastRuns]:
         """The guide for a request; see `Learner.guide`."""
         yield from ()
         fold = self._fold(self._store.resumed(remembered["namespace"]))
         first = remembered["first"]
-        return PastRuns(fold.graph, fold.memory, first=first, said=said, model=self._model, keep=fold.keep)
+        return PastRuns(fold.graph, fold.memory, conversation, first=first, model=self._model, keep=fold.keep)
 
-    def ended(
+    def end(
         self,
         messages: Sequence[BaseMessage],
         remembered: Mapping[str, Any] | None,
@@ -336,36 +324,32 @@ class Experience:
         effects: Effects | CallEffects | None = None,
         instructions: str = "",
     ) -> Flow[None]:
-        """Keep a conversation whose turn is over; see `Learner.ended`."""
-        about: dict[str, Any] = as_metadata(tools_in(list(tools)))
-        if remembered is not None:
-            about |= Recall.of_note(remembered.get("recalled") or {}).metadata()
-        declared = CallEffects.declared_as(effects)
-        said = Conversation.of(messages)
-        told = yield from (declared.among(tools) if tools else declared).judged(said.calls)
-        if not declared.may_read:  # else all other calls count as writes, as they do while searching
-            told = {tool: effect for tool, effect in told.items() if effect == "read"}  # those of the package itself
-        if told:
-            about[EFFECTS] = told
-        yield from self._background.undisturbed(
-            self._keeping(said, remembered, id=id, instructions=instructions, about=about)
-        )
-
-    def _keeping(self, messages: Conversation, remembered: Mapping[str, Any] | None, **options: Any) -> Flow[None]:
+        """Store a conversation whose turn is over; see `Learner.end`."""
         if is_collecting():
             return
-        noted = None if remembered is None else remembered["namespace"]
-        store = self._store.within_config() if noted is None else self._store.resumed(noted)
-        recorder = RunRecorder(None, settle=self._settled)
-        task = (remembered or {}).get("first") or None
-        yield from recorder.keep(messages.messages, current_runtime(), store, task=task, **options)
+        note = remembered or {}
+        about: dict[str, Any] = as_metadata(tools_in(list(tools)))
+        if remembered is not None:
+            about |= Recall.of_note(note.get("recalled") or {}).metadata()
+        declared = CallEffects.declared_as(effects)
+        conversation = Conversation.of(messages)
+        judged = yield from (declared.among(tools) if tools else declared).judged(conversation.calls)
+        if not declared.may_read:  # else all other calls count as writes, as they do while searching
+            judged = {tool: effect for tool, effect in judged.items() if effect == "read"}  # the package's own tools
+        if judged:
+            about[EFFECTS] = judged
+
+        def keep() -> Flow[None]:
+            store = self._store.resumed(note["namespace"]) if note else self._store.within_config()
+            recorder, task = RunRecorder(None, settle=self._settle), note.get("first") or None
+            options: Any = {"task": task, "id": id, "instructions": instructions, "about": about}
+            yield from recorder.keep(conversation.messages, current_runtime(), store, **options)
+
+        yield from self._background.undisturbed(keep())
 
     def graph_here(self) -> Flow[SITGraph]:
         """The graph of the namespace of the running graph, as far as nobody has to wait for it."""
-        fold, own = self._here(), _own_id()
-        fold.begin(own)
-        yield from self._background.undisturbed(self._looked(fold, own))
-        return fold.graph
+        return (yield from self._look()).graph
 
     def _here(self) -> Fold:
         try:
@@ -373,8 +357,8 @@ class Experience:
         except ForeignNamespaceError:
             raise
         except ConfigurationError as error:
-            said = str(error).replace("store.within(", "experience.within(")  # which is what the user holds
-            msg = f"{said} If all users may share what was learnt: Experience(..., namespace=('tooltree',))."
+            problem = str(error).replace("store.within(", "experience.within(")  # which is what the user holds
+            msg = f"{problem} If all users may share what was learnt: Experience(..., namespace=('tooltree',))."
             raise ConfigurationError(msg) from error
 
     def _fold(self, store: ExperienceStore) -> Fold:
@@ -388,10 +372,17 @@ class Experience:
             forget_oldest(self._folds, KEPT_NAMESPACES)
             return fold
 
-    def _looked(self, fold: Fold, own: str | None) -> Flow[None]:
-        """Take in what is new, and have judged what rests now that another thread, if it is one, begins."""
-        yield from fold.refresh()
-        yield from self._have_judged(fold, self._resting(fold, own))
+    def _look(self) -> Flow[Fold]:
+        """The fold of the running graph, whose turn begins: with what is new, and with verdicts on what rests."""
+        fold, runtime = self._here(), current_runtime()
+        own = None if runtime is None else run_id(runtime)
+
+        def look() -> Flow[None]:
+            yield from fold.refresh()
+            yield from self._have_judged(fold, self._resting(fold, own))
+
+        yield from self._background.undisturbed(look())
+        return fold
 
     def _resting(self, fold: Fold, own: str | None) -> list[str]:
         """The runs that wait and whose threads rest, now that something happens in the thread `own`."""
@@ -399,92 +390,92 @@ class Experience:
         another_begins = own is not None and own not in fold.entries and bool(fold.store.values)
         return fold.pending(math.inf if another_begins else time.time() - self._settle_seconds)
 
-    def _settled(self, store: ExperienceStore, trajectory: Trajectory, *, rests: bool) -> Flow[None]:
-        """Keep a run that has ended, and have it judged if it rests."""
+    def _settle(self, store: ExperienceStore, trajectory: Trajectory, *, rests: bool) -> Flow[None]:
+        """Store a run that has ended, and have it judged if it rests."""
         fold = self._fold(store)
         if trajectory.success is None:
             since = 0.0 if rests else time.time()
             trajectory = replace(trajectory, metadata={**trajectory.metadata, PENDING: since})
         yield from self._background.undisturbed(fold.refresh())
-        # Where only a recorder hears of a run, it is not known before its end that it has begun.
-        has_begun = fold.end(trajectory.id)
-        resting = [] if has_begun else self._resting(fold, trajectory.id)
+        resting = self._resting(fold, trajectory.id)  # where only a recorder hears of a run, its end is its beginning
         if (earlier := fold.entries.get(trajectory.id)) and (recall := earlier.recall | trajectory.recall):
             trajectory = trajectory.with_recall(recall)
-        trajectory = fold.without_forgotten(trajectory)
-        yield from fold.keep(trajectory)
+        yield from fold.keep(fold.without_forgotten(trajectory))
         due = fold.pending(time.time() - self._settle_seconds)
         yield from self._have_judged(fold, list(dict.fromkeys([*resting, *due])))
 
     def _have_judged(self, fold: Fold, ids: Sequence[str]) -> Flow[None]:
         """Judge runs: by a function on the spot, by a model in the background, where tips are taken, too."""
-        resting = [run for run in ids if not fold.is_running(run, self._settle_seconds)]
-        if resting and self._judge is None:
+        if ids and self._judge is None:
             self._background.warn_once(
                 "Runs are kept and wait: nobody says which succeeded. Pass verdict= to Experience."
             )
-        claimed = [] if self._judge is None else fold.claim(resting)
+        claimed = [] if self._judge is None else fold.claim(ids)
         if claimed and not self._asks_function:
-            self._background.start(partial(self._judged_and_taught, fold, claimed))
-        elif claimed and (judged := (yield from self._judging(fold, claimed))):
-            self._background.start(partial(self._taught, fold, judged))
+            self._background.start(partial(self._judge_and_teach, fold, claimed))
+        elif claimed and (judged := (yield from self._judge_all(fold, claimed))):
+            self._background.start(partial(self._teach, fold, judged))
 
-    def _judged_and_taught(self, fold: Fold, claimed: Sequence[str]) -> Flow[None]:
-        yield from self._taught(fold, (yield from self._judging(fold, claimed)))
+    def _judge_and_teach(self, fold: Fold, claimed: Sequence[str]) -> Flow[None]:
+        yield from self._teach(fold, (yield from self._judge_all(fold, claimed)))
 
-    def _taught(self, fold: Fold, judged: Sequence[Trajectory]) -> Flow[None]:
-        """Take tips where runs that were judged say something new: one that went well with the tips there are does not.
+    def _teach(self, fold: Fold, judged: Sequence[Trajectory]) -> Flow[None]:
+        """Take tips where a run that was judged says something new: one that went well with known tips does not.
 
         Each costs one or two model calls, so an agent that does well soon costs none.
         """
-        known = [run for run in judged if run.success and run.recall.tips]
-        new = [run for run in judged if run.success is not None and run not in known]
-        if self._model is not None and new and fold.claim([TIPS]):
+        is_new = any(run.success is False or (run.success and not run.recall.tips) for run in judged)
+        if self._model is not None and is_new and fold.claim([TIPS]):
             try:
                 yield from self._background.undisturbed(flow_of(fold.memory.extract_tips)())
             finally:
                 fold.release([TIPS])
 
-    def _judging(self, fold: Fold, claimed: Sequence[str]) -> Flow[list[Trajectory]]:
+    def _judge_all(self, fold: Fold, claimed: Sequence[str]) -> Flow[list[Trajectory]]:
         """Judge runs that wait; those that have a verdict now."""
         judged: list[Trajectory] = []
         try:
             for run in claimed if self._judge is not None else ():
                 try:
-                    yield from self._judge_record(fold, run, judged)
+                    judged += yield from self._judge_record(fold, run)
                 except Exception as error:  # noqa: BLE001 - the store's; the run waits on
-                    self._background.warn_once(f"{UNKEPT} ({' '.join(described(error).split())})")
+                    self._background.warn_once(
+                        "A verdict could not be kept, and its run waits. If the store was closed: call "
+                        "experience.settle(), or await experience.asettle() before closing the store. "
+                        f"({' '.join(described(error).split())})"
+                    )
             return judged
         finally:
             fold.release(claimed)
 
-    def _judge_record(self, fold: Fold, run: str, done: list[Trajectory]) -> Flow[None]:
-        """Judge a record, unless its thread goes on meanwhile."""
-        found = yield from fold.store.reading([run])
-        if not found or PENDING not in found[0].metadata or found[0].success is not None:
-            return
-        judged = yield from self._judged(found[0], surely=True)
-        failed = 1 + found[0].metadata.get(FAILED, 0)
-        if UNUSABLE in judged.reasons and judged.success is None and failed < MOST_FAILED:
-            later = {PENDING: time.time(), FAILED: failed}
-            judged = replace(found[0], metadata={**found[0].metadata, **later})
-        latest = yield from fold.store.reading([run])
-        if latest and entry_of(latest[0]) == entry_of(found[0]):
-            yield from fold.keep(judged)
-            done.append(judged)
-
-    def _judged(self, trajectory: Trajectory, *, surely: bool = False) -> Flow[Trajectory]:
-        assert self._judge is not None  # noqa: S101 - for mypy
+    def _judge_record(self, fold: Fold, run: str) -> Flow[list[Trajectory]]:
+        """Judge a record, unless its thread goes on meanwhile; with its verdict, if it has one now."""
+        records = yield from fold.store.reading([run])
+        if not records or PENDING not in records[0].metadata or records[0].success is not None:
+            return []
+        [record] = records
         try:
-            verdict = yield from self._judge(trajectory)
+            judged = yield from self._judge_run(record)
         except Exception as error:
-            if not surely:
-                raise
-            logger.exception("Run %r is not judged: %s", trajectory.id, error)  # noqa: TRY401 - the reason in one line
-            verdict = Verdict(None, f"{UNUSABLE} {described(error)}")
+            logger.exception("Run %r is not judged: %s", run, error)  # noqa: TRY401 - the reason in one line
+            judged = record.judged(None, f"{UNUSABLE} {described(error)}", source="verdict")
+        attempts = 1 + record.metadata.get(ATTEMPTS, 0)
+        if UNUSABLE in judged.reasons and judged.success is None and attempts < MOST_ATTEMPTS:
+            judged = replace(record, metadata={**record.metadata, PENDING: time.time(), ATTEMPTS: attempts})
+        elif judged.metadata.keys() & {PENDING, ATTEMPTS}:
+            left = {name: value for name, value in judged.metadata.items() if name not in {PENDING, ATTEMPTS}}
+            judged = replace(judged, metadata=left)
+        latest = yield from fold.store.reading([run])
+        if not latest or entry_of(latest[0]) != entry_of(record):
+            return []
+        yield from fold.keep(judged)
+        return [judged]
+
+    def _judge_run(self, trajectory: Trajectory) -> Flow[Trajectory]:
+        assert self._judge is not None  # noqa: S101 - for mypy
+        verdict = yield from self._judge(trajectory)
         reasons = "\n".join(part for part in (trajectory.reasons, verdict.reasons) if part)
-        metadata = {name: value for name, value in trajectory.metadata.items() if name not in {PENDING, FAILED}}
-        return replace(trajectory, metadata=metadata).judged(verdict.success, reasons, source="verdict")
+        return trajectory.judged(verdict.success, reasons, source="verdict")
 
 
 def _store_from(given: Any, namespace: Sequence[str] | None, embeddings: Embeddings) -> ExperienceStore:
@@ -508,8 +499,3 @@ def _store_from(given: Any, namespace: Sequence[str] | None, embeddings: Embeddi
 
 def _is_function(verdict: object) -> bool:
     return callable(verdict) and not is_chat_model(verdict)
-
-
-def _own_id() -> str | None:
-    runtime = current_runtime()
-    return None if runtime is None else run_id(runtime)

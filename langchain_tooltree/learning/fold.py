@@ -1,22 +1,34 @@
-"""Fold: what the records of one namespace come to, and which version of each record is in it."""
+"""Fold: what the records of one namespace come to, which version of each record is in it, and how that is stored.
+
+What runs give to the fold is stored in segments, so that no process reads all records again. A segment is one item with
+the parts of some hundred runs, each with the version of the record that it was made of. Segments are a cache: what is
+damaged or missing is made again from the records, and nothing of a run that was forgotten or has changed stays in one.
+"""
 
 import atexit
+import base64
+import json
 import logging
 import math
 import threading
 import time
 import weakref
+import zlib
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextvars import Context
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from itertools import accumulate, islice
+from typing import Any, Literal
 
+import numpy as np
 from langchain_core.embeddings import Embeddings
 from langchain_core.language_models import BaseChatModel
 from langchain_core.utils import batch_iterate
+from langgraph.store.base import Item, SearchItem
+from numpy.typing import NDArray
 
 from langchain_tooltree.cfgm.memory import CFGMMemory
 from langchain_tooltree.cfgm.tips import all_tips
@@ -31,58 +43,89 @@ from langchain_tooltree.experience.store import (
     Catalogue,
     ExperienceStore,
     RunEntry,
+    StoreCall,
+    listing,
 )
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.flows import Flow, FunctionStep, has_loop, in_thread, run_flow
-from langchain_tooltree.learning.segments import Part, Segments
+from langchain_tooltree.sitgraph.graph import Contribution
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
-from langchain_tooltree.text import forget_oldest
+from langchain_tooltree.text import digest
 
 logger = logging.getLogger(__name__)
 
-AT_ONCE = 4
-"""Flows that are under way at the same time. The limits of a model are for the agents that people wait for; at some
-seconds a verdict, four judge about a thousand runs in half an hour."""
 
-LAST_SECONDS = 30.0
-"""Seconds that a program that ends waits for what is under way, as long as for most replies of a model. A store whose
-event loop has stopped never answers."""
+@dataclass(frozen=True)
+class FoldDefaults:
+    """How much is done at once, and how long it may take.
 
-MOST_WARNINGS = 100
-"""Warnings that are remembered, so that each is logged once."""
+    Attributes:
+        workers: Flows that run in the background at the same time. The limits of a model are for the agents that people
+            wait for; at some seconds a verdict, four judge about a thousand runs in half an hour.
+        exit_seconds: How long a program that ends waits for these, as long as for most replies of a model. A store
+            whose event loop has stopped never answers.
+        read_at_once: Records that are read while somebody waits, about a second of work; more are read in the
+            background.
+        segment: Runs in a segment. Of fewer, each process reads the records, which takes about a second.
+    """
+
+    workers: int = 4
+    exit_seconds: float = 30.0
+    read_at_once: int = 128
+    segment: int = 128
+
+
+DEFAULTS = FoldDefaults()
+
+TIPS, STORING = "tips", "segments"
+"""Names under which a fold is claimed for work that is done one at a time: taking tips, and writing segments."""
+
+POLL_SECONDS = 0.02
+"""Between two looks whether others have released what they claimed."""
+
+SEGMENTS = "segments"
+"""Label under which segments stand."""
+
+FORMAT = 3
+"""Version of what stands in a segment, contributions included; one with another version is ignored."""
+
+VOTE = "vote"
+"""Key of an item without parts that holds the settings of the graph's vote: fitting them takes about a second."""
+
+LEVEL = 3
+"""Of compression: six sevenths of what vectors take are gone, and twice the effort takes away a hundredth more."""
 
 
 class Background:
-    """Runs flows on threads of its own, some at a time and the others when their turn comes; logs each failure once."""
+    """Runs flows on threads of its own, a few at a time; logs each failure once."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._waiting: deque[Callable[[], Flow[Any]]] = deque()
+        self._queue: deque[Callable[[], Flow[Any]]] = deque()
         self._workers: weakref.WeakSet[Future[Any]] = weakref.WeakSet()
-        self._at_work = 0
-        self._warnings: dict[str, None] = {}
+        self._active = 0
+        self._warnings: set[str] = set()
 
     def start(self, work: Callable[[], Flow[Any]]) -> None:
         """Have a flow run to its end; its failure is logged."""
         with self._lock:
-            self._waiting.append(work)
-            if self._at_work == AT_ONCE:
+            self._queue.append(work)
+            if self._active == DEFAULTS.workers:
                 return
-            self._at_work += 1
+            self._active += 1
         # Not in the context of the run: its callbacks and streams are not for this.
         worker = Context().run(in_thread, self._work, "tooltree-experience")
         self._workers.add(worker)
         _WORKERS.add(worker)
 
-    def wait(self, seconds: float | None = None) -> None:
-        """Wait until all that was started is done, but no longer than some seconds."""
-        wait(list(self._workers), timeout=seconds)
+    def wait(self) -> None:
+        """Wait until all that was started is done."""
+        wait(list(self._workers))
 
     def warn_once(self, message: str) -> None:
         """Log a warning that would be the same after each run."""
         if message not in self._warnings:
-            self._warnings[message] = None
-            forget_oldest(self._warnings, MOST_WARNINGS)
+            self._warnings.add(message)
             logger.warning(message)
 
     def undisturbed(self, flow: Flow[Any]) -> Flow[None]:
@@ -95,17 +138,17 @@ class Background:
     def _work(self) -> None:
         while True:
             with self._lock:
-                if not self._waiting:
-                    self._at_work -= 1
+                if not self._queue:
+                    self._active -= 1
                     return
-                work = self._waiting.popleft()
+                work = self._queue.popleft()
             run_flow(self.undisturbed(work()))
 
 
 _WORKERS: "weakref.WeakSet[Future[Any]]" = weakref.WeakSet()
 """All workers of this process."""
 
-atexit.register(lambda: wait(list(_WORKERS), timeout=LAST_SECONDS))
+atexit.register(lambda: wait(list(_WORKERS), timeout=DEFAULTS.exit_seconds))
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,17 +174,174 @@ class ExperienceStatus:
     quarantined: int = 0
 
 
-READ_AT_ONCE = 128
-"""Records that are read while somebody waits: about a second of work. More are read in the background."""
+Vote = Mapping[str, Any]
 
-MOST_RUNS = 1_000
-"""Runs under way that are remembered: more than a process has."""
 
-TIPS, KEEPING = "tips", "segments"
-"""Names under which a fold is claimed for work that one at a time does: taking tips, and writing segments."""
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one run gives to the fold of its namespace.
 
-LOOK_AGAIN = 0.02
-"""Seconds between two looks whether others have let go of what they claimed."""
+    Attributes:
+        version: The version of its record.
+        contribution: What it gives to the graph; `None` if that is nothing.
+        task: The vector of its task, where the store has no index.
+    """
+
+    version: str
+    contribution: Contribution | None
+    task: NDArray[np.floating[Any]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """The parts of some runs, by their ids, and the names of what has made the vectors in them."""
+
+    embedders: Sequence[str]
+    parts: Mapping[str, Part] = field(default_factory=dict)
+    vote: Vote | None = None
+
+    def to_value(self) -> dict[str, str]:
+        """The segment as an item's value: one ASCII text, as records are, and the vectors, compressed."""
+        parts: dict[str, Any] = {}
+        vectors: list[bytes] = []
+        for run, part in self.parts.items():
+            contribution, states = None, b""
+            if part.contribution is not None:
+                contribution, states = {**part.contribution.to_dict(), "states": ""}, part.contribution.states.tobytes()
+            task = b"" if part.task is None else part.task.astype(np.float16).tobytes()
+            vectors += [states, task]
+            parts[run] = {"version": part.version, "contribution": contribution, "bytes": [len(states), len(task)]}
+        text = json.dumps({"format": FORMAT, "embedders": self.embedders, "parts": parts, "vote": self.vote})
+        return {"segment": text, "vectors": base64.b64encode(zlib.compress(b"".join(vectors), LEVEL)).decode()}
+
+    @classmethod
+    def from_item(cls, item: Item) -> "Segment":
+        """What an item holds; nothing if it is damaged, or of another format."""
+        try:
+            data = json.loads(item.value["segment"])
+            if data["format"] != FORMAT:
+                return cls(())
+            vectors = zlib.decompress(base64.b64decode(item.value["vectors"]))
+            parts, place = {}, 0
+            for run, part in data["parts"].items():
+                contribution, (_, middle, end) = part["contribution"], accumulate(part["bytes"], initial=place)
+                if contribution is not None:
+                    contribution = Contribution.from_dict({**contribution, "states": vectors[place:middle]})
+                task = np.frombuffer(vectors[middle:end], np.float16) if end > middle else None
+                parts[run], place = Part(part["version"], contribution, task), end
+            return cls(data["embedders"], parts, data["vote"])
+        except Exception as error:  # noqa: BLE001 - however it is damaged, the records are still there
+            logger.info("The segment %r cannot be read; what it held is made again: %r", item.key, error)
+            return cls(())
+
+
+class Segments:
+    """The segments of one namespace, and the parts that no segment holds yet. Its methods are flows where they ask.
+
+    `embedder` names what makes the vectors of the graph: segments with vectors of others are ignored.
+    """
+
+    def __init__(self, store: ExperienceStore, embedder: str) -> None:
+        self._store = store
+        self._embedders = [embedder, store.embedder]
+        self._loose: dict[str, Part] = {}
+        self._holders: dict[str, str] = {}  # key of the segment that holds a run
+        self._stale: set[str] = set()  # keys of segments that hold what does not count any more
+        self.vote: Vote | None = None  # as it is stored
+        self._lock = threading.Lock()
+
+    def add(self, run: str, part: Part | None) -> None:
+        """Have the part of a run stored with the next segment, in place of an earlier one; with `None`, nothing."""
+        with self._lock:
+            self._loose.pop(run, None)
+            if run in self._holders:
+                self._stale.add(self._holders.pop(run))
+            if part is not None:
+                self._loose[run] = part
+
+    def is_due(self, vote: Vote | None) -> bool:
+        """Whether there is something to write; beside segments, the settings of the vote are stored."""
+        has_changed = vote is not None and vote != self.vote and bool(self._holders)
+        return len(self._loose) >= DEFAULTS.segment or bool(self._stale) or has_changed
+
+    def load(self, entries: Mapping[str, RunEntry]) -> Flow[dict[str, Part]]:
+        """The parts that segments hold of records in their present version, by the ids of the runs."""
+        items = yield from self._items()
+        # Reading them takes its time, so it must not hold up an event loop.
+        parts: dict[str, Part] = yield FunctionStep(partial(self._parts, entries), items)
+        self._store.hold_vectors({run: part.task for run, part in parts.items() if part.task is not None})
+        return parts
+
+    def _parts(self, entries: Mapping[str, RunEntry], items: Sequence[Item]) -> dict[str, Part]:
+        parts: dict[str, Part] = {}
+        for item in items:
+            segment = Segment.from_item(item)
+            if segment.embedders != self._embedders:
+                continue
+            self.vote = segment.vote or self.vote
+            for run, part in segment.parts.items():
+                if run in parts or run not in entries or part.version != entries[run].version:
+                    self._stale.add(item.key)
+                else:
+                    parts[run], self._holders[run] = part, item.key
+        return parts
+
+    def write(self, vote: Vote | None) -> Flow[None]:
+        """Write new segments of parts that are enough for one, and old ones without what does not count any more."""
+        while len(self._loose) >= DEFAULTS.segment:
+            yield from self._write_next()
+        while self._stale:
+            key = self._stale.pop()
+            if (item := (yield self._call("get", key))) is not None:
+                yield from self._reduce(item)
+        if self._holders and vote != self.vote:
+            self.vote = vote
+            yield from self._put(VOTE, Segment(self._embedders, vote=vote))
+
+    def erase(self) -> Flow[None]:
+        """Leave in all segments what they are known to hold here, whoever has written the others."""
+        for item in (yield from self._items()):
+            yield from self._reduce(item)
+
+    def _write_next(self) -> Flow[None]:
+        with self._lock:
+            page = dict(islice(self._loose.items(), DEFAULTS.segment))
+        vectors = yield from self._store.vectors(list(page))
+        parts = {run: replace(part, task=vectors.get(run)) for run, part in page.items()}
+        # Of two processes that have come across the same runs, one overwrites what the other has written.
+        key = digest([self._embedders, sorted((run, part.version) for run, part in page.items())])
+        yield from self._put(key, Segment(self._embedders, parts))
+        existing = yield from self._store.there(list(page))  # somebody may have had one forgotten meanwhile
+        with self._lock:
+            for run, part in page.items():
+                is_latest = self._loose.get(run) is part
+                if is_latest:
+                    del self._loose[run]
+                if is_latest and run in existing:
+                    self._holders[run] = key
+                else:
+                    self._stale.add(key)
+
+    def _reduce(self, item: Item) -> Flow[None]:
+        """Leave in a segment what it is known to hold; it is deleted where nothing is left."""
+        segment: Segment = yield FunctionStep(Segment.from_item, item)
+        with self._lock:
+            parts = {run: part for run, part in segment.parts.items() if self._holders.get(run) == item.key}
+        if not parts:
+            yield self._call("delete", item.key)
+        elif len(parts) < len(segment.parts):
+            yield from self._put(item.key, Segment(segment.embedders, parts))
+
+    def _put(self, key: str, segment: Segment) -> Flow[None]:
+        yield self._call("put", key, (yield FunctionStep(Segment.to_value, segment)), index=False)
+
+    def _items(self) -> Flow[list[SearchItem]]:
+        store, namespace = self._store.place
+        return (yield from listing(store, (*namespace, SEGMENTS)))
+
+    def _call(self, method: Literal["get", "put", "delete"], *arguments: Any, **options: Any) -> StoreCall:
+        store, namespace = self._store.place
+        return StoreCall(store, method, ((*namespace, SEGMENTS), *arguments), options)
 
 
 class Fold:
@@ -171,12 +371,11 @@ class Fold:
         self._background = background
         self._quarantine = quarantine
         self._versions: dict[str, str] = {}  # of the records that are in it
-        self._seen: tuple[Catalogue | None, int] = (None, 0)  # the catalogue, and which of its changes are in it
-        self._is_open = False  # whether the segments were read
+        self._current: tuple[Catalogue | None, int] = (None, 0)  # the catalogue, and which of its changes are in it
+        self._is_loaded = False  # whether the segments were read
         self._refreshing = threading.Lock()
         self._lock = threading.Lock()
         self._claims: set[str] = set()
-        self._running: dict[str, float] = {}  # since when, by the id of the run
 
     @property
     def place(self) -> Namespace:
@@ -193,30 +392,30 @@ class Fold:
 
         With `whole`, all of it is there at the end, and otherwise as much as nobody has to wait for.
         """
-        if not (yield FunctionStep(self._begin, whole)):
+        if not (yield FunctionStep(self._begin_refresh, whole)):
             return  # somebody else is at it
         try:
             catalogue = yield from self.store.current()
             changes = catalogue.changes
-            if self._seen != (catalogue, changes):
+            if self._current != (catalogue, changes):
                 missing = yield from self._compare(catalogue.entries)
-                now = missing if whole else missing[:READ_AT_ONCE]
+                now = missing if whole else missing[: DEFAULTS.read_at_once]
                 for page in batch_iterate(PAGE, now):
                     for trajectory in (yield from self.store.reading(page)):
                         yield from self._learn(trajectory, catalogue.entries[trajectory.id])
                     # Those that cannot be read are not to be tried every time.
                     entries = catalogue.entries
                     self._versions |= {run: entries[run].version for run in page if run in entries}
-                    yield from self._keep_segments()
+                    yield from self._write_segments()
                 if len(now) == len(missing):
-                    self._seen = catalogue, changes
+                    self._current = catalogue, changes
                 else:
                     self._background.start(partial(self.refresh, whole=True))
-            yield from self._keep_segments()
+            yield from self._write_segments()
         finally:
             self._refreshing.release()
 
-    def _begin(self, whole: bool) -> bool:  # noqa: FBT001 - the argument of a step
+    def _begin_refresh(self, whole: bool) -> bool:  # noqa: FBT001 - the argument of a step
         # On the thread of an event loop, who has the lock may be a task that could then never go on.
         return self._refreshing.acquire(blocking=whole and not has_loop())
 
@@ -225,12 +424,12 @@ class Fold:
         good = {run: entry.version for run, entry in list(entries.items()) if entry.outcome == "success"}
         for run in [run for run in self._versions if run not in good]:
             self._drop(run)
-        if not self._is_open:
+        if not self._is_loaded:
             parts = yield from self.segments.load(entries)
             yield FunctionStep(self._fold, parts)
             if self.segments.vote is not None:
                 self.graph.restore_vote(self.segments.vote)
-            self._is_open = True
+            self._is_loaded = True
         return [run for run, version in good.items() if self._versions.get(run) != version]
 
     def _fold(self, parts: Mapping[str, Part]) -> None:
@@ -250,16 +449,16 @@ class Fold:
 
     def _drop(self, run: str) -> None:
         self.graph.remove(run)
-        self.segments.drop(run)
+        self.segments.add(run, None)
         self._versions.pop(run, None)
 
-    def _keep_segments(self) -> Flow[None]:
+    def _write_segments(self) -> Flow[None]:
         # Not in the background: a store may be closed as soon as nobody waits for it, which SQLite does not survive.
-        if self.segments.is_due(vote := self.graph.vote) and self.claim([KEEPING]):
+        if self.segments.is_due(vote := self.graph.vote) and self.claim([STORING]):
             try:
                 yield from self._background.undisturbed(self.segments.write(vote))
             finally:
-                self.release([KEEPING])
+                self.release([STORING])
 
     def _sourced(self, trajectory: Trajectory) -> Trajectory:
         """A run with its source: where it does not say, that is whose namespace this is."""
@@ -278,9 +477,9 @@ class Fold:
             yield from self._learn(trajectory, entry)
         else:
             self._drop(trajectory.id)
-        if self._seen == (catalogue, changes) and catalogue.changes == changes + 1:
-            self._seen = catalogue, changes + 1  # nobody else's writes are in between
-        yield from self._keep_segments()
+        if self._current == (catalogue, changes) and catalogue.changes == changes + 1:
+            self._current = catalogue, changes + 1  # nobody else's writes are in between
+        yield from self._write_segments()
 
     def rollback(self, source: str) -> Flow[list[str]]:
         """Put all runs in quarantine that came from somebody; their ids."""
@@ -294,7 +493,7 @@ class Fold:
 
     def without_forgotten(self, trajectory: Trajectory) -> Trajectory:
         """A run that has ended, without what it has of runs that were forgotten since."""
-        if self._seen[0] is None:
+        if self._current[0] is None:
             return trajectory
         gone = trajectory.recall.gone(lambda run: run not in self.entries)
         return trajectory.with_recall(trajectory.recall.without(gone)) if gone else trajectory
@@ -318,22 +517,6 @@ class Fold:
             tips=len(tips),
         )
 
-    def begin(self, run: str | None) -> None:
-        """A run is under way, and is not judged meanwhile."""
-        if run is not None:
-            with self._lock:
-                self._running[run] = time.monotonic()
-                forget_oldest(self._running, MOST_RUNS)
-
-    def end(self, run: str) -> bool:
-        """A run is over; whether it was known to have begun."""
-        with self._lock:
-            return self._running.pop(run, None) is not None
-
-    def is_running(self, run: str, longest: float) -> bool:
-        """Whether a run is under way; one that has raised never comes to its end."""
-        return time.monotonic() - self._running.get(run, -math.inf) < longest
-
     def claim(self, names: Sequence[str]) -> list[str]:
         """Take runs to judge them, or a kind of work; those of them that nobody else has."""
         with self._lock:
@@ -342,15 +525,15 @@ class Fold:
             return free
 
     def release(self, names: Sequence[str]) -> None:
-        """Let go of what was claimed."""
+        """Release what was claimed."""
         with self._lock:
             self._claims.difference_update(names)
 
     def claim_all(self, names: Sequence[str]) -> list[str]:
-        """Claim all of these, and wait until others have let go of theirs, but no longer than for most replies."""
-        until = time.monotonic() + LAST_SECONDS
+        """Claim all of these, and wait until others have released theirs, but no longer than for most replies."""
+        until = time.monotonic() + DEFAULTS.exit_seconds
         claimed = self.claim(names)
         while len(claimed) < len(names) and time.monotonic() < until:
-            time.sleep(LOOK_AGAIN)
+            time.sleep(POLL_SECONDS)
             claimed += self.claim([name for name in names if name not in claimed])
         return claimed

@@ -413,7 +413,7 @@ class SITGraphMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
             elif REMEMBERED not in state:  # else the planner of this agent keeps its runs
                 offered = self._recorder.requests.pop(runtime)
                 about: dict[str, Any] = {"tools": [*offered.tools.values()], "instructions": offered.instructions}
-                yield from graph.ended(state["messages"], None, effects=self._effects, **about)
+                yield from graph.end(state["messages"], None, effects=self._effects, **about)
         except Exception as error:
             logger.exception("Nothing was learnt from a run: %s", error)  # noqa: TRY401 - names the reason in one line
 
@@ -450,8 +450,7 @@ def _noted(response: ModelResponse[Any], told: list[dict[str, Any]]) -> ModelRes
     def noted(message: BaseMessage) -> BaseMessage:
         if not isinstance(message, AIMessage):
             return message
-        before = message.response_metadata.get(NOTES)
-        notes = {**(before if isinstance(before, dict) else {}), SUGGESTED: told}
+        notes = {**(message.response_metadata.get(NOTES) or {}), SUGGESTED: told}
         return message.model_copy(update={"response_metadata": {**message.response_metadata, NOTES: notes}})
 
     return replace(response, result=[*map(noted, response.result)]) if told else response

@@ -1,26 +1,33 @@
 """ChromaStore: LangGraph's long-term memory on chromadb, in a local folder or on a server.
 
-The row of an item is what counts: it is written in one piece, and names the revision whose vectors belong to it. New
-vectors are written before it and old ones removed after it, so whenever a process dies, the item has the vectors of the
-value that it has. Vectors of no current revision are leftovers, which searches pass over.
+An item is a row of a collection. What is indexed has a collection for each namespace, with its vectors; of further
+texts of an item there are rows without its value. All else, such as the records and the tips of one user, shares a
+collection with its sibling namespaces, so that a batch writes it at once.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import ctypes
 import json
 import operator
 import os
+import re
+import shutil
+import sqlite3
+import threading
 import time
-import uuid
 import weakref
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Self
 
-import numpy as np
 from langchain_core.embeddings import Embeddings
 from langchain_core.utils import batch_iterate
 from langgraph.store.base import (
@@ -38,40 +45,46 @@ from langgraph.store.base import (
     tokenize_path,
     validate_op_namespace,
 )
-from numpy.typing import NDArray
 
-from langchain_tooltree.errors import ConfigurationError, EmbedderMismatchError, StoreError
+from langchain_tooltree.errors import (
+    ConfigurationError,
+    EmbedderMismatchError,
+    StoreError,
+    StoreLockedError,
+    import_extra,
+)
 from langchain_tooltree.experience.embeddings import embedded, embedder_name, resolve_embeddings
-from langchain_tooltree.flows import Flow, FunctionStep, TwinStep, arun_flow, run_flow
-from langchain_tooltree.stores.connection import BATCH, Labels, connect
+from langchain_tooltree.flows import run_flow
+from langchain_tooltree.stores.locks import try_lock
+from langchain_tooltree.text import digest
 
 if TYPE_CHECKING:
     from chromadb.api import ClientAPI
     from chromadb.api.models.Collection import Collection
 
+Labels = tuple[str, ...]  # of a namespace
+Place = tuple[Labels, str]  # namespace and key of an item
+Home = tuple[str, Labels]  # kind of a collection, and the labels that it is for
 Row = Mapping[str, Any]
-"""Metadata of an item's row: `value` is JSON, `created` and `updated` are microseconds since 1970, `revision` names
-this writing of the item, and `vectors` says how many it has."""
+"""What is stored of an item: its `value`, when it was `created` and `updated` in microseconds since 1970, and by how
+many `texts` a query finds it; it is in a plain collection if there are none."""
 
 WHOLE = "$"  # the path of an item's whole value
+BATCH = 500  # rows read, written or deleted at once: chromadb refuses to write more than 5,461
 PAYLOAD = 8 * 2**20  # bytes written at once: a Chroma server refuses more than 40 MB
-EXACT = 5000  # up to so many vectors a query looks at all of them, which takes some 25 ms
-FIRST = 200  # vectors asked for at first in a larger namespace; the more, the fewer does Chroma's graph miss
-_BITS = 18  # of the time, in each of three numbers; a float of 32 bits is exact up to 24
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+FIRST = 200  # vectors that a query asks for at the least; the more, the fewer does Chroma's graph miss
+INDEXED, PLAIN = "indexed", "plain"  # kinds of collections: for a namespace, with vectors; for sibling namespaces
 
+LOCK_FILE = "tooltree.lock"
+DATABASE = "chroma.sqlite3"  # where Chroma keeps rows; the folders beside it are its indexes, one for each collection
+INDEX = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")  # the name of such a folder
+CATALOGUE = ("catalogue", ())  # home of the collection with a row for each namespace
+COPY = "-copy"  # end of the name of a collection that `vacuum` is writing
 
-class Write(NamedTuple):
-    """What is to become of an item: its value, `None` to delete it, and the texts by which a query finds it."""
-
-    key: str
-    value: Mapping[str, Any] | None
-    document: str = ""  # the value in JSON
-    texts: tuple[str, ...] = ()
-
-
-Vectors = dict[str, Sequence[float]]  # by text
-Writes = dict[Labels, dict[str, Write]]  # by namespace and key
+NO_VECTOR = [0.0]  # of a row that is not indexed: without one, chromadb would embed it with a model that it downloads
+# Chroma's defaults leave some 0.5 % of 10,000 text vectors unreachable in the graph; these leave 0.03 %.
+COSINE: Any = {"hnsw": {"space": "cosine", "max_neighbors": 32, "ef_construction": 200, "ef_search": 200}}
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class ChromaStore(BaseStore):
@@ -86,14 +99,15 @@ class ChromaStore(BaseStore):
     It behaves as `PostgresStore` does, which can take its place when a folder or one server is no longer enough, but
     has no expiry (`ttl=`). Search results have a cosine similarity as `score`, higher is better; without a query they
     have none and come newest first. A query finds indexed items only, and looks into each namespace below the prefix.
-    It is exact in namespaces of up to 5,000 vectors; beyond, Chroma's index may miss a near one now and then.
+    Of 10,000 vectors Chroma's index may leave out three.
 
     A *local folder* belongs to one process at a time, even for reading, since chromadb silently loses data when two
     use it; threads, tasks and several `ChromaStore`s of that process may share it. Several processes share a server:
     `ChromaStore(chromadb.HttpClient(...))`. When a process is killed, each item is as it was before or after the write.
 
     Args:
-        path_or_client: A folder, made if it does not exist, or a sync chromadb client, which stays yours to close.
+        path_or_client: A folder, made if it does not exist, or a sync chromadb client of a server, which stays yours to
+            close.
         embeddings: Embeds what is indexed and searched for: a LangChain `Embeddings`, or a name as `init_embeddings`
             takes it. `None` is `HashingEmbeddings()`, which compares wording and needs no model. A store remembers
             which one filled it.
@@ -118,7 +132,6 @@ class ChromaStore(BaseStore):
             raise ConfigurationError(msg)
         self.embeddings = resolve_embeddings(embeddings)
         self._fields = tuple(fields)
-        self._dims: int | None = None
         self._chroma = connect(path_or_client)
         # A store that is dropped without close() must not keep its folder.
         self._finalizer = weakref.finalize(self, self._chroma.release)
@@ -128,25 +141,44 @@ class ChromaStore(BaseStore):
 
         Raises `StoreError` if the store is closed, was inherited over a fork, or was filled by another embedder.
         """
-        return run_flow(self._execute(list(ops)))
+        self._check_open()
+        operations = list(ops)
+        puts: dict[Place, PutOp] = {}  # of several to one item, the last one counts
+        for op in operations:
+            validate_op_namespace(op)
+            if isinstance(op, PutOp):
+                puts[op.namespace, op.key] = op
+        texts = {place: self._indexed_texts(op) for place, op in puts.items()}
+        distinct = list(dict.fromkeys(text for each in texts.values() for text in each))
+        vectors = dict(zip(distinct, run_flow(embedded(self.embeddings, distinct)), strict=True)) if distinct else {}
+        asked = {op.query for op in operations if isinstance(op, SearchOp)}
+        # An empty query is none, as in LangGraph's own stores.
+        queries = {query: self.embeddings.embed_query(query) for query in asked if query}
+        # Writers are kept away while reading, where they are all in this process; a server is read freely.
+        with self._chroma.mutex if puts or self._chroma.folder else contextlib.nullcontext():
+            self._check_open()  # it may have been closed while embedding
+            rows = self._rows([(op.namespace, op.key) for op in operations if isinstance(op, GetOp | PutOp)])
+            results = [self._read(op, queries, rows) for op in operations]
+            self._write(puts, rows, {place: [vectors[text] for text in each] for place, each in texts.items()})
+        return results
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
-        """Execute operations together without blocking the event loop; see `batch`."""
-        return await arun_flow(self._execute(list(ops)))
+        """Execute operations together in a thread; see `batch`."""
+        return await asyncio.to_thread(self.batch, ops)
 
     def vacuum(self, prefix: Sequence[str] = ()) -> bool:
-        """Write what is left of the namespaces that begin with a prefix anew, so that no file holds what was deleted.
+        """Rewrite the namespaces that begin with a prefix, so that no file holds what was deleted from them.
 
-        It takes as long as writing all of it did, and the space of a copy meanwhile. In a namespace that is not below
-        the prefix, ids and vectors of deleted items may stay in Chroma's index; no text does. Returns whether it was
-        done: the files of a server are out of reach.
+        It takes as long as writing them did, and the space of a copy meanwhile. Ids and vectors of what was deleted
+        from other namespaces may stay in Chroma's indexes; no text does. Returns whether it was done: the files of a
+        server are out of reach.
         """
         with self._chroma.mutex:
             self._check_open()
             return self._chroma.vacuum(tuple(prefix))
 
     def close(self) -> None:
-        """Let go of the folder, so that another process may open it. A client that you passed stays open."""
+        """Release the folder, so that another process may open it. A client that you passed stays open."""
         self._finalizer()
 
     def __enter__(self) -> Self:
@@ -155,173 +187,197 @@ class ChromaStore(BaseStore):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _execute(self, ops: list[Op]) -> Flow[list[Result]]:
-        self._check_open()
-        writes: Writes = {}  # of several to one item, the last one counts
-        for op in ops:
-            validate_op_namespace(op)
-            if isinstance(op, PutOp):
-                writes.setdefault(op.namespace, {})[op.key] = _parse(op, self._fields)
-        texts = list(dict.fromkeys(text for puts in writes.values() for put in puts.values() for text in put.texts))
-        vectors: Vectors = {}
-        if texts:
-            vectors = dict(zip(texts, (yield from embedded(self.embeddings, texts)), strict=True))
-        embed, aembed = self.embeddings.embed_query, self.embeddings.aembed_query
-        queries: Vectors = {}
-        for query in dict.fromkeys(op.query for op in ops if isinstance(op, SearchOp)):
-            if query:  # an empty one is none, as in LangGraph's own stores
-                queries[query] = yield TwinStep(partial(embed, query), partial(aembed, query))
-        results: list[Result] = yield FunctionStep(lambda _: self._apply(ops, queries, writes, vectors), None)
-        return results
-
-    def _apply(self, ops: Sequence[Op], queries: Vectors, writes: Writes, vectors: Vectors) -> list[Result]:
-        # Writers are kept away while reading, where they are all in this process; a server is read freely.
-        with self._chroma.mutex if writes or self._chroma.exclusive else contextlib.nullcontext():
-            self._check_open()  # it may have been closed while embedding
-            for vector in (*vectors.values(), *queries.values()):
-                self._check_embedder(len(vector), claim=bool(vectors))
-            results = [self._read(op, queries) for op in ops]
-            for namespace, puts in writes.items():
-                self._write(namespace, [*puts.values()], vectors)
-        return results
-
     def _check_open(self) -> None:
         self._chroma.check()
         if not self._finalizer.alive:
             msg = "This ChromaStore is closed. Open a new one."
             raise StoreError(msg)
 
-    def _check_embedder(self, dims: int, *, claim: bool) -> None:
-        if dims == self._dims:
-            return
-        name = embedder_name(self.embeddings)
-        filled_by = self._chroma.embedder({"name": name, "dims": dims} if claim else None)
-        if filled_by is None:
-            return
-        if (filled_by["name"], filled_by["dims"]) != (name, dims):
-            named, length = filled_by["name"], filled_by["dims"]
-            msg = (
-                f"This store was filled by {named} with vectors of length {length}, which cannot be compared with "
-                f"those of {name} with vectors of length {dims}. Pass embeddings={named}, or write to a new store."
-            )
-            raise EmbedderMismatchError(msg)
-        self._dims = dims
+    def _indexed_texts(self, op: PutOp) -> list[str]:
+        """The texts by which a query finds an item."""
+        if op.value is None or op.index is False:
+            return []
+        tokens = (WHOLE if path == WHOLE else tokenize_path(path) for path in op.index or self._fields)
+        return list(dict.fromkeys(text for each in tokens for text in get_text_at_path(dict(op.value), each)))
 
-    def _read(self, op: Op, queries: Vectors) -> Result:
+    def _read(self, op: Op, queries: Mapping[str, Sequence[float]], rows: Mapping[Place, Row]) -> Result:
         match op:
             case PutOp():
                 return None
             case GetOp():
-                items = self._chroma.collection("items", op.namespace)
-                row = _rows(items, [op.key]).get(op.key) if items else None
+                row = rows.get((op.namespace, op.key))
                 return Item(namespace=op.namespace, key=op.key, **_content(row)) if row else None
             case SearchOp():
-                check_filter(op.filter)
                 return self._nearest(op, queries[op.query]) if op.query else self._newest(op)
             case ListNamespacesOp():
-                return self._list(op)
+                conditions = op.match_conditions or ()
+                spaces = [each for each in self._chroma.below() if all(_fits(each, one) for one in conditions)]
+                labels = {each[: op.max_depth] for each in spaces if not self._is_empty(each)}
+                return sorted(labels)[op.offset : op.offset + op.limit]
         msg = f"Unknown operation type: {type(op)}"
         raise ValueError(msg)
 
-    def _list(self, op: ListNamespacesOp) -> list[Labels]:
-        labels = {
-            namespace[: op.max_depth]
-            for namespace in self._chroma.below()
-            if all(_fits(namespace, condition) for condition in op.match_conditions or ())
-            and (items := self._chroma.collection("items", namespace)) is not None
-            and items.count()
-        }
-        return sorted(labels)[op.offset : op.offset + op.limit]
+    def _collections(self, namespace: Labels) -> list[Collection]:
+        found = map(self._chroma.find, _homes(namespace))
+        return [collection for collection in found if collection is not None]
+
+    def _is_empty(self, namespace: Labels) -> bool:
+        where: Any = {"label": namespace[-1]}
+        return not any(each.get(where=where, include=[], limit=1)["ids"] for each in self._collections(namespace))
+
+    def _rows(self, places: Iterable[Place]) -> dict[Place, Row]:
+        """The rows of items, as far as they exist."""
+        homes: dict[Home, dict[str, Place]] = {}
+        for place in places:
+            for home in _homes(place[0]):
+                homes.setdefault(home, {})[_row_id(place)] = place
+        rows: dict[Place, Row] = {}
+        for home, ids in homes.items():
+            if (collection := self._chroma.find(home)) is not None:
+                for batch in batch_iterate(BATCH, ids):
+                    page = collection.get(ids=batch, include=["metadatas"])
+                    rows |= {ids[row_id]: row for row_id, row in _rows_in(page)}
+        return rows
 
     def _newest(self, op: SearchOp) -> list[SearchItem]:
         """The matching items below a prefix, the last written ones first."""
-        below = self._chroma.below(op.namespace_prefix)
-        spaces = {space: items for space in below if (items := self._chroma.collection("items", space)) is not None}
-        places = [(at, space, key) for space, items in spaces.items() for key, at in _times(items).items()]
-        places.sort(key=lambda place: -place[0])
-        if not op.filter:  # what is skipped need not be read
-            places = places[op.offset : op.offset + op.limit]
-        matching = (each for each in _read_places(spaces, places) if matches(json.loads(each[2]["value"]), op.filter))
-        first = op.offset if op.filter else 0
-        return [
-            SearchItem(namespace=namespace, key=key, **_content(row))
-            for namespace, key, row in islice(matching, first, first + op.limit)
-        ]
+        rows: dict[Place, Row] = {}
+        for namespace in self._chroma.below(op.namespace_prefix):
+            for collection in self._collections(namespace):
+                page = collection.get(where={"label": namespace[-1]}, include=["metadatas"])
+                rows |= {(namespace, json.loads(row_id)[1]): row for row_id, row in _rows_in(page)}
+        matching = [place for place, row in rows.items() if matches(row["value"], op.filter)]
+        matching.sort(key=lambda place: -rows[place]["updated"])
+        chosen = matching[op.offset : op.offset + op.limit]
+        return [SearchItem(namespace=place[0], key=place[1], **_content(rows[place])) for place in chosen]
 
     def _nearest(self, op: SearchOp, query: Sequence[float]) -> list[SearchItem]:
-        """The matching items below a prefix that are nearest to a query, each by the best of its vectors."""
+        """The matching items below a prefix that are nearest to a query."""
         end = op.offset + op.limit
-        hits = [
-            SearchItem(namespace=namespace, key=key, score=score, **_content(row))
-            for namespace in self._chroma.below(op.namespace_prefix)
-            for key, (score, row) in self._nearest_in(namespace, query, op.filter, end).items()
-        ]
-        hits.sort(key=lambda item: item.score or 0.0, reverse=True)
-        return hits[op.offset : end]
+        items: list[SearchItem] = []
+        for namespace in self._chroma.below(op.namespace_prefix):
+            if (collection := self._chroma.find((INDEXED, namespace))) is not None:
+                self._check_embedder(collection, len(query))
+                items += self._nearest_in(collection, namespace, query, op.filter, end)
+        items.sort(key=lambda item: item.score or 0.0, reverse=True)
+        return items[op.offset : end]
 
     def _nearest_in(
-        self, namespace: Labels, query: Sequence[float], conditions: Mapping[str, Any] | None, need: int
-    ) -> dict[str, tuple[float, Row]]:
-        """Score and row by key of the `need` nearest matching items of one namespace."""
-        items, vectors = self._chroma.collection("items", namespace), self._chroma.collection("vectors", namespace)
-        best: dict[str, tuple[float, Row]] = {}
-        if items is None or vectors is None or need <= 0:
-            return best
-        leftovers: list[str] = []
-        hits = _hits(vectors, np.asarray(query, dtype=np.float32), need)
-        for portion in batch_iterate(BATCH if conditions else need, hits):
-            rows = _rows(items, list({_key(vector_id) for vector_id, _ in portion}))
-            for vector_id, score in portion:
-                key = _key(vector_id)
-                if key not in rows or rows[key]["revision"] != vector_id.split(".", 1)[0]:
-                    leftovers.append(vector_id)
-                elif key not in best and len(best) < need and matches(json.loads(rows[key]["value"]), conditions):
-                    best[key] = (score, rows[key])
-            if len(best) >= need:
-                break
-        if leftovers and self._chroma.exclusive:  # on a server, they may belong to a write that is under way
-            vectors.delete(ids=leftovers)
-        return best
+        self,
+        collection: Collection,
+        namespace: Labels,
+        query: Sequence[float],
+        conditions: Mapping[str, Any] | None,
+        need: int,
+    ) -> list[SearchItem]:
+        items: dict[str, SearchItem] = {}  # by key
+        hits = _hits(collection, query, need)
+        while len(items) < need and (batch := list(islice(hits, need))):
+            rows = self._rows((namespace, key) for key, *_ in batch)
+            for key, number, score in batch:
+                row = rows.get((namespace, key))
+                # The best vector of an item counts; one beyond its texts is left of an earlier value.
+                if row and key not in items and number < row["texts"] and matches(row["value"], conditions):
+                    items[key] = SearchItem(namespace=namespace, key=key, score=score, **_content(row))
+        return list(items.values())
 
-    def _write(self, namespace: Labels, writes: Sequence[Write], vectors: Vectors) -> None:
-        """Put and delete items of one namespace; the caller holds the connection's mutex."""
-        puts = [write for write in writes if write.value is not None]
-        items = self._chroma.make("items", namespace) if puts else self._chroma.collection("items", namespace)
-        if items is None:
-            return
-        before = _rows(items, [write.key for write in writes])
+    def _check_embedder(self, collection: Collection, dims: int) -> None:
+        """Raise `EmbedderMismatchError` where a collection has vectors of another embedder."""
+        name, about = embedder_name(self.embeddings), collection.metadata
+        if (about["embedder"], about["dims"]) != (name, dims):
+            msg = (
+                f"This store was filled by {about['embedder']} with vectors of length {about['dims']}, which cannot be "
+                f"compared with those of {name} with vectors of length {dims}. Pass embeddings={about['embedder']}, or "
+                "write to a new store."
+            )
+            raise EmbedderMismatchError(msg)
+
+    def _write(
+        self,
+        puts: Mapping[Place, PutOp],
+        before: Mapping[Place, Row],
+        vectors: Mapping[Place, Sequence[Sequence[float]]],
+    ) -> None:
+        """Put and delete items; the caller holds the connection's mutex."""
+        for namespace, dims in {place[0]: len(each[0]) for place, each in vectors.items() if each}.items():
+            self._chroma.note(namespace)
+            about = {"embedder": embedder_name(self.embeddings), "dims": dims}
+            self._check_embedder(self._chroma.make((INDEXED, namespace), about, COSINE), dims)
         now = time.time_ns() // 1000
-        # A microsecond apart, so that they have an order; writing one takes longer.
-        after = {put.key: _row(put, before.get(put.key), now + position) for position, put in enumerate(puts)}
-        new = [
-            (vector_id, vectors[text], {"key": put.key})
-            for put in puts
-            for vector_id, text in zip(_vector_ids(put.key, after[put.key]), put.texts, strict=True)
-        ]
-        if new:
-            _upsert(self._chroma.make("vectors", namespace), new)
-        _upsert(items, [(f":{key}", _time_parts(row["updated"]), row) for key, row in after.items()])
-        deleted = [write.key for write in writes if write.value is None and write.key in before]
-        for ids in batch_iterate(BATCH, (f":{key}" for key in deleted)):
-            items.delete(ids=ids)
-        outdated = [vector_id for key, row in before.items() for vector_id in _vector_ids(key, row)]
-        if outdated and (stored := self._chroma.collection("vectors", namespace)) is not None:
-            for ids in batch_iterate(BATCH, outdated):
-                stored.delete(ids=ids)
-        if deleted and self._chroma.exclusive and items.count() == 0:
-            self._chroma.drop(namespace)
+        changed: dict[Home, list[tuple[str, Any, Any]]] = defaultdict(list)
+        deleted: dict[Home, list[str]] = defaultdict(list)
+        outdated: dict[Home, list[str]] = defaultdict(list)
+        for place, op in puts.items():
+            old = before.get(place)
+            stale = set(_row_ids(place, old) if old else ())
+            if op.value is not None:
+                self._chroma.note(place[0])
+                now += 1  # so that they have an order; writing one takes longer
+                created, texts = old["created"] if old else now, len(vectors[place])
+                row: Row = {"value": op.value, "created": created, "updated": now, "texts": texts}
+                metadata: list[Any] = [
+                    {"label": place[0][-1], "row": json.dumps(row)},
+                    *[{"further": True}] * (texts - 1),
+                ]
+                made = zip(_row_ids(place, row), vectors[place] or [NO_VECTOR], metadata, strict=True)
+                for (home, row_id), vector, about in made:
+                    changed[home].append((row_id, vector, about))
+                    stale.discard((home, row_id))
+            for home, row_id in stale:
+                (deleted if op.value is None else outdated)[home].append(row_id)
+        self._chroma.delete(deleted)
+        # What is indexed goes first: the items beside it may tell other processes that it has changed.
+        for home, rows in sorted(changed.items()):
+            _upsert(self._chroma.make(home), rows)
+        self._chroma.delete(outdated)
+        if self._chroma.folder:  # on a server, somebody else may be filling a namespace that is empty
+            for namespace in {namespace for (namespace, _), op in puts.items() if op.value is None}:
+                if self._is_empty(namespace):
+                    self._chroma.drop(namespace)
 
 
-def _parse(op: PutOp, fields: Sequence[str]) -> Write:
-    if op.value is None:
-        return Write(op.key, None)
-    if op.ttl is not None:
-        msg = "TTL is not supported by ChromaStore. Use a store implementation that supports TTL or set ttl=None."
-        raise NotImplementedError(msg)
-    paths = fields if op.index is None else op.index or ()
-    tokens = (WHOLE if path == WHOLE else tokenize_path(path) for path in paths)
-    texts = dict.fromkeys(text for each in tokens for text in get_text_at_path(dict(op.value), each))
-    return Write(op.key, op.value, json.dumps(op.value), tuple(texts))
+def _homes(namespace: Labels) -> tuple[Home, Home]:
+    """Where the rows of indexed items are, and of others."""
+    return (INDEXED, namespace), (PLAIN, namespace[:-1])
+
+
+def _row_id(place: Place, number: int = 0) -> str:
+    """The id of the row of an item, or of a further text of it, in ASCII whatever the key is."""
+    namespace, key = place
+    return json.dumps([namespace[-1], key, number])
+
+
+def _row_ids(place: Place, row: Row) -> list[tuple[Home, str]]:
+    """Homes and ids of all rows of an item."""
+    home = _homes(place[0])[0 if row["texts"] else 1]
+    return [(home, _row_id(place, number)) for number in range(max(1, row["texts"]))]
+
+
+def _rows_in(page: Any) -> Iterator[tuple[str, Row]]:
+    """Ids and rows in what Chroma returns."""
+    return zip(page["ids"], (json.loads(metadata["row"]) for metadata in page["metadatas"]), strict=True)
+
+
+def _content(row: Row) -> dict[str, Any]:
+    """What LangGraph's items say: the value, and when it was written first and last."""
+    return {
+        "value": row["value"],
+        "created_at": EPOCH + timedelta(microseconds=row["created"]),
+        "updated_at": EPOCH + timedelta(microseconds=row["updated"]),
+    }
+
+
+def _hits(collection: Collection, query: Sequence[float], need: int) -> Iterator[tuple[str, int, float]]:
+    """Keys, numbers of texts and cosine similarities, nearest first: some, and where these are not enough all."""
+    total = collection.count()
+    returned: set[str] = set()
+    for size in sorted({min(max(need, FIRST), total), total} - {0}):
+        page: Any = collection.query(query_embeddings=[query], n_results=size, include=["distances"])
+        for row_id, distance in zip(page["ids"][0], page["distances"][0], strict=True):
+            if row_id not in returned:
+                returned.add(row_id)
+                _, key, number = json.loads(row_id)
+                yield key, number, 1 - distance
 
 
 def _fits(namespace: Labels, condition: MatchCondition) -> bool:
@@ -334,95 +390,9 @@ def _fits(namespace: Labels, condition: MatchCondition) -> bool:
     return len(namespace) >= len(path) and all(wanted in {"*", label} for label, wanted in pairs)
 
 
-def _row(write: Write, before: Row | None, now: int) -> dict[str, Any]:
-    return {
-        "value": write.document,
-        "created": before["created"] if before else now,
-        "updated": now,
-        "revision": uuid.uuid4().hex,
-        "vectors": len(write.texts),
-    }
-
-
-def _content(row: Row) -> dict[str, Any]:
-    """What LangGraph's items say: a fresh copy of the value, and when it was written first and last."""
-    return {
-        "value": json.loads(row["value"]),
-        "created_at": _EPOCH + timedelta(microseconds=row["created"]),
-        "updated_at": _EPOCH + timedelta(microseconds=row["updated"]),
-    }
-
-
-def _vector_ids(key: str, row: Row) -> list[str]:
-    """The ids of an item's vectors, from which the item can be told without reading the rows."""
-    return [f"{row['revision']}.{position}.{key}" for position in range(row["vectors"])]
-
-
-def _key(vector_id: str) -> str:
-    return vector_id.split(".", 2)[2]
-
-
-def _time_parts(microseconds: int) -> NDArray[np.float32]:
-    """Microseconds since 1970 as the vector of an item's row, which is read without the item's value."""
-    mask = (1 << _BITS) - 1
-    return np.array([microseconds >> 2 * _BITS, microseconds >> _BITS & mask, microseconds & mask], dtype=np.float32)
-
-
-def _times(items: Collection) -> dict[str, int]:
-    """When each item of a namespace was last written, in microseconds since 1970."""
-    page = items.get(include=["embeddings"])
-    parts = np.asarray(page["embeddings"], dtype=np.int64).reshape(-1, 3)
-    times = (parts[:, 0] << 2 * _BITS) + (parts[:, 1] << _BITS) + parts[:, 2]
-    return dict(zip((row_id[1:] for row_id in page["ids"]), times.tolist(), strict=True))
-
-
-def _rows(items: Collection, keys: Sequence[str]) -> dict[str, Row]:
-    """The rows of some items, as far as they are there. Ids begin with a colon: Chroma allows none that is empty."""
-    pages = (items.get(ids=ids, include=["metadatas"]) for ids in batch_iterate(BATCH, (f":{key}" for key in keys)))
-    return {row_id[1:]: row for page in pages for row_id, row in zip(page["ids"], page["metadatas"] or (), strict=True)}
-
-
-def _read_places(
-    spaces: Mapping[Labels, Collection], places: Iterable[tuple[int, Labels, str]]
-) -> Iterator[tuple[Labels, str, Row]]:
-    """Items of several namespaces in the order given, as far as they are asked for."""
-    for portion in batch_iterate(BATCH, places):
-        keys: dict[Labels, list[str]] = {}
-        for _, namespace, key in portion:
-            keys.setdefault(namespace, []).append(key)
-        rows = {namespace: _rows(spaces[namespace], wanted) for namespace, wanted in keys.items()}
-        yield from ((space, key, rows[space][key]) for _, space, key in portion if key in rows[space])
-
-
-def _hits(vectors: Collection, query: NDArray[np.float32], need: int) -> Iterator[tuple[str, float]]:
-    """Id and cosine similarity of all vectors, nearest first; at last also those that the graph does not reach."""
-    total = vectors.count()
-    sizes = [total] if total <= EXACT else [min(max(4 * need, FIRST), total), total]
-    seen: set[str] = set()
-    for size in sizes if total else ():
-        page = vectors.query(query_embeddings=query[None], n_results=size, include=["distances"])
-        ids, distances = page["ids"][0], (page["distances"] or [[]])[0]
-        hits = [(row, 1 - distance) for row, distance in zip(ids, distances, strict=True) if row not in seen]
-        seen.update(ids)
-        if size == total:
-            missing = [row for row in vectors.get(include=[])["ids"] if row not in seen]
-            for rows in batch_iterate(BATCH, missing):
-                hits += _compared(vectors, rows, query)
-            hits.sort(key=lambda hit: -hit[1])
-        yield from hits
-
-
-def _compared(vectors: Collection, ids: list[str], query: NDArray[np.float32]) -> Iterator[tuple[str, float]]:
-    page = vectors.get(ids=ids, include=["embeddings"])
-    stored = np.asarray(page["embeddings"], dtype=np.float64).reshape(-1, len(query))
-    lengths = np.linalg.norm(stored, axis=1) * np.linalg.norm(query)
-    scores = np.divide(stored @ query, lengths, out=np.zeros(len(stored)), where=lengths > 0)
-    return zip(page["ids"], scores.tolist(), strict=True)
-
-
-def _upsert(collection: Collection, rows: Sequence[tuple[str, Any, Row]]) -> None:
+def _upsert(collection: Collection, rows: Sequence[tuple[str, Any, Mapping[str, str]]]) -> None:
     """Write ids, vectors and metadata in portions that chromadb takes at once."""
-    largest = max((6 * len(vector) + len(row.get("value", "")) for _, vector, row in rows), default=1)  # in base64
+    largest = max(6 * len(vector) + len(metadata.get("row", "")) for _, vector, metadata in rows)  # in base64
     for piece in batch_iterate(max(1, min(BATCH, PAYLOAD // largest)), rows):
         ids, vectors, metadatas = (list(column) for column in zip(*piece, strict=True))
         collection.upsert(ids=ids, embeddings=vectors, metadatas=metadatas)
@@ -430,8 +400,8 @@ def _upsert(collection: Collection, rows: Sequence[tuple[str, Any, Row]]) -> Non
 
 # --- filters ---
 
-# Where LangGraph's own stores differ: a missing key equals `None`, and `$ne` never matches it; numbers compare as
-# numbers, texts as texts (so ISO dates work); what cannot be compared does not match.
+# Where LangGraph's own stores differ: a missing key equals `None`; numbers compare as numbers, texts as texts (so ISO
+# dates work); what cannot be compared does not match.
 _OPERATORS: Mapping[str, Callable[[Any, Any], bool]] = {
     "$eq": operator.eq,
     "$ne": operator.ne,
@@ -442,34 +412,264 @@ _OPERATORS: Mapping[str, Callable[[Any, Any], bool]] = {
 }
 
 
-def check_filter(conditions: Mapping[str, Any] | None) -> None:
-    """Raise `ValueError` for an operator that does not exist, whether or not there is an item to apply it to."""
-    for expected in (conditions or {}).values():
-        if _has_operators(expected):
-            if unknown := [name for name in expected if name not in _OPERATORS]:
-                msg = f"Unsupported operator: {unknown[0]}. Supported are {', '.join(_OPERATORS)}."
-                raise ValueError(msg)
-        elif isinstance(expected, Mapping):
-            check_filter(expected)
-
-
 def matches(value: Mapping[str, Any], conditions: Mapping[str, Any] | None) -> bool:
     """Whether an item's value passes a filter; a nested mapping without operators matches each of its keys."""
-    return all(_holds(value.get(key), expected, key in value) for key, expected in (conditions or {}).items())
+    return all(_holds(value.get(key), expected) for key, expected in (conditions or {}).items())
 
 
-def _holds(actual: Any, expected: Any, is_there: bool) -> bool:  # noqa: FBT001
+def _holds(actual: Any, expected: Any) -> bool:
     if not isinstance(expected, Mapping):
         return bool(actual == expected)
-    if not _has_operators(expected):
+    if not any(name.startswith("$") for name in expected):
         return isinstance(actual, Mapping) and matches(actual, expected)
-    if "$ne" in expected and not is_there:
-        return False
+    if unknown := expected.keys() - _OPERATORS.keys():
+        msg = f"Unsupported operator: {min(unknown)}. Supported are {', '.join(_OPERATORS)}."
+        raise ValueError(msg)
     try:
         return all(_OPERATORS[name](actual, operand) for name, operand in expected.items())
     except TypeError:  # they have no order
         return False
 
 
-def _has_operators(expected: Any) -> bool:
-    return isinstance(expected, Mapping) and any(name.startswith("$") for name in expected)
+# --- connections ---
+
+
+@dataclass
+class Connection:
+    """A chromadb client with its collections; all stores of this process on a folder share one.
+
+    `folder` is `None` for a server, which others may write to at any time. With a folder, whoever holds `mutex` is
+    alone; `lock` is the descriptor of its lock file. `users` counts the stores that have not been closed.
+    """
+
+    client: ClientAPI
+    folder: Path | None = None
+    lock: int = -1
+    users: int = 0
+    mutex: threading.RLock = field(default_factory=threading.RLock)
+    _process: int = field(default_factory=os.getpid)
+    _collections: dict[str, Collection] = field(default_factory=dict)
+    _noted: set[Labels] = field(default_factory=set)  # namespaces that are in the catalogue
+
+    def check(self) -> None:
+        """Raise `StoreLockedError` in a forked child."""
+        if os.getpid() != self._process:
+            msg = (
+                f"This ChromaStore was opened by process {self._process} and inherited by process {os.getpid()} over a "
+                "fork, where chromadb hangs or loses data. Open it after forking, or share a Chroma server: "
+                "ChromaStore(chromadb.HttpClient(...))."
+            )
+            raise StoreLockedError(msg)
+
+    def release(self) -> None:
+        """End the use by one store; the last one closes the folder. In a forked child, nothing happens."""
+        if os.getpid() != self._process:
+            return
+        with _folders_lock:
+            self.users -= 1
+            if self.users or self.folder is None:
+                return
+            del _folders[self.folder]
+            try:
+                with self.mutex:  # a write under way in another thread is finished first
+                    self.client.close()  # type: ignore[attr-defined]  # those of folders have it
+                    _blank(self.folder)
+            finally:
+                os.close(self.lock)
+
+    def find(self, home: Home) -> Collection | None:
+        """The collection with a home; `None` before it is made."""
+        from chromadb.errors import NotFoundError  # noqa: PLC0415 - the extra is loaded where it is used
+
+        name = _name(home)
+        if name not in self._collections:
+            try:
+                self._collections[name] = self.client.get_collection(name, embedding_function=None)
+            except NotFoundError:
+                return None
+        return self._collections[name]
+
+    def make(self, home: Home, about: Any = None, configuration: Any = None) -> Collection:
+        """As `find`, made if need be. Of two processes that do so at once, the metadata of the first one count."""
+        if (collection := self.find(home)) is None:
+            name = _name(home)
+            collection = self._collections[name] = self.client.get_or_create_collection(
+                name, embedding_function=None, metadata=about, configuration=configuration
+            )
+        return collection
+
+    def delete(self, rows: Mapping[Home, Sequence[str]]) -> None:
+        """Delete rows by their ids."""
+        for home, ids in sorted(rows.items()):
+            for batch in batch_iterate(BATCH, ids):
+                self.make(home).delete(ids=batch)
+
+    def note(self, namespace: Labels) -> None:
+        """Enter a namespace into the catalogue before it has items: the reverse order could lose them."""
+        if namespace not in self._noted:
+            row: Any = {"ids": [json.dumps(namespace)], "embeddings": [NO_VECTOR]}
+            self.make(CATALOGUE).upsert(**row)
+            self._noted.add(namespace)
+
+    def below(self, prefix: Labels = ()) -> list[Labels]:
+        """The namespaces that start with a prefix."""
+        rows = self.find(CATALOGUE)
+        namespaces = [tuple(json.loads(row)) for row in rows.get(include=[])["ids"]] if rows else []
+        return sorted(namespace for namespace in namespaces if namespace[: len(prefix)] == prefix)
+
+    def drop(self, namespace: Labels) -> None:
+        """Remove an empty namespace; only safe where nobody else can be filling it at the same time."""
+        for home in _homes(namespace):
+            if (collection := self.find(home)) is not None and not collection.count():
+                self.client.delete_collection(collection.name)
+                del self._collections[collection.name]
+        self._noted.discard(namespace)
+        self.make(CATALOGUE).delete(ids=[json.dumps(namespace)])
+
+    def vacuum(self, prefix: Labels) -> bool:
+        """Rewrite the collections of some namespaces, so that no file of a folder holds what was deleted from them.
+
+        A collection is removed once its copy is complete, so whenever the process dies, `recover` finds one of the two
+        whole. Returns whether it was done: the files of a server are out of reach.
+        """
+        if self.folder is None:
+            return False
+        self.recover()
+        homes = {home for namespace in self.below(prefix) for home in _homes(namespace)}
+        for home in (CATALOGUE, *homes):
+            if (old := self.find(home)) is None:
+                continue
+            configuration = COSINE if home[0] == INDEXED else None
+            copy = self.client.create_collection(
+                f"{old.name}{COPY}", embedding_function=None, metadata=old.metadata, configuration=configuration
+            )
+            for ids in batch_iterate(BATCH, old.get(include=[])["ids"]):
+                page = old.get(ids=ids, include=["embeddings", "metadatas"])
+                copy.upsert(ids=page["ids"], embeddings=page["embeddings"], metadatas=page["metadatas"])
+            self.client.delete_collection(old.name)
+            copy.modify(name=old.name)
+            self._collections.clear()
+        with contextlib.closing(sqlite3.connect(self.folder / DATABASE, timeout=60, isolation_level=None)) as database:
+            segments = {row[0] for row in database.execute("SELECT id FROM segments")}
+            database.execute("VACUUM")
+        for index in _indexes(self.folder):
+            if index.name not in segments:
+                shutil.rmtree(index, ignore_errors=True)
+        _blank(self.folder)
+        return True
+
+    def recover(self) -> None:
+        """End a `vacuum` that was killed: a copy whose collection is gone is whole and takes its place."""
+        self._collections.clear()
+        names = {each.name for each in self.client.list_collections()}
+        for name in [name for name in names if name.endswith(COPY)]:
+            if (original := name.removesuffix(COPY)) in names:
+                self.client.delete_collection(name)
+            else:
+                self.client.get_collection(name, embedding_function=None).modify(name=original)
+
+
+def _name(home: Home) -> str:
+    """Chroma's names are short and of few characters, namespaces are not."""
+    kind, labels = home
+    return f"tooltree-{kind}-{digest(json.dumps(labels), 48)}"
+
+
+_folders: dict[Path, Connection] = {}
+"""What this process has open; in a forked child also what its parent had, which is refused there."""
+
+# A store may be collected, and so release its folder, while another one is opened. A fork waits until nobody does that.
+_folders_lock = threading.RLock()
+
+
+def _after_fork() -> None:
+    for connection in _folders.values():
+        os.close(connection.lock)  # a copy of the parent's lock would outlive the parent
+        # chromadb hangs when an inherited client is torn down, even as the interpreter exits: one reference too many.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection.client))
+    _folders_lock.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_folders_lock.acquire, after_in_parent=_folders_lock.release, after_in_child=_after_fork)
+
+
+def connect(path_or_client: str | os.PathLike[str] | ClientAPI) -> Connection:
+    """A store's connection: to a folder, which is made and locked, or through a client of chromadb."""
+    chromadb = import_extra("chromadb", "chroma", "ChromaStore")
+    if isinstance(path_or_client, str | os.PathLike):
+        return _share(Path(path_or_client).resolve())
+    settings = path_or_client.get_settings() if isinstance(path_or_client, chromadb.api.ClientAPI) else None
+    if settings is None or (settings.is_persistent and not settings.chroma_server_host):
+        msg = (
+            "ChromaStore takes a folder, or a sync client of a Chroma server such as HttpClient, got "
+            f"{path_or_client!r}. In place of a PersistentClient, pass its folder."
+        )
+        raise ConfigurationError(msg)
+    return Connection(path_or_client)
+
+
+def _share(folder: Path) -> Connection:
+    with _folders_lock:
+        if folder not in _folders:
+            _folders[folder] = _open(folder)
+        shared = _folders[folder]
+        shared.check()
+        shared.users += 1
+        return shared
+
+
+def _open(folder: Path) -> Connection:
+    """Lock and open a folder. The system takes the lock back when the process dies."""
+    import chromadb  # noqa: PLC0415 - as above
+
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        if not try_lock(lock):
+            holder = os.read(lock, 32).decode(errors="replace").strip() or "unknown"
+            msg = (
+                f"{str(folder)!r} is open in another process (id {holder}), and loses data when two use it. Close it "
+                "there, or let both use one Chroma server: ChromaStore(chromadb.HttpClient(...))."
+            )
+            raise StoreLockedError(msg)  # noqa: TRY301 - the lock file is closed below
+        os.ftruncate(lock, 0)
+        os.write(lock, f"{os.getpid()}\n".encode())
+        settings = chromadb.config.Settings(anonymized_telemetry=False)  # telemetry would use the network
+        client = chromadb.PersistentClient(path=str(folder), settings=settings)
+        connection = Connection(client, folder, lock)
+        connection.recover()
+    except BaseException:
+        os.close(lock)  # and so unlock it
+        raise
+    return connection
+
+
+@contextlib.contextmanager
+def snapshot(folder: Path) -> Iterator[str]:
+    """A temporary copy of a store's folder, as it is now, even while its process writes to it."""
+    with TemporaryDirectory(prefix="tooltree-", ignore_cleanup_errors=True) as place:
+        source = f"{(folder / DATABASE).absolute().as_uri()}?mode=rw"  # not to be made where there is none
+        with (
+            contextlib.closing(sqlite3.connect(source, uri=True)) as database,
+            contextlib.closing(sqlite3.connect(Path(place, DATABASE))) as copy,
+        ):
+            database.execute("BEGIN")
+            database.execute("SELECT 1 FROM sqlite_master").fetchone()  # until the end, a process that writes waits
+            database.backup(copy)
+            for index in _indexes(folder):
+                shutil.copytree(index, Path(place, index.name))
+        yield place
+
+
+def _indexes(folder: Path) -> list[Path]:
+    """The folders of Chroma's indexes."""
+    return [each for each in folder.glob("*") if INDEX.fullmatch(each.name) and each.is_dir()]
+
+
+def _blank(folder: Path) -> None:
+    """Fill indexes that Chroma has not written yet with zeros: they hold whatever the process had in memory."""
+    for index in _indexes(folder):
+        if not (index / "index_metadata.pickle").exists():
+            for file in index.glob("*.bin"):
+                file.write_bytes(bytes(file.stat().st_size))

@@ -144,7 +144,7 @@ class _LearningMiddleware(ToolTreeMiddleware):
     def before_agent(self, state: Any, runtime: Runtime[Any]) -> Flow[dict[str, Any] | None]:  # noqa: ARG002
         """Note whose turn begins, and take in what was learnt meanwhile."""
         assert self._experience is not None  # noqa: S101 - for mypy
-        remembered = yield from self._experience.begun(Conversation.of(state), state.get(REMEMBERED) or {})
+        remembered = yield from self._experience.begin(Conversation.of(state), state.get(REMEMBERED) or {})
         return {REMEMBERED: remembered}
 
     abefore_agent = async_twin(before_agent)  # type: ignore[arg-type] # mypy takes `self` from the base class
@@ -155,7 +155,7 @@ class _LearningMiddleware(ToolTreeMiddleware):
         offered = self._requests.pop(runtime)
         tools, instructions = [*offered.tools.values()], offered.instructions
         if self._experience is not None and (remembered := state.get(REMEMBERED)):
-            yield from self._experience.ended(
+            yield from self._experience.end(
                 state["messages"], remembered, tools=tools, effects=self._planner.effects, instructions=instructions
             )
 

@@ -420,7 +420,7 @@ def guide_of(
     """
     conversation = Conversation(messages)
     if remembered is None:
-        remembered = yield from if_it_can(partial(experience.begun, conversation), None, GUIDE)
+        remembered = yield from if_it_can(partial(experience.begin, conversation), None, GUIDE)
     return (yield from experience.guide(remembered, conversation)) if remembered else None
 
 
@@ -428,9 +428,9 @@ def kept_turn(
     experience: Learner, messages: Sequence[BaseMessage], ended: Ended | None, host: "PlannerHost"
 ) -> Flow[None]:
     """Keep a turn that ends in an answer, and what a search of it was told of past runs."""
-    remembered = yield from experience.begun(Conversation(messages))
+    remembered = yield from experience.begin(Conversation(messages))
     recalled = ended.mark.recalled if ended else {}
-    yield from experience.ended(
+    yield from experience.end(
         list(messages),
         remembered and {**remembered, "recalled": recalled},
         tools=list(host.offering.tools),

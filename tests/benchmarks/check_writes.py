@@ -70,7 +70,7 @@ def _checked(run: Trajectory, graph: SITGraph, names: Sequence[str], good: set[s
                 continue
             writes += 1
             path = messages[:at]
-            guide = PastRuns(graph, None, first=run.task, said=Conversation(path))
+            guide = PastRuns(graph, None, Conversation(path), first=run.task)
             if run_flow(guide.is_unusual(path, tool, names=names)):
                 alarms += 1
                 arguments = json.loads(function_of(call).get("arguments") or "{}")

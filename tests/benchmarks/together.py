@@ -111,7 +111,7 @@ class Past:
     def _past(self, path: Sequence[BaseMessage], parts: str) -> PastRuns:
         graph = self.graph if parts in ("graph", "both") else None
         memory = self.memory if parts in ("memory", "both") else None
-        return PastRuns(graph, memory, first="", said=Conversation(path))
+        return PastRuns(graph, memory, Conversation(path), first="")
 
     def _advice(self, turn: Turn, way: Way, parts: str) -> Told:
         path = self._messages(turn, way)

@@ -14,7 +14,7 @@ from langgraph.store.base import PutOp
 from langgraph.store.sqlite import SqliteStore
 
 from langchain_tooltree import Experience, Trajectory
-from langchain_tooltree.learning import segments
+from langchain_tooltree.learning import fold
 
 NAMESPACE = ("tooltree",)
 
@@ -30,12 +30,12 @@ def run_of(number):
 
 
 def main(database, first, count, killed):
-    segments.SEGMENT = 4
+    fold.DEFAULTS = fold.FoldDefaults(segment=4)
 
     class Perishable(SqliteStore):
         def batch(self, ops):
             ops = list(ops)
-            is_segment = any(isinstance(op, PutOp) and op.namespace[-1] == segments.SEGMENTS for op in ops)
+            is_segment = any(isinstance(op, PutOp) and op.namespace[-1] == fold.SEGMENTS for op in ops)
             if is_segment and killed == "before":
                 os.kill(os.getpid(), signal.SIGKILL)
             results = super().batch(ops)

@@ -6,8 +6,7 @@ prints what each does), ChromaStore follows the majority of the other three, or 
 - results without a query: newest first (SqliteStore, PostgresStore), not in the order of insertion;
 - `created_at` after an update: kept (PostgresStore, documentation), not renewed; times have a time zone (InMemoryStore,
   PostgresStore);
-- `$ne` on a missing key: no match (SqliteStore, PostgresStore); `None` on a missing key: a match (InMemoryStore,
-  SqliteStore);
+- a missing key is as if it were `None` (InMemoryStore);
 - `$gt` and the like: numbers as numbers (documentation), not as text as in PostgresStore; what cannot be compared does
   not match (SqliteStore, PostgresStore), rather than raise as in InMemoryStore;
 - a mapping in a filter: matches its keys (InMemoryStore), rather than raise; `$eq` with one compares it whole

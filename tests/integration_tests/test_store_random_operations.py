@@ -96,8 +96,7 @@ class Model:
             else:
                 results.append(None)
         puts = {(op.namespace, op.key): op for op in ops if isinstance(op, PutOp)}
-        namespaces = list(dict.fromkeys(namespace for namespace, _ in puts))  # a batch is written one after the other
-        for op in sorted(puts.values(), key=lambda op: namespaces.index(op.namespace)):
+        for op in puts.values():
             self.store.batch([op])
             place = (op.namespace, op.key)
             self.newest = [known for known in self.newest if known != place]

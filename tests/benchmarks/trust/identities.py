@@ -82,7 +82,7 @@ class _Learnt:
         graph = self._experience.graph
         path = convert_to_messages([dict(each) for each in question.messages])
         names = {*graph.to_networkx(), HARMFUL} - {""}
-        past = PastRuns(graph, None, first="", said=Conversation(path))
+        past = PastRuns(graph, None, Conversation(path), first="")
         first = graph.suggest(question.last_tool, messages=question.messages, k=1)
         advice = run_flow(past.advice(path, "", trials=names, names=names))
         return {

@@ -1,16 +1,17 @@
 """Copying an experience from one store to another."""
 
 import json
-from unittest.mock import Mock
+import math
 
 import pytest
+from langgraph.store.base import PutOp
 from langgraph.store.memory import InMemoryStore
 
 from langchain_tooltree import ChromaStore, ExperienceStore, HashingEmbeddings, Trajectory
 from langchain_tooltree.cli import INCOMPLETE, REFUSED, main
 from langchain_tooltree.flows import run_flow
 from langchain_tooltree.learning import copying as copying_module
-from langchain_tooltree.learning.copying import copied
+from langchain_tooltree.learning.copying import copy_all
 
 USERS = ("tooltree", "{user_id}")
 
@@ -36,14 +37,14 @@ def held_in(store):
     return {user: list(records.within(user_id=user).trajectories()) for user in ("ann", "bob")}
 
 
-def figures(told):
-    return told.runs, told.there, told.others, told.differing
+def figures(counts):
+    return counts["runs"], counts["there"], counts["others"], counts["differing"]
 
 
 def test_all_records_are_copied_with_their_tips_and_a_second_copy_has_nothing_to_do():
     source, target = filled(InMemoryStore()), InMemoryStore()
 
-    first, second = (run_flow(copied(source, target)) for _ in range(2))
+    first, second = (run_flow(copy_all(source, target)) for _ in range(2))
 
     assert figures(first) == (4, 0, 1, 0)
     assert figures(second) == (0, 4, 0, 0)
@@ -51,21 +52,33 @@ def test_all_records_are_copied_with_their_tips_and_a_second_copy_has_nothing_to
     assert target.get(("elsewhere",), "note") is None
 
 
-def test_a_copy_that_was_interrupted_goes_on_and_replaces_what_differs_only_by_force(monkeypatch):
-    source, target = filled(InMemoryStore()), InMemoryStore()
+class Interrupted(InMemoryStore):
+    """Is interrupted at its third write."""
 
+    writes = 0
+
+    def batch(self, ops):
+        ops = list(ops)
+        self.writes += any(isinstance(op, PutOp) for op in ops)
+        if self.writes > 2:
+            raise KeyboardInterrupt
+        return super().batch(ops)
+
+
+def test_a_copy_that_was_interrupted_goes_on_and_replaces_what_differs_only_by_force(monkeypatch):
+    source, target = filled(InMemoryStore()), Interrupted()
     monkeypatch.setattr(copying_module, "PAGE", 1)
-    gone = Mock(side_effect=[None, KeyboardInterrupt])
 
     with pytest.raises(KeyboardInterrupt):
-        run_flow(copied(source, target, on_runs=gone))
+        run_flow(copy_all(source, target))
+    target.writes = -math.inf
     ExperienceStore(source, namespace=USERS).within(user_id="ann").add(run_of(0, "Done again."))
     source.put(("tooltree", "ann", "tips"), "one", {"text": "Look twice."})
     target.put(("tooltree", "ann", "tips"), "one", {"text": "Look first."})
 
-    assert figures(run_flow(copied(source, target))) == (2, 1, 0, 2)
+    assert figures(run_flow(copy_all(source, target))) == (2, 1, 0, 2)
     assert held_in(target)["ann"][0] == run_of(0)
-    assert figures(run_flow(copied(source, target, force=True))) == (1, 3, 1, 0)
+    assert figures(run_flow(copy_all(source, target, force=True))) == (1, 3, 1, 0)
     assert held_in(target) == held_in(source)
     assert target.get(("tooltree", "ann", "tips"), "one").value == {"text": "Look twice."}
 

@@ -183,10 +183,8 @@ def test_a_store_is_read_while_somebody_writes_and_after_they_were_killed(tmp_pa
         assert shown(capsys, folder) == told
         writing.execute("ROLLBACK")
     subprocess.run([sys.executable, "-c", KILLED, folder / "chroma.sqlite3"], check=False)  # noqa: S603 - our own program
-    before = held_in(folder)
-    assert folder / "chroma.sqlite3-journal" in before
-    assert shown(capsys, folder) == told
-    assert held_in(folder) == before
+    assert (folder / "chroma.sqlite3-journal").exists()
+    assert shown(capsys, folder) == told, "what the process began is undone"
 
 
 def test_a_page_of_runs_counts_those_too_that_it_has_no_room_for(tmp_path, monkeypatch):

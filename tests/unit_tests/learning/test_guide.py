@@ -37,7 +37,7 @@ def memory_of(*runs, tips=()):
 
 def advice(runs=(), *, memory=None, missing="the price", path=PATH, trials=READS):
     graph = SITGraph.from_trajectories(runs) if runs else None
-    guide = PastRuns(graph, memory, first=TASK, said=Conversation(path))
+    guide = PastRuns(graph, memory, Conversation(path), first=TASK)
     return run_flow(guide.advice(path, missing, trials=trials, names=NAMES))
 
 
@@ -107,7 +107,7 @@ def test_what_fails_is_not_told_and_raises_nothing(caplog):
 
 
 def unusual(runs, tool, path=PATH):
-    guide = PastRuns(SITGraph.from_trajectories(runs), None, first=TASK, said=Conversation(path))
+    guide = PastRuns(SITGraph.from_trajectories(runs), None, Conversation(path), first=TASK)
     return run_flow(guide.is_unusual(path, tool, names=NAMES))
 
 

@@ -625,7 +625,7 @@ def test_the_instructions_are_kept_with_the_run():
 
 
 def test_where_there_are_many_records_to_read_the_first_request_of_a_process_waits_for_some_only(monkeypatch):
-    monkeypatch.setattr(fold_module, "READ_AT_ONCE", 15)
+    monkeypatch.setattr(fold_module, "DEFAULTS", fold_module.FoldDefaults(read_at_once=15))
     store = InMemoryStore()
     records = ExperienceStore(store, namespace=ALL)
     for number in range(40):
@@ -902,7 +902,7 @@ async def run():
     experience = Experience(Remote(), namespace=("tooltree",), verdict=judge)
     await asearch("Where is it?", [look], model=model, effects={"look": "read"}, experience=experience)
 
-background.LAST_SECONDS = 0.2
+background.DEFAULTS = background.FoldDefaults(exit_seconds=0.2)
 asyncio.new_event_loop().run_until_complete(run())
 print("over")
 """

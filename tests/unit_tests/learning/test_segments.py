@@ -6,7 +6,7 @@ import pytest
 from langgraph.store.memory import InMemoryStore
 
 from langchain_tooltree import Experience, ExperienceStore, HashingEmbeddings, Trajectory
-from langchain_tooltree.learning import segments as segments_module
+from langchain_tooltree.learning import fold as fold_module
 
 ALL = ("tooltree",)
 SEGMENTS = (*ALL, "segments")
@@ -14,8 +14,7 @@ SEGMENTS = (*ALL, "segments")
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
-    monkeypatch.setattr(segments_module, "SEGMENT", 4)
-    monkeypatch.setattr(segments_module, "FEWEST", 2)
+    monkeypatch.setattr(fold_module, "DEFAULTS", fold_module.FoldDefaults(segment=4))
 
 
 class CountingStore(InMemoryStore):

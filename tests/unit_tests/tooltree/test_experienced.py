@@ -109,7 +109,7 @@ class Forgetful:
     def __init__(self):
         self.told = []
 
-    def begun(self, said, known=None):
+    def begin(self, said, earlier=None):
         yield from ()
         return {"namespace": {}, "first": "", "request": None}
 
@@ -131,7 +131,7 @@ class Forgetful:
     def failed(self, attempts):
         yield from ()
 
-    def ended(self, messages, remembered, **_):
+    def end(self, messages, remembered, **_):
         yield from ()
         self.kept = remembered["recalled"]
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from langchain_tooltree.stores.chroma import check_filter, matches
+from langchain_tooltree.stores.chroma import matches
 
 VALUE = {"status": "active", "score": 7, "ratio": 0.5, "done": True, "none": None, "tags": ["a", "b"], "at": {"x": 1}}
 
@@ -22,6 +22,7 @@ VALUE = {"status": "active", "score": 7, "ratio": 0.5, "done": True, "none": Non
         {"missing": None},
         {"missing": {"$eq": None}},
         {"none": {"$ne": "x"}},
+        {"missing": {"$ne": "x"}},
         {"tags": ["a", "b"]},
         {"tags": {"$eq": ["a", "b"]}},
         {"at": {"x": 1}},
@@ -32,7 +33,6 @@ VALUE = {"status": "active", "score": 7, "ratio": 0.5, "done": True, "none": Non
     ],
 )
 def test_a_value_that_fulfils_every_condition_matches(conditions):
-    check_filter(conditions)
     assert matches(VALUE, conditions)
 
 
@@ -44,7 +44,6 @@ def test_a_value_that_fulfils_every_condition_matches(conditions):
         {"score": {"$gt": 7}},
         {"score": {"$gt": 6, "$lt": 7}},
         {"score": "7"},
-        {"missing": {"$ne": "x"}},
         {"missing": {"$gt": 1}},
         {"none": {"$lt": 1}},
         {"none": {"$ne": None}},
@@ -60,11 +59,12 @@ def test_a_value_that_fulfils_every_condition_matches(conditions):
     ],
 )
 def test_a_value_that_misses_a_condition_does_not_match(conditions):
-    check_filter(conditions)
     assert not matches(VALUE, conditions)
 
 
-@pytest.mark.parametrize("conditions", [{"a": {"$in": [1]}}, {"a": {"$gt": 1, "b": 2}}, {"a": {"b": {"$x": 1}}}])
+@pytest.mark.parametrize(
+    "conditions", [{"score": {"$in": [1]}}, {"score": {"$gt": 1, "b": 2}}, {"at": {"x": {"$x": 1}}}]
+)
 def test_an_unknown_operator_is_refused_by_name(conditions):
     with pytest.raises(ValueError, match=r"Unsupported operator: (\$in|b|\$x)\."):
-        check_filter(conditions)
+        matches(VALUE, conditions)

