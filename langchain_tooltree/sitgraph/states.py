@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from langchain_tooltree.errors import ConfigurationError
+from langchain_tooltree.experience.embeddings import Packed
 
 DIMENSIONS = 288  # numbers in the vector of a view: at a byte each, a state of six views takes 1,728 bytes
 LARGEST = 7  # of the whole numbers that vectors are kept in: they compress well, and finer ones foretell no better
@@ -125,10 +126,10 @@ class States:
 
     def __init__(self, views: int) -> None:
         self._views = views
-        self._runs: dict[int, tuple[Labels, Bytes]] = {}  # by the hash of the run
+        self._runs: dict[int, tuple[Labels, Bytes | Packed]] = {}  # by the hash of the run
         self._table: Labels | None = None
 
-    def add(self, run: int, labels: Sequence[tuple[Any, ...]], numbers: Bytes) -> None:
+    def add(self, run: int, labels: Sequence[tuple[Any, ...]], numbers: Bytes | Packed) -> None:
         """Add the states of a run; `labels` are those of `LABELS`, with places from 0 on."""
         self._runs[run] = np.array(labels, dtype=LABELS), numbers
         self._table = None
