@@ -351,7 +351,7 @@ class TreeSearch:
     def tell(self, outcome: OperationOutcome) -> None:
         """Take in the outcome of the oldest outstanding operation; that of another one raises `ResumeError`."""
         operation, rollout = self._scheduler.consume(outcome)
-        self.tree.version += 1
+        self.tree.changed.add(operation.node)
         self._events.append(cast("Event", {"type": "budget", "rollouts": self.rollouts, **asdict(self.spent)}))
         node = self.tree.nodes[operation.node]
         cost = (outcome.model_calls, outcome.tokens)

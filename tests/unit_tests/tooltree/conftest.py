@@ -340,7 +340,7 @@ class Sketch:
 
     def root(self) -> Outlook:
         """What is inferred of the tree as it is now."""
-        self.tree.version += 1
+        self.tree.changed.update(range(len(self.tree)))
         return self.posterior.outlook()
 
 
