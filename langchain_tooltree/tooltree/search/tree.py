@@ -55,13 +55,11 @@ class Call:
 class Observation:
     """What a tool call brought back.
 
-    `kind` is `"ok"`, or says why there is no result: the tool raised, took too long, refused its arguments, or cannot
-    run here.
+    `kind` is `"ok"`, or says why there is no result: the tool raised, refused its arguments, or cannot run here.
     """
 
     content: str | list[Any]  # text, or LangChain content blocks
-    kind: Literal["ok", "exception", "timeout", "invalid_arguments", "unsupported"] = "ok"
-    transient: bool = False  # whether the same call may succeed next time; such a result is not reused
+    kind: Literal["ok", "exception", "invalid_arguments", "unsupported"] = "ok"
     message: Any = None  # the tool's own message, artifact included, if it made one
 
 
