@@ -428,6 +428,7 @@ MODEL_READERS: dict[str, Reader] = {
 }  # fmt: skip
 """What asks a model, by name: each takes the reply that the model gives every time."""
 
+
 def _conversed(reply: AIMessage) -> Any:
     said = Conversation([*QUESTION, reply])
     return said.task, said.calls, said.call_ids, said.steps, said.chat, said.goal, said.open_calls, said.latest
