@@ -44,6 +44,8 @@ def sound(message: MessageT) -> MessageT:
     except (AttributeError, LookupError, TypeError):  # of LangChain's own validators, which do not say which field
         text = values["content"] if isinstance(values.get("content"), str) else ""
         right = kind.model_validate(_defaults(kind, kind.model_fields) | {"content": text})
+    if not isinstance(right.response_metadata.get("model_provider", ""), str):
+        right.response_metadata = {}  # LangChain looks up by it how the blocks are to be read
     return message if right.__dict__ == fields else message.model_copy(update=right.__dict__)
 
 

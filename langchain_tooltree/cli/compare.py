@@ -212,12 +212,12 @@ def _agree(options: argparse.Namespace, terminal: Terminal, comparison: Comparis
     )
     if options.yes:
         return
-    if not sys.stdin.isatty():
+    if options.json or not sys.stdin.isatty():
         msg = (
             f"Nobody is there to be asked whether to go on; pass --yes. What was done is in {comparison.journal.path}."
         )
         raise ConfigurationError(msg)
-    if terminal.input("Go on? [y/N] ").strip().lower() not in {"y", "yes"}:
+    if terminal.input("Go on? [y/N] ", markup=False).strip().lower() not in {"y", "yes"}:
         msg = f"Stopped. The same command goes on from {comparison.journal.path}."
         raise ConfigurationError(msg)
 
@@ -267,10 +267,9 @@ def _report(tasks: Sequence[TrialTask], comparison: Comparison) -> tuple[dict[st
 
 
 def _figures(options: argparse.Namespace, runs: Sequence[Run]) -> dict[str, Any]:
-    solved = sum(run.solved for run in runs)
     figures: dict[str, Any] = {
-        "solved": solved,
-        "share": round(solved / len(runs), 4),
+        "solved": sum(run.solved for run in runs),
+        "share": round(fmean(run.solved for run in runs), 4),
         "errors": sum(bool(run.error) for run in runs),
         "model_calls": round(fmean(run.model_calls for run in runs), 2),
         "tokens": round(fmean(run.tokens for run in runs)),

@@ -450,8 +450,7 @@ def _noted(response: ModelResponse[Any], told: list[dict[str, Any]]) -> ModelRes
     def noted(message: BaseMessage) -> BaseMessage:
         if not isinstance(message, AIMessage):
             return message
-        before = message.response_metadata.get(NOTES)
-        notes = {**(before if isinstance(before, dict) else {}), SUGGESTED: told}
+        notes = {**(message.response_metadata.get(NOTES) or {}), SUGGESTED: told}
         return message.model_copy(update={"response_metadata": {**message.response_metadata, NOTES: notes}})
 
     return replace(response, result=[*map(noted, response.result)]) if told else response

@@ -478,7 +478,7 @@ class Recommender:
     def _of(self, source: str, tools: Iterable[str]) -> dict[str, int]:
         """How many voices went on after `source`, with any tool, for the tools that ever followed it; else 0."""
         edges = self.graph.outgoing(source)
-        voices = len({voice for edge in edges.values() for voice in edge.voices})
+        voices = len(set[int]().union(*(edge.voices for edge in edges.values())))
         return {tool: voices if tool in edges else 0 for tool in tools}
 
     def _edges(self, source: str, allowed: Collection[str] | None) -> Outgoing:

@@ -24,6 +24,7 @@ from langchain_tooltree.experience.guide import Advice, Guide, without_hints
 from langchain_tooltree.experience.run_identity import name_of
 from langchain_tooltree.flows import EventSink, Flow, current_writer, emit
 from langchain_tooltree.models import ATTEMPTS, Meter, usage_sum
+from langchain_tooltree.replies import sound
 from langchain_tooltree.sandbox import Sandbox, names_bound_by
 from langchain_tooltree.text import forget_oldest, telling_words
 from langchain_tooltree.tools import ToolLibrary, checked_arguments, returns_command
@@ -248,6 +249,7 @@ class PlannerHost(ABC):
 
     def take(self, reply: AIMessage, withheld: Withheld) -> tuple[AIMessage, Report | None]:
         """Take the report out of a reply, and keep the reply as the latest own step."""
+        reply = sound(reply)
         is_step = bool(reply.tool_calls or reply.invalid_tool_calls)  # what a step reports does not count
         reply, report = (reply, None) if is_step else withheld.restore(reply)
         if report is None:  # of a step, or of a model without a gate

@@ -12,7 +12,7 @@ from typing import Annotated, TypedDict
 
 import pytest
 from langchain_core.callbacks import BaseCallbackHandler
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage
 from langchain_core.messages.tool import tool_call
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
@@ -20,8 +20,6 @@ from langgraph.config import get_config, get_stream_writer
 from langgraph.func import task
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import InjectedState, ToolNode
-from langgraph.prebuilt.tool_node import ToolInvocationError
-from langgraph.runtime import get_runtime
 from langgraph.store.memory import InMemoryStore
 from langgraph.store.sqlite.aio import AsyncSqliteStore
 from langgraph.types import Command, Send, interrupt
@@ -305,42 +303,6 @@ def test_a_tool_node_takes_one_call_with_the_state_for_its_tool():
         return {"said": [message.content]}
 
     assert a_graph(node=node).invoke({"said": []})["said"] == ["here: ['a']"]
-
-
-def test_a_tool_node_raises_for_arguments_that_do_not_fit():
-    @tool
-    def look(place: int) -> str:
-        """Look."""
-        return str(place)
-
-    def node(_):
-        given = tool_node_input(tool_call(name="look", args={"place": "nowhere"}, id="call-1"), {"messages": []})
-        with pytest.raises(ToolInvocationError):
-            ToolNode([look], handle_tool_errors=False).invoke(given)
-        return {"said": []}
-
-    a_graph(node=node).invoke({"said": []})
-
-
-def test_the_runtime_knows_the_thread_and_the_run():
-    seen = []
-
-    def node(_):
-        seen.append(get_runtime().execution_info)
-        return {"said": []}
-
-    a_graph(node=node, saved=True).invoke({"said": []}, THREAD)
-    a_graph(node=node).invoke({"said": []}, {"run_id": "00000000-0000-0000-0000-000000000001"})
-
-    assert (seen[0].thread_id, seen[1].thread_id) == ("1", None)
-    assert str(seen[1].run_id) == "00000000-0000-0000-0000-000000000001"
-
-
-def test_messages_of_ai_are_kept_by_a_checkpoint_as_they_were():
-    graph = a_graph(MessagesState, node=lambda _: {"messages": [AIMessage("Yes.", id="a")]}, saved=True)
-    graph.invoke({"messages": [HumanMessage("Hello.", id="h")]}, THREAD)
-
-    assert [message.id for message in graph.get_state(THREAD).values["messages"]] == ["h", "a"]
 
 
 async def kept_and_deleted(store):

@@ -20,10 +20,6 @@ MOST_CHARACTERS = 7_000
 """As much as somebody reads before deciding."""
 
 
-def test_the_readme_is_short():
-    assert len(README) <= MOST_CHARACTERS
-
-
 def test_the_picture_in_the_readme_is_the_demo_s_tree():
     result = demo.solved()
     assert (ROOT / "cookbook" / "docs" / "images" / "demo.svg").read_text().strip() == result.to_svg().strip()

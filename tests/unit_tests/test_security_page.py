@@ -39,8 +39,3 @@ def test_each_name_on_the_page_exists():
     assert len(NAMED) > 10
     assert not exists("Experience.vanish", known)
     assert not exists("vanish", known)
-
-
-def test_the_page_is_one_page():
-    assert len(PAGE.splitlines()) <= 70
-    assert max(map(len, PAGE.splitlines())) <= 130

@@ -30,7 +30,7 @@ from langchain_core.messages import AIMessage
 from langchain_core.tools import tool
 
 from langchain_tooltree.testing import OfflineChatModel
-from langchain_tooltree.testing.offline import read_question
+from langchain_tooltree.testing import read_question
 
 PLACES = {"desk": "key", "drawer": "letter", "attic": "lamp"}
 made = []
@@ -172,6 +172,16 @@ def test_a_model_judges_and_its_calls_are_in_the_estimate(capsys, monkeypatch):
     assert code == UNCERTAIN
     assert "5 calls of the judge come on top" in shown
     assert any('"task":"Where is the key?","expected":"desk"' in call[-1].content for call in judge.calls)
+
+
+def test_somebody_is_asked_whether_to_go_on(capsys, monkeypatch):
+    answers = iter(["", "y"])
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
+    monkeypatch.setattr("builtins.input", lambda *_: next(answers))
+    code, shown, told = compare(capsys, "--limit", "4")
+    assert (code, told) == (2, "Stopped. The same command goes on from tasks.compare.jsonl.\n")
+    assert shown.endswith("Go on? [y/N] ")
+    assert compare(capsys, "--limit", "4")[0] == UNCERTAIN
 
 
 @pytest.mark.slow

@@ -53,7 +53,7 @@ def test_a_graph_knows_its_runs():
     assert (len(graph), "0" in graph) == (3, False)
 
 
-def test_adding_says_whether_anything_has_changed():
+def test_adding_says_whether_the_graph_holds_the_run_now():
     graph = SITGraph()
 
     assert graph.add(RUNS[0])
