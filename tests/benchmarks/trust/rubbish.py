@@ -425,13 +425,8 @@ MODEL_READERS: dict[str, Reader] = {
         _asked,
         lambda model: plan_tools(model, LIBRARY, ["look"], "look it up", Meter(2)),
     ),
-    "classifier": partial(
-        _asked, lambda model: flow_of(AnomalyDetector(phrases=(), classifier=model).check)([*QUESTION[:2], FINE])
-    ),
 }  # fmt: skip
 """What asks a model, by name: each takes the reply that the model gives every time."""
-
-FINE = ToolMessage("12 things", tool_call_id="1", name="look")
 
 
 def _conversed(reply: AIMessage) -> Any:
