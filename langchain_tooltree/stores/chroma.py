@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
 import json
 import operator
 import os
@@ -578,27 +577,22 @@ def _name(home: Home) -> str:
 _folders: dict[Path, Connection] = {}
 """What this process has open; in a forked child also what its parent had, which is refused there."""
 
-# A store may be collected, and so release its folder, while another one is opened. A fork waits until nobody does that.
+# A store may be collected, and so release its folder, while the same thread opens another one.
 _folders_lock = threading.RLock()
-
-
-def _after_fork() -> None:
-    for connection in _folders.values():
-        os.close(connection.lock)  # a copy of the parent's lock would outlive the parent
-        # chromadb hangs when an inherited client is torn down, even as the interpreter exits: one reference too many.
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection.client))
-    _folders_lock.release()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_folders_lock.acquire, after_in_parent=_folders_lock.release, after_in_child=_after_fork)
 
 
 def connect(path_or_client: str | os.PathLike[str] | ClientAPI) -> Connection:
     """A store's connection: to a folder, which is made and locked, or through a client of chromadb."""
     chromadb = import_extra("chromadb", "chroma", "ChromaStore")
     if isinstance(path_or_client, str | os.PathLike):
-        return _share(Path(path_or_client).resolve())
+        folder = Path(path_or_client).resolve()
+        with _folders_lock:
+            if folder not in _folders:
+                _folders[folder] = _open(folder)
+            shared = _folders[folder]
+            shared.check()
+            shared.users += 1
+        return shared
     settings = path_or_client.get_settings() if isinstance(path_or_client, chromadb.api.ClientAPI) else None
     if settings is None or (settings.is_persistent and not settings.chroma_server_host):
         msg = (
@@ -607,16 +601,6 @@ def connect(path_or_client: str | os.PathLike[str] | ClientAPI) -> Connection:
         )
         raise ConfigurationError(msg)
     return Connection(path_or_client)
-
-
-def _share(folder: Path) -> Connection:
-    with _folders_lock:
-        if folder not in _folders:
-            _folders[folder] = _open(folder)
-        shared = _folders[folder]
-        shared.check()
-        shared.users += 1
-        return shared
 
 
 def _open(folder: Path) -> Connection:

@@ -30,7 +30,7 @@ from langchain_core.messages import AIMessage
 from langchain_core.tools import tool
 
 from langchain_tooltree.testing import OfflineChatModel
-from langchain_tooltree.testing.offline import read_question
+from langchain_tooltree.testing import read_question
 
 PLACES = {"desk": "key", "drawer": "letter", "attic": "lamp"}
 made = []
