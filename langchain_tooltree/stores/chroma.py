@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import json
 import operator
 import os
@@ -577,8 +578,20 @@ def _name(home: Home) -> str:
 _folders: dict[Path, Connection] = {}
 """What this process has open; in a forked child also what its parent had, which is refused there."""
 
-# A store may be collected, and so release its folder, while the same thread opens another one.
+# A store may be collected, and so release its folder, while another one is opened. A fork waits until nobody does that.
 _folders_lock = threading.RLock()
+
+
+def _after_fork() -> None:
+    for connection in _folders.values():
+        os.close(connection.lock)  # a copy of the parent's lock would outlive the parent
+        # chromadb hangs when an inherited client is torn down, even as the interpreter exits: one reference too many.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection.client))
+    _folders_lock.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_folders_lock.acquire, after_in_parent=_folders_lock.release, after_in_child=_after_fork)
 
 
 def connect(path_or_client: str | os.PathLike[str] | ClientAPI) -> Connection:
