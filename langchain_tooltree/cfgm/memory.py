@@ -24,13 +24,14 @@ from langchain_tooltree.cfgm.collect import (
     CollectionReport,
     Evaluate,
     Task,
+    checked_tasks,
     current_focus_points,
     evaluating,
     is_agent,
     is_environment,
     make_focus_points,
-    named_tasks,
     run_in_environment,
+    task_of,
 )
 from langchain_tooltree.cfgm.recall import (
     CANDIDATES,
@@ -41,7 +42,7 @@ from langchain_tooltree.cfgm.recall import (
     recall_text,
 )
 from langchain_tooltree.cfgm.reflection import Help, Recovery, Reflector
-from langchain_tooltree.cfgm.tips import Tip, aligned_tips, distinct, extract_tips, task_id_of, tips_of
+from langchain_tooltree.cfgm.tips import Tip, aligned_tips, distinct, extract_tips, tips_of
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError, ForeignNamespaceError, check_count, described
 from langchain_tooltree.experience.run_identity import is_in
@@ -173,9 +174,8 @@ class CFGMMemory:
         """Say what to watch while exploring an environment (CFGM, Alg. 1): at most 10 points, most important first.
 
         `description` says what the environment is, what its tools do, what tasks are like; of the `examples`, runs or
-        texts from it, the model is shown the first 12. They are kept: with the same arguments, the model is asked once.
-        `collect` uses the ones made or asked for last, with their examples. Raises `ReplyError` if the model's replies
-        hold none, even when it is asked again.
+        texts from it, the model is shown the first 12. They are kept until others are asked for, and `collect` uses
+        them, with their examples. Raises `ReplyError` if the model's replies hold none, even when it is asked again.
         """
         collection = self.experience.within_config(config).collection(FOCUS)
         return (yield from make_focus_points(self._model_for("focus"), collection, description, examples))
@@ -262,7 +262,7 @@ class CFGMMemory:
             config=config,
             context=context,
         )
-        return (yield from collection.collecting(named_tasks(tasks), max_concurrency))
+        return (yield from collection.collecting(checked_tasks(tasks), max_concurrency))
 
     acollect = async_twin(collect)
 
@@ -321,12 +321,9 @@ class CFGMMemory:
             runs = yield from similar(k=4 * CANDIDATES * k)
         others = [run for run in runs if not is_in(run.id, own)]
         chosen = others[:k] if self.is_paper else most_like(task, others, k)
-        tips: list[Tip] = []
-        for run in chosen:
-            # Tasks of the same text may be told apart by an id; the tips of all that are like the task are recalled.
-            tips += yield from tips_of(
-                experience, run.task, [task_id_of(each) for each in runs if each.task == run.task]
-            )
+        # Tasks of the same text may be told apart by an id; the tips of all that are like the task are recalled.
+        alike = [run for each in chosen for run in runs if run.task == each.task]
+        tips = yield from tips_of(experience, alike)
         # A tip counts while the success that it was taken of does: it may be gone, in quarantine, or called a failure.
         successes = {run.id for run in runs}
         sources = {tip.trajectories[-1] for tip in tips} - successes
@@ -358,7 +355,8 @@ class CFGMMemory:
             msg = f"environment must have reset and step, got {type(environment).__name__}."
             raise ConfigurationError(msg)
         check_count("max_steps", max_steps)
-        (to_do,) = named_tasks([task])
+        (original,) = checked_tasks([task])
+        to_do = task_of(original)
 
         @driven
         def similar(query: str) -> Flow[Recollection]:
@@ -377,9 +375,9 @@ class CFGMMemory:
         def reviewed(messages: Sequence[BaseMessage]) -> Flow[ToolMessage | None]:
             return recovery.correction(Conversation(messages), help_=help_(), task=to_do.text, writer=None)
 
-        attempt = Attempt(to_do, 1, f"{recalled}\n\n{to_do.text}".strip(), max_steps)
+        attempt = Attempt(original, 1, f"{recalled}\n\n{to_do.text}".strip(), max_steps)
         run = yield from run_in_environment(attempt, environment, self._model_for("policy"), reviewed)
-        success, reward, reasons = yield from evaluating(evaluate, to_do, run)
+        success, reward, reasons = yield from evaluating(evaluate, original, run)
         runs = (run.id for run in recollection.runs)
         recall = Recall(tuple(runs), {tip.id: tip.trajectories for tip in recollection.tips})
         metadata = {**run.trajectory.metadata, "task_id": to_do.id, "reward": reward, **recall.metadata()}
