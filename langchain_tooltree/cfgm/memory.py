@@ -44,11 +44,11 @@ from langchain_tooltree.cfgm.recall import (
 from langchain_tooltree.cfgm.reflection import Help, Recovery, Reflector
 from langchain_tooltree.cfgm.tips import Tip, aligned_tips, distinct, extract_tips, tips_of
 from langchain_tooltree.conversation import Conversation
-from langchain_tooltree.errors import ConfigurationError, ForeignNamespaceError, check_count, described
+from langchain_tooltree.errors import ConfigurationError, check_count
 from langchain_tooltree.experience.run_identity import is_in
 from langchain_tooltree.experience.store import DEFAULT_NAMESPACE, QUARANTINED, ExperienceStore
 from langchain_tooltree.experience.trajectory import Recall, Trajectory
-from langchain_tooltree.flows import Flow, Writer, async_twin, driven, emit, flow_of
+from langchain_tooltree.flows import Flow, Writer, async_twin, driven, emit, flow_of, if_it_can
 from langchain_tooltree.models import resolve_model
 
 logger = logging.getLogger(__name__)
@@ -77,13 +77,12 @@ class CFGMMemory:
     ```
 
     Coarse: focus points say what to watch in an environment, and guide the attempts at training tasks that make up the
-    experience. In between: tips say what the attempts teach. Fine: the runs most like a task are recalled
-    with their tips. A `CFGMMiddleware` or a `CFGMReflectionNode` puts them before an agent.
+    experience. In between: tips say what the attempts teach. Fine: the runs most like a task are recalled with their
+    tips. A `CFGMMiddleware` puts them before an agent.
 
-    Everything is kept in the store, in one namespace for each user or tenant if it has variables, which are filled as
-    `ExperienceStore` describes. All who share a namespace are shown each other's runs: give each circle of users who
-    may know of each other one of its own. The `config` of a method fills the variables of the namespace;
-    `ConfigurationError` is raised for one that is not known. Each async method has a sync twin.
+    Everything is kept in the store, in one namespace for each user or tenant if it has variables. All who share a
+    namespace are shown each other's runs. The `config` of a method fills the variables; `ConfigurationError` is raised
+    for one that is not known.
 
     Args:
         model: Writes focus points, reflections on failed attempts and tips: a chat model, or a name for
@@ -204,11 +203,10 @@ class CFGMMemory:
         others and raises nothing; the report says which ones are unfinished. An agent that raises, spends its steps or
         is interrupted has failed. A `CFGMMiddleware` in it neither recalls nor records meanwhile.
 
-        An attempt is done when its trajectory is in the store. Run again with the same arguments, a collection that was
-        stopped or killed makes none of these again, and the others from their beginning. They are known by the id and
-        the text of their task, whatever model, agent or `evaluate` made and judged them; a larger `max_retries` adds
-        attempts to tasks that have failed so far. To start over, use another namespace, or delete the trajectories that
-        the report names.
+        An attempt is done when its trajectory is in the store. Run again, a collection that was stopped or killed makes
+        none of these again; a larger `max_retries` adds attempts to tasks that have failed so far. They are told by the
+        id and the text of their task: to start over, use another namespace, or delete the trajectories that the report
+        names.
 
         Args:
             agent: Who tries. A compiled graph whose state has `messages`; an environment with `reset(task)` and
@@ -245,10 +243,10 @@ class CFGMMemory:
             msg = "focus_points and examples must be lists, got one text. Put it in a list."
             raise ConfigurationError(msg)
         experience = self.experience.within_config(config)
-        shown = [example_text(each) for each in examples]
+        few_shots = [example_text(each) for each in examples]
         if focus_points is None:
             focus_points, current = yield from current_focus_points(experience.collection(FOCUS))
-            shown = shown or current
+            few_shots = few_shots or current
         collection = Collection(
             model=self._model_for("policy"),
             reflector=self._model_for("reflection"),
@@ -256,7 +254,7 @@ class CFGMMemory:
             agent=agent,
             evaluate=evaluate,
             focus_points=focus_points,
-            examples=shown,
+            examples=few_shots,
             max_retries=max_retries,
             max_steps=max_steps,
             config=config,
@@ -366,7 +364,7 @@ class CFGMMemory:
         # In an environment of one tool, the values of its argument are the actions.
         recalled = recall_text(replace(recollection, verbatim=True), max_characters=self.max_characters)
         reflector = self.reflector(self._model_for("reflection"), recall=similar)
-        recovery = recovery_with(self, reflector, detector, max_reflections=max_steps if self.is_paper else None)
+        recovery = recovery_with(self, reflector, detector)
 
         def help_() -> Flow[Help]:
             yield from ()
@@ -424,17 +422,15 @@ def recovery_with(
 def recall_for(
     memory: CFGMMemory, task: str, *, k: int, own: str | None = None, writer: Writer | None
 ) -> Flow[Recollection]:
-    """Recall what is known of tasks like this one, inside a graph; if memory fails, that is logged, and nothing is.
+    """Recall what there is of tasks like this one, inside a graph; if memory fails, that is logged, and nothing is.
 
     `own` is the id under which this conversation itself is remembered: it is not recalled for itself.
     """
-    try:
+
+    def ask() -> Flow[Recollection]:
         recollection = yield from memory.recalling(task, k, memory.experience.within_config(), own)
         runs, tips = [run.task for run in recollection.runs], [tip.advice for tip in recollection.tips]
         yield from emit([{"type": "recall", "task": task, "runs": runs, "tips": tips}], writer)
-    except ForeignNamespaceError:
-        raise
-    except Exception as error:  # noqa: BLE001 - the store may be down, and the agent can do without
-        logger.warning("Nothing was recalled: %s", described(error))
-        return Recollection(task)
-    return recollection
+        return recollection
+
+    return (yield from if_it_can(ask, Recollection(task), "memory of past runs"))

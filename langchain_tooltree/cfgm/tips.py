@@ -12,7 +12,7 @@ from langchain_core.utils import batch_iterate
 from pydantic import BaseModel, Field
 
 from langchain_tooltree.errors import ConfigurationError, ReplyError
-from langchain_tooltree.experience.store import QUARANTINED, ExperienceStore
+from langchain_tooltree.experience.store import PAGE, QUARANTINED, ExperienceStore
 from langchain_tooltree.experience.trajectory import Step, Trajectory
 from langchain_tooltree.experience.verdict import DEFAULT_MAX_CHARACTERS, excerpt
 from langchain_tooltree.flows import Flow, TogetherStep
@@ -187,8 +187,8 @@ def aligned_tips(model: BaseChatModel, experience: ExperienceStore, description:
         raise ConfigurationError(msg)
     tips = distinct((yield from all_tips(experience))).values()
     aligned: list[Tip] = []
-    for shown in batch_iterate(MOST_KNOWN, tips):
-        numbered = [{"number": number, "when": tip.when, "tip": tip.text} for number, tip in enumerate(shown, 1)]
+    for batch in batch_iterate(MOST_KNOWN, tips):
+        numbered = [{"number": number, "when": tip.when, "tip": tip.text} for number, tip in enumerate(batch, 1)]
         document = {"environment": shortened(description.strip()), "tips": numbered}
         meter = Meter(allowance=ATTEMPTS)
         prompt, config = document_prompt(ALIGNMENT_PROMPT, document), inner_config("align_tips", {})
@@ -197,7 +197,7 @@ def aligned_tips(model: BaseChatModel, experience: ExperienceStore, description:
             msg = f"The model adapted no tips: {'; '.join(meter.problems)}. Try again, or use another model."
             raise ReplyError(msg)
         forms = {form.number: form for form in reply.tips}
-        for number, tip in enumerate(shown, 1):
+        for number, tip in enumerate(batch, 1):
             if form := forms.get(number):
                 when, text = one_line(form.when, LONGEST_WHEN), shortened(" ".join(form.tip.split()), LONGEST_TIP)
                 aligned.append(replace(tip, text=text, when=_CONDITION.sub("", when).rstrip(" .:,;"), tools=()))
@@ -220,13 +220,13 @@ def tips_from_success(model: BaseChatModel, success: Trajectory, known: Sequence
 
     Of the known tips, those most like the task are shown. `None` if the model gave no usable reply.
     """
-    shown = sorted(known, key=lambda tip: -kinship(success.task, f"{tip.task} {tip.advice}"))[:MOST_KNOWN]
-    numbered = [{"number": number, "tip": tip.advice} for number, tip in enumerate(shown, 1)]
+    nearest = sorted(known, key=lambda tip: -kinship(success.task, f"{tip.task} {tip.advice}"))[:MOST_KNOWN]
+    numbered = [{"number": number, "tip": tip.advice} for number, tip in enumerate(nearest, 1)]
     document = {"succeeded": _attempt(success, DEFAULT_MAX_CHARACTERS), "known_tips": numbered}
     reply = yield from _ask(model, SuccessForm, DEFAULT_SUCCESS_PROMPT, success, document)
     if reply is None:
         return None
-    followed = [tip for number, tip in enumerate(shown, 1) if number in reply.followed]
+    followed = [tip for number, tip in enumerate(nearest, 1) if number in reply.followed]
     return [*followed, *_tips(reply, "success", [success])[:MOST_FROM_SUCCESS]]
 
 
@@ -235,8 +235,8 @@ def _ask(
 ) -> Flow[ReplyT | None]:
     """Ask for tips; a model that gives no usable reply is logged."""
     meter = Meter(allowance=ATTEMPTS)
-    asked = document_prompt(prompt, {"task": shortened(success.task), **document})
-    reply = yield from filled_in(model, form, asked, inner_config("tips", {"trajectory": success.id}), meter)
+    question = document_prompt(prompt, {"task": shortened(success.task), **document})
+    reply = yield from filled_in(model, form, question, inner_config("tips", {"trajectory": success.id}), meter)
     if reply is None:
         problem = "; ".join(meter.problems) or "it was not asked"
         logger.warning("No tips from %s, which is left to the next time: %s", success.id, problem)
@@ -245,8 +245,8 @@ def _ask(
 
 def _attempt(trajectory: Trajectory, room: int) -> dict[str, Any]:
     notes = {"ended": trajectory.reasons, "reflection": str(trajectory.metadata.get("reflection") or "")}
-    told = {name: shortened(text, LONGEST_TEXT) for name, text in notes.items() if text}
-    return {"record": excerpt(trajectory, max_characters=room), **told}
+    about = {name: shortened(text, LONGEST_TEXT) for name, text in notes.items() if text}
+    return {"record": excerpt(trajectory, max_characters=room), **about}
 
 
 def _tips(reply: ComparisonForm, source: Source, attempts: Sequence[Trajectory]) -> list[Tip]:
@@ -325,12 +325,12 @@ def extract_tips(model: BaseChatModel, experience: ExperienceStore, *, max_concu
     """
     collection = experience.collection(LABEL)
     tasks: dict[str, _Attempts] = {}
-    for page in (yield from experience.pages()):
-        for attempt in (yield from page):
+    for page in batch_iterate(PAGE, (yield from experience.ids())):
+        for attempt in (yield from experience.reading(page)):
             if attempt.success is None or attempt.metadata.get(QUARANTINED):
                 continue
             of_task = tasks.setdefault(_key(attempt), _Attempts(attempt.task))
-            of_task.made_from[attempt.id] = digest(attempt.chat(), 16)
+            of_task.made_from[attempt.id] = digest(attempt.messages, 16)
             if attempt.success:
                 of_task.successes[attempt.id] = len(attempt.steps)
             else:
@@ -344,8 +344,8 @@ def extract_tips(model: BaseChatModel, experience: ExperienceStore, *, max_concu
         if attempts.successes and attempts.made_from != notes.get(key, {}).get("made_from")
     ]
     for together in batch_iterate(max_concurrency, due):
-        asked = [_tips_of_task(model, experience, attempts, _others(notes, key)) for key, attempts in together]
-        replies: list[list[Tip] | None] = yield TogetherStep(asked)
+        questions = [_tips_of_task(model, experience, attempts, _others(notes, key)) for key, attempts in together]
+        replies: list[list[Tip] | None] = yield TogetherStep(questions)
         entries = yield from experience.entries()
         for (key, attempts), reply in zip(together, replies, strict=True):
             if reply is None or not attempts.made_from.keys() <= entries.keys():
