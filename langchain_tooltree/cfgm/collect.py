@@ -403,8 +403,8 @@ ACT_TOOL: dict[str, Any] = {
     },
 }
 
-Review = Callable[[Sequence[BaseMessage], int], Flow[ToolMessage | None]]
-"""Looks at a dialogue after each reply's actions, with the steps left; an observation to take the place of its own."""
+Review = Callable[[Sequence[BaseMessage]], Flow[ToolMessage | None]]
+"""Looks at a dialogue after each reply's actions; an observation to take the place of its own."""
 
 
 def run_in_environment(
@@ -435,7 +435,7 @@ def run_in_environment(
                 rewards += [] if latest.reward is None else [latest.reward]
                 if latest.done:
                     break
-            if review is not None and (advised := (yield from review(messages, attempt.max_steps - steps))):
+            if review is not None and (advised := (yield from review(messages))):
                 ids = [getattr(each, "tool_call_id", None) for each in messages]
                 messages[max(at for at, each in enumerate(ids) if each == advised.tool_call_id)] = advised
     except FailedError as error:

@@ -374,10 +374,8 @@ class CFGMMemory:
             yield from ()
             return Help(recollection.tips, examples_in(recalled), [ACT_TOOL])
 
-        def reviewed(messages: Sequence[BaseMessage], steps_left: int) -> Flow[ToolMessage | None]:
-            return recovery.correction(
-                Conversation(messages), help_=help_(), task=to_do.text, steps_left=steps_left, writer=None
-            )
+        def reviewed(messages: Sequence[BaseMessage]) -> Flow[ToolMessage | None]:
+            return recovery.correction(Conversation(messages), help_=help_(), task=to_do.text, writer=None)
 
         attempt = Attempt(to_do, 1, f"{recalled}\n\n{to_do.text}".strip(), max_steps)
         run = yield from run_in_environment(attempt, environment, self._model_for("policy"), reviewed)
@@ -402,9 +400,9 @@ def _experience(
     return store
 
 
-def check_memory(memory: object) -> None:
-    """Raise `ConfigurationError` for what is neither memory nor `None`."""
-    if memory is not None and not isinstance(memory, CFGMMemory):
+def check_memory(memory: object, *, optional: bool = True) -> None:
+    """Raise `ConfigurationError` for what is neither memory nor, where that is `optional`, `None`."""
+    if not isinstance(memory, CFGMMemory) and not (optional and memory is None):
         msg = f"memory must be a CFGMMemory, got {type(memory).__name__}. Make one: CFGMMemory(model, store)."
         raise ConfigurationError(msg)
 
@@ -417,7 +415,7 @@ def recovery_with(
 ) -> Recovery:
     """What corrects the course of an agent with this memory: at each anomaly, if it is the paper's.
 
-    What of the `budget` is `None` is the default: that of `ReflectionBudget`, or the paper's.
+    What of the `budget` is `None` is the default: that of `Recovery`, or the paper's.
     """
     if memory is not None and not isinstance(model, Reflector):
         model = memory.reflector(model)

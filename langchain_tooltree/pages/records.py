@@ -100,7 +100,7 @@ def _run(run: Trajectory) -> dict[str, Any]:
         "instructions": run.instructions,
     }
     shown = {"id": _label(run.id), "task": run.task, "success": run.success, "turns": run.turns}
-    dialogue = {"messages": list(_dialogue(run.chat(), run.branches))}
+    dialogue = {"messages": list(_dialogue(run.messages, run.branches))}
     return {**shown, **{name: value for name, value in facts.items() if value}, **dialogue}
 
 

@@ -100,7 +100,7 @@ def _observation_to_dict(observation: "Observation") -> dict[str, Any]:
     if isinstance(content, list):
         content = [block if not isinstance(block, dict) else _without_made_up_id(block) for block in content]
     kind = {"kind": observation.kind} if observation.kind != "ok" else {}
-    return {"content": content, **kind, **({"transient": True} if observation.transient else {})}
+    return {"content": content, **kind}
 
 
 def _without_made_up_id(block: Mapping[str, Any]) -> dict[str, Any]:

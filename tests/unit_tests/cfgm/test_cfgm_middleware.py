@@ -529,9 +529,9 @@ def test_each_part_can_be_switched_off(path, off):
     assert (len(kept(memory)) == 0) is (off == "record")
 
 
-def test_a_reflector_may_have_settings_of_its_own(path):
+def test_a_reflector_may_be_passed(path):
     model = reflector()
-    agent, _ = helped(MISTAKE, ANSWER, model=Reflector(model, max_characters=8_000))
+    agent, _ = helped(MISTAKE, ANSWER, model=Reflector(model))
 
     either(path, agent)(ASKED)
 

@@ -128,12 +128,10 @@ def test_observations_without_ids_cannot_be_replaced_so_nobody_is_asked_about_th
     graph.add_edge(START, "reflect")
     unnamed = [message.model_copy(update={"id": None}) for message in in_trouble()]
 
-    compiled = graph.compile()
-    for _ in range(2):
-        assert either(path, compiled)({"messages": unnamed})["messages"] == unnamed
+    assert either(path, graph.compile())({"messages": unnamed})["messages"] == unnamed
 
     assert model.calls == []
-    assert caplog.text.count("Use the add_messages reducer") == 1
+    assert "use add_messages" in caplog.text
 
 
 def test_trouble_that_goes_on_is_reflected_upon_again_after_a_pause(path):
@@ -310,10 +308,10 @@ def test_the_tools_are_described_to_the_model(path):
     assert '"description":"Turn a valve."' in model.calls[0][1].text
 
 
-def test_a_reflector_may_have_settings_of_its_own(path):
+def test_a_reflector_may_be_passed(path):
     model = reflector()
 
-    either(path, CFGMReflectionNode(Reflector(model, max_characters=8_000), patience=0))(in_trouble())
+    either(path, CFGMReflectionNode(Reflector(model), patience=0))(in_trouble())
 
     assert len(model.calls) == 1
 
