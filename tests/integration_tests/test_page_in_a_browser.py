@@ -108,6 +108,7 @@ def test_a_notebook_shows_the_page_in_a_frame_that_reaches_nothing_of_its_own(br
     assert browser.run("[...document.querySelectorAll('iframe')].map((frame) => frame.contentDocument)") == [None, None]
     assert {browser.inside(each["targetId"], "document.querySelector('h1').textContent") for each in frames} == {
         HOSTILE[1],
+        "Which tool came next",
     }
 
 
