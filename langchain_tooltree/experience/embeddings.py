@@ -1,18 +1,15 @@
 """HashingEmbeddings: text vectors without a model, a download or a network."""
 
-import base64
 import re
 import zlib
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from langchain.embeddings import init_embeddings
 from langchain_core.embeddings import Embeddings
-from numpy.typing import DTypeLike, NDArray
 
 from langchain_tooltree.errors import ConfigurationError, check_count
 from langchain_tooltree.flows import Flow, TwinStep
@@ -109,37 +106,3 @@ def embedder_name(embeddings: Embeddings) -> str:
     settings = ((name, getattr(embeddings, name, None)) for name in _SETTINGS)
     shown = ", ".join(f"{name}={value!r}" for name, value in settings if isinstance(value, str | int))
     return f"{type(embeddings).__name__}({shown})"
-
-
-class Packed:
-    """Vectors as a short ASCII text, unpacked when somebody asks for them: of thousands of runs, most are not compared.
-
-    numpy takes it for the array of shape `(-1, *shape)`.
-    """
-
-    _LEVEL = 3
-    """Of compression: it leaves a seventh of what vectors take, and twice the effort hardly less."""
-
-    def __init__(self, text: str, dtype: DTypeLike, *shape: int) -> None:
-        self.text = text
-        self._dtype = dtype
-        self._shape = shape
-        self._array: NDArray[Any] | None = None
-
-    @classmethod
-    def of(cls, vectors: "NDArray[Any] | Packed") -> "Packed":
-        """Pack vectors, unless they are."""
-        if isinstance(vectors, Packed):
-            return vectors
-        text = base64.b64encode(zlib.compress(vectors.tobytes(), cls._LEVEL)).decode()
-        return cls(text, vectors.dtype, *vectors.shape[1:])
-
-    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:  # noqa: FBT001 - numpy's
-        if self._array is None:
-            content = zlib.decompress(base64.b64decode(self.text))
-            self._array = np.frombuffer(content, self._dtype).reshape(-1, *self._shape)
-        return np.array(self._array, dtype, copy=copy)
-
-    def __getitem__(self, place: int) -> NDArray[Any]:
-        vectors: NDArray[Any] = np.asarray(self)[place]
-        return vectors

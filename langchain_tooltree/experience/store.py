@@ -20,7 +20,7 @@ from langgraph.store.base import BaseStore, GetOp, Item, PutOp, SearchItem
 from numpy.typing import NDArray
 
 from langchain_tooltree.errors import ConfigurationError, StoreError, ToolTreeError, TrajectoryFormatError, check_count
-from langchain_tooltree.experience.embeddings import Packed, embedded, embedder_name, resolve_embeddings
+from langchain_tooltree.experience.embeddings import embedded, embedder_name, resolve_embeddings
 from langchain_tooltree.experience.files import from_json, to_json
 from langchain_tooltree.experience.run_identity import (
     Namespace,
@@ -30,6 +30,7 @@ from langchain_tooltree.experience.run_identity import (
 )
 from langchain_tooltree.experience.trajectory import Recall, Source, Trajectory
 from langchain_tooltree.flows import Flow, arun_flow, async_twin, driven, flow_of, run_flow
+from langchain_tooltree.packing import Packed
 from langchain_tooltree.secrets import masked
 from langchain_tooltree.text import digest, forget_oldest
 

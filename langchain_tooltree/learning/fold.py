@@ -32,7 +32,7 @@ from langgraph.store.base import Item, SearchItem
 from langchain_tooltree.cfgm.memory import CFGMMemory
 from langchain_tooltree.cfgm.tips import all_tips
 from langchain_tooltree.errors import described
-from langchain_tooltree.experience.embeddings import Packed, embedder_name
+from langchain_tooltree.experience.embeddings import embedder_name
 from langchain_tooltree.experience.run_identity import Namespace
 from langchain_tooltree.experience.store import (
     JUDGED,
@@ -47,6 +47,7 @@ from langchain_tooltree.experience.store import (
 )
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.flows import Flow, FunctionStep, has_loop, in_thread, run_flow
+from langchain_tooltree.packing import Packed
 from langchain_tooltree.sitgraph.graph import Contribution
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
 from langchain_tooltree.sitgraph.states import DIMENSIONS

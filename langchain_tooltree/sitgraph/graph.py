@@ -15,7 +15,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from langchain_tooltree.experience.embeddings import Packed
+from langchain_tooltree.packing import Packed
 from langchain_tooltree.sitgraph.states import DIMENSIONS, END, Bytes, States
 from langchain_tooltree.sitgraph.transitions import VIEWS
 from langchain_tooltree.text import digest
