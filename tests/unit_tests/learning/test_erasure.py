@@ -497,7 +497,7 @@ def derived_from(experience, folder):
     experience.graph.save(folder)
     return {
         "status": status,
-        "entries": run_flow(experience.store.entries()),
+        "entries": run_flow(experience.store.current()).entries,
         "graph": {each.relative_to(folder): each.read_bytes() for each in folder.rglob("*") if each.is_file()},
         "next": [experience.graph.suggest(tool, k=9, messages=[]) for tool in (None, "look", "take", "pay")],
         "recalled": [experience.memory.recall(task) for task in TASKS],
