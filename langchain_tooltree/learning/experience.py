@@ -23,10 +23,10 @@ from langchain_tooltree.effects.calls import CallEffects, Effects
 from langchain_tooltree.effects.names import EFFECTS
 from langchain_tooltree.errors import ConfigurationError, ForeignNamespaceError, described
 from langchain_tooltree.experience.embeddings import resolve_embeddings
-from langchain_tooltree.experience.guide import Remembered, remember
+from langchain_tooltree.experience.guide import TurnNote, turn_note
 from langchain_tooltree.experience.recorder import RunRecorder, TrajectoryRecorder
 from langchain_tooltree.experience.run_identity import Namespace, as_metadata, is_collecting, run_id, tools_in
-from langchain_tooltree.experience.store import KEPT_NAMESPACES, PENDING, ExperienceStore, entry_of
+from langchain_tooltree.experience.store import PENDING, ExperienceStore, entry_of
 from langchain_tooltree.experience.trajectory import Recall, Source, Trajectory
 from langchain_tooltree.experience.verdict import UNUSABLE, AnyVerdict, resolve_verdict
 from langchain_tooltree.flows import Flow, FunctionStep, async_twin, current_runtime, driven, flow_of, run_flow
@@ -287,12 +287,12 @@ class Experience:
 
     # What the planner asks for; see `Learner`.
 
-    def begin(self, conversation: Conversation, earlier: Mapping[str, Any] | None = None) -> Flow[Remembered | None]:
+    def begin(self, conversation: Conversation, earlier: Mapping[str, Any] | None = None) -> Flow[TurnNote | None]:
         """Note a turn that begins; see `Learner.begin`."""
         if is_collecting():
             return None
         fold = yield from self._look()
-        return remember(conversation, earlier or {}, fold.store.values)
+        return turn_note(conversation, earlier or {}, fold.store.values)
 
     def guide(self, remembered: Mapping[str, Any], conversation: Conversation) -> Flow[PastRuns]:
         """The guide for a request; see `Learner.guide`."""
@@ -356,7 +356,7 @@ class Experience:
             if fold is None:
                 fold = Fold(store, self._model, self._embeddings, self._background, quarantine=self._quarantine)
             self._folds[namespace] = fold
-            forget_oldest(self._folds, KEPT_NAMESPACES)
+            forget_oldest(self._folds, MOST_NAMESPACES)
             return fold
 
     def _look(self) -> Flow[Fold]:
