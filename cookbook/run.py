@@ -44,15 +44,15 @@ sys.addaudithook(_stay_here)
 """
 AFTER = """
 import gc
-from langchain_tooltree.testing import RecordedChatModel
+from recorded_model import RecordedChatModel
 for _model in [each for each in gc.get_objects() if type(each) is RecordedChatModel]:
     assert not _model.unmatched, _model.unmatched[0]
     assert not _model.left, f"{_model.path} has answers that nobody asked for: {_model.left}"
 """
 RECORDED = re.compile(r"RecordedChatModel\(\s*(\"answers/[^\"]+\")\s*\)")
 RECORDING = (
-    "__import__('langchain.chat_models').chat_models.init_chat_model({model!r}, timeout=900, callbacks=[__import__("
-    "'langchain_tooltree.testing').testing.AnswerRecorder({path}, {settings})])"
+    "__import__('langchain.chat_models').chat_models.init_chat_model({model!r}, timeout=900, "
+    "callbacks=[__import__('recorded_model').AnswerRecorder({path}, {settings})])"
 )
 
 

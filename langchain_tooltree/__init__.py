@@ -41,8 +41,7 @@ _NAMES = {
     "sitgraph.suggest": ("Suggestion",),
     # Memory: what was learnt from similar tasks, and help when something goes wrong
     "cfgm.memory": ("CFGMMemory",),
-    "cfgm.middleware": ("CFGMMiddleware",),
-    "cfgm.node": ("CFGMRecallNode", "CFGMReflectionNode"),
+    "cfgm.agents": ("CFGMMiddleware", "CFGMRecallNode", "CFGMReflectionNode"),
     "cfgm.reflection": ("Reflector",),
     "anomaly.detector": ("AnomalyDetector", "anomaly_condition"),
     # Errors
@@ -58,10 +57,10 @@ if TYPE_CHECKING:
     from langchain_tooltree.agent import create_tooltree_agent as create_tooltree_agent
     from langchain_tooltree.anomaly.detector import AnomalyDetector as AnomalyDetector
     from langchain_tooltree.anomaly.detector import anomaly_condition as anomaly_condition
+    from langchain_tooltree.cfgm.agents import CFGMMiddleware as CFGMMiddleware
+    from langchain_tooltree.cfgm.agents import CFGMRecallNode as CFGMRecallNode
+    from langchain_tooltree.cfgm.agents import CFGMReflectionNode as CFGMReflectionNode
     from langchain_tooltree.cfgm.memory import CFGMMemory as CFGMMemory
-    from langchain_tooltree.cfgm.middleware import CFGMMiddleware as CFGMMiddleware
-    from langchain_tooltree.cfgm.node import CFGMRecallNode as CFGMRecallNode
-    from langchain_tooltree.cfgm.node import CFGMReflectionNode as CFGMReflectionNode
     from langchain_tooltree.cfgm.reflection import Reflector as Reflector
     from langchain_tooltree.effects import mcp_effects as mcp_effects
     from langchain_tooltree.errors import ConfigurationError as ConfigurationError

@@ -11,8 +11,8 @@ from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware, HumanInTheLoopMiddleware
 from langchain_core.tools import BaseTool
 
+from langchain_tooltree.cfgm.agents import CFGMMiddleware
 from langchain_tooltree.cfgm.memory import CFGMMemory
-from langchain_tooltree.cfgm.middleware import CFGMMiddleware
 from langchain_tooltree.effects.calls import CallEffects, Effects
 from langchain_tooltree.errors import ConfigurationError, check_arguments
 from langchain_tooltree.experience.guide import Learner

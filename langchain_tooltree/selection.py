@@ -4,7 +4,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from langchain.agents.middleware import AgentMiddleware, AgentState, ModelRequest, ModelResponse
@@ -30,6 +30,8 @@ MAX_SENTENCES, MAX_CHARACTERS = 60, 1_600  # of what is ranked for, from the end
 SATURATION, LENGTH_PENALTY = 1.2, 0.75  # k1 and b of BM25, as Lucene has them
 RANK_OFFSET = 5  # the smaller, the more first places stand out; Cormack et al. have 60, for web pages
 EMBEDDING_SHARE = 0.5  # what a place in the ranking by embedding counts for, beside the same place by words
+BEGINNINGS, HOPS = 3, 2  # first tools from which a graph is followed, and how far
+NEIGHBOURS, MIN_SUPPORT = 5, 3  # tools that a graph names after another one, and in how many runs at least
 MOST_TURNS, MOST_LIBRARIES = 1_000, 4  # rankings, and indices of different tools, that are kept
 
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
@@ -112,6 +114,13 @@ def _sentences(texts: Sequence[str]) -> dict[str, float]:
     return dict(weights)
 
 
+class ToolGraph(Protocol):
+    """What knows which tools come next, such as a `SITGraph`."""
+
+    def suggest(self, last_tool: str | None, /, *, k: int = 2) -> Sequence[Any]:
+        """Suggestions, best first, each with a `tool`, a `score` in [0, 1] and its `support` in runs."""
+
+
 class ToolRetriever:
     """Ranks tools by their relevance to a text: for `search()`, for a graph of your own, or to look at a ranking.
 
@@ -122,6 +131,8 @@ class ToolRetriever:
         tools: LangChain tools or functions, or a `ToolLibrary`. What is compared are names, descriptions, domains (of
             a library's cards, or a tool's `tags`) and arguments.
         embeddings: A LangChain `Embeddings`, or a name for `init_embeddings`. By words alone if left out.
+        graph: A `SITGraph`, such as `experience.graph`: tools that came next in past runs, after those that fit best,
+            rank higher. A request hardly ever names all the tools that it takes.
         retriever: A function, sync or async, from a text to tools or their names, best first, in place of all that.
 
     Raises:
@@ -133,6 +144,7 @@ class ToolRetriever:
         tools: Iterable[BaseTool | Callable[..., Any]],
         *,
         embeddings: Embeddings | str | None = None,
+        graph: ToolGraph | None = None,
         retriever: Retriever | None = None,
     ) -> None:
         if retriever is not None and (embeddings is not None or not callable(retriever)):
@@ -141,16 +153,20 @@ class ToolRetriever:
         self._library = tools if isinstance(tools, ToolLibrary) else None
         self._tools = {tool.name: tool for tool in as_tools(tools)}
         self._embeddings = None if embeddings is None else resolve_embeddings(embeddings)
+        self._graph = graph
         self._retriever = retriever
         self._index: _Index | None = None
 
     @driven
-    def top(self, query: str | Sequence[str], k: int = MAX_TOOLS) -> Flow[list[BaseTool]]:
+    def top(
+        self, query: str | Sequence[str], k: int = MAX_TOOLS, *, last_tool: str | None = None
+    ) -> Flow[list[BaseTool]]:
         """The most relevant tools, best first.
 
         Args:
             query: A request, or the texts of a conversation, of which the last counts as much as all others together.
             k: How many tools, 1 or more.
+            last_tool: The tool that was called last, after which a `graph` knows what came next.
 
         Returns:
             `k` tools; fewer if there are no more, or if a `retriever` names no more.
@@ -170,9 +186,29 @@ class ToolRetriever:
         vectors = (yield from embedded(self._embeddings, [*weights])) if self._embeddings and weights else None
         ranked = yield FunctionStep(partial(self._index.ranked, weights), vectors)
         tools = [*self._tools.values()]
-        return [tools[place] for place in ranked[:k]]
+        names = [tools[place].name for place in ranked]
+        if self._graph is not None:
+            names = self._joined_by_graph(names, self._graph, last_tool)
+        return [self._tools[name] for name in names[:k]]
 
     atop = async_twin(top)
+
+    def _joined_by_graph(self, ranked: Sequence[str], graph: ToolGraph, last_tool: str | None) -> list[str]:
+        """Rank anew: score(j) = 1 / (RANK_OFFSET + rank(j)) + sum over hops and tools i of score(i) * P(j | i)."""
+        score = {name: 1 / (RANK_OFFSET + rank) for rank, name in enumerate(ranked)}
+        front = {name: score[name] for name in ranked[:BEGINNINGS]}
+        if last_tool is not None:
+            front[last_tool] = front.get(last_tool, 0.0) + 1 / RANK_OFFSET
+        for _ in range(HOPS):
+            reached: dict[str, float] = defaultdict(float)
+            for name, weight in front.items():
+                for suggestion in graph.suggest(name, k=NEIGHBOURS):
+                    if suggestion.support >= MIN_SUPPORT and suggestion.tool in score:
+                        reached[suggestion.tool] += weight * suggestion.score
+            for name, weight in reached.items():
+                score[name] += weight
+            front = reached
+        return sorted(ranked, key=lambda name: -score[name])
 
     def _words(self, tool: BaseTool) -> str:
         domains = self._library.card(tool.name).domains if self._library is not None else tool.tags or ()
@@ -202,6 +238,7 @@ class ToolSelectionMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         max_tools: Tools that are shown beside `always_include`, 1 or more; up to so many are all shown.
         always_include: Names of tools that are always shown.
         embeddings: Ranks by meaning, too, as in `ToolRetriever`.
+        graph: Ranks by what came next in past runs, too, as in `ToolRetriever`.
         retriever: Ranks instead, as in `ToolRetriever`. If it or the embeddings fail, words decide, and the log says
             so once.
 
@@ -215,6 +252,7 @@ class ToolSelectionMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         max_tools: int = MAX_TOOLS,
         always_include: Sequence[str] = (),
         embeddings: Embeddings | str | None = None,
+        graph: ToolGraph | None = None,
         retriever: Retriever | None = None,
     ) -> None:
         super().__init__()
@@ -224,7 +262,7 @@ class ToolSelectionMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
             raise ConfigurationError(msg)
         self._max_tools, self._always = max_tools, frozenset(always_include)
         embeddings = None if embeddings is None else resolve_embeddings(embeddings)
-        self._ranking = partial(ToolRetriever, embeddings=embeddings, retriever=retriever)
+        self._ranking = partial(ToolRetriever, embeddings=embeddings, graph=graph, retriever=retriever)
         self._ranking(())  # refuses at once what it cannot take
         self._retrievers: dict[tuple[int, ...], ToolRetriever] = {}  # by the identities of their tools, which they hold
         self._turns: dict[str, list[str]] = {}
@@ -250,13 +288,16 @@ class ToolSelectionMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         if len(ranked) <= self._max_tools:
             return request
         run = [*Conversation(request.messages).since_request()]  # latest first
-        shown = self._always.union((yield from self._chosen(ranked, _texts(request.messages, len(run)))))
+        before = request.messages[: len(request.messages) - len(run)]
+        last_tool = next((call["name"] for message in reversed(before) for call in reversed(calls_in(message))), None)
+        texts = _texts(request.messages, len(run))
+        shown = self._always.union((yield from self._chosen(ranked, texts, last_tool)))
         calls = [call["name"] for message in reversed(run) for call in calls_in(message)]
         late = [tools[name] for name in dict.fromkeys(calls) if name in tools and name not in shown]
         kept = [tool for tool in request.tools if isinstance(tool, dict) or tool.name in shown]
         return request.override(tools=[*kept, *late])
 
-    def _chosen(self, tools: list[BaseTool], texts: list[str]) -> Flow[list[str]]:
+    def _chosen(self, tools: list[BaseTool], texts: list[str], last_tool: str | None) -> Flow[list[str]]:
         """Names of the tools for a turn, ranked where it begins."""
         turn = digest([[tool.name for tool in tools], texts])
         if turn not in self._turns:
@@ -264,7 +305,9 @@ class ToolSelectionMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
             retriever = self._retrievers.setdefault(key, self._ranking(tools))
             forget_oldest(self._retrievers, MOST_LIBRARIES)
             best = yield from if_it_can(
-                partial(flow_of(retriever.top), texts, self._max_tools), None, "ranking of the tools"
+                partial(flow_of(retriever.top), texts, self._max_tools, last_tool=last_tool),
+                None,
+                "ranking of the tools",
             )
             if best is None:
                 best = yield from flow_of(ToolRetriever(tools).top)(texts, self._max_tools)

@@ -3,98 +3,31 @@
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 from itertools import chain, islice
 from typing import Any, Literal
 
-from langchain_core.language_models import BaseChatModel
 from langgraph.errors import GraphBubbleUp
-from pydantic import BaseModel, Field
 
 from langchain_tooltree.anomaly import rules
 from langchain_tooltree.anomaly.rules import Anomaly, Phrase, Reading
 from langchain_tooltree.conversation import Conversation
-from langchain_tooltree.errors import ConfigurationError, check_count, described
+from langchain_tooltree.errors import ConfigurationError, described
 from langchain_tooltree.experience.run_identity import GivenTools, names_of
 from langchain_tooltree.experience.trajectory import Step, text_of
 from langchain_tooltree.flows import Flow, FunctionStep, async_twin, driven
-from langchain_tooltree.models import (
-    ATTEMPTS,
-    Meter,
-    document_prompt,
-    filled_in,
-    inner_config,
-    is_chat_model,
-    resolve_model,
-)
-from langchain_tooltree.text import compact_json, shortened
 
 logger = logging.getLogger(__name__)
-
-DEFAULT_CLASSIFIER_PROMPT = """\
-You watch an assistant that works with tools. You get one JSON document with the observations that its latest calls \
-brought back. Does one of them show that something is off: the call was refused or had no effect, it did not do what \
-its arguments ask for, or what came back cannot be true?
-
-That a result is empty, short, or bad news is not off by itself. Errors that an observation only tells of, as a log or \
-an e-mail does, are not off either.
-
-First say in one sentence what speaks for and against it, then decide."""
 
 CLASSIFIER_CONFIDENCE = 0.7  # below that of every rule, since none has found anything
 
 ClassifierAnswer = bool | str | None
-ClassifierFunction = Callable[[Step], ClassifierAnswer | Awaitable[ClassifierAnswer]]
+Classifier = Callable[[Step], ClassifierAnswer | Awaitable[ClassifierAnswer]]
 """A function, sync or async, that gets a call with its observation (`step.outcome.text`). It returns whether that is
 anomalous: a bool, a text that says what is off, or `None` for no."""
 
-
-class ClassifierForm(BaseModel):
-    """What a model is asked to fill in."""
-
-    reason: str = Field(description="What speaks for and against it, in one sentence")
-    anomalous: bool
-    observation: int = Field(default=1, description="Number of the observation that is off, from 1")
-
-
-def _ask_function(function: ClassifierFunction, steps: Sequence[Step]) -> Flow[Anomaly | None]:
-    for step in steps:
-        answer: ClassifierAnswer = yield FunctionStep(function, step)
-        if answer:
-            return _classified(step, answer if isinstance(answer, str) else "")
-    return None
-
-
-def _ask_model(model: BaseChatModel, steps: Sequence[Step]) -> Flow[Anomaly | None]:
-    """Ask about all observations at once. A model that gives no usable reply has noticed nothing."""
-    shown = [
-        {
-            "number": number,
-            "tool": step.tool,
-            "arguments": shortened(compact_json(step.arguments)),
-            "observation": shortened(step.outcome.text if step.outcome is not None else ""),
-        }
-        for number, step in enumerate(steps, start=1)
-    ]
-    meter = Meter(allowance=ATTEMPTS)
-    prompt = document_prompt(DEFAULT_CLASSIFIER_PROMPT, {"observations": shown})
-    reply = yield from filled_in(model, ClassifierForm, prompt, inner_config("classify", {}), meter)
-    if reply is None:
-        logger.warning("Observations were not classified: %s", "; ".join(meter.problems))
-        return None
-    step = steps[reply.observation - 1] if 1 <= reply.observation <= len(steps) else steps[0]
-    return _classified(step, reply.reason) if reply.anomalous else None
-
-
-def _classified(step: Step, reason: str) -> Anomaly:
-    return Reading(step).remark("classified", f"The classifier says: {reason.strip() or 'yes'}.", CLASSIFIER_CONFIDENCE)
-
-
 MOST_MESSAGES = 400
 """Messages from the end that are read for one check, so that it costs the same in a long conversation."""
-
-DEFAULT_REPEATS = 3
-"""Times in a row from which on the same is a loop: twice may be a second try, three times is none."""
 
 
 class AnomalyDetector:
@@ -124,36 +57,27 @@ class AnomalyDetector:
     Args:
         phrases: Ways in which environments say that something did not work: plain texts, which count anywhere in the
             beginning and the end of an observation, whatever their case, and `Phrase`s. `DEFAULT_PHRASES` if left out.
-        repeats: How often the same must come in a row to be a loop. Different calls with the same outcome must be two
-            more.
         pollers: Calls that may be made again and again: names of tools, or calls as `tool(value, value)`, values in
             the order of the call. `*` stands for anything: `"act(wait*)"`.
-        classifier: Asked where no rule has found anything: a function (see `ClassifierFunction`), a chat model or the
-            name of one. A model is asked once for all parallel observations, and again if its reply is unusable.
+        classifier: A function that is asked about each observation where no rule has found anything, and may ask a
+            model: see `Classifier`.
     """
 
     def __init__(
         self,
         *,
         phrases: Iterable[str | Phrase] | None = None,
-        repeats: int = DEFAULT_REPEATS,
         pollers: Iterable[str] = (),
-        classifier: ClassifierFunction | BaseChatModel | str | None = None,
+        classifier: Classifier | None = None,
     ) -> None:
-        check_count("repeats", repeats, 2)  # once is no loop
         if isinstance(pollers, str):
             msg = f"pollers are a list, got the text {pollers!r:.80}; for a single one, {[pollers]!r:.80}."
             raise ConfigurationError(msg)
-        self._classify: Callable[[Sequence[Step]], Flow[Anomaly | None]] | None = None
-        if isinstance(classifier, str) or is_chat_model(classifier):
-            self._classify = partial(_ask_model, resolve_model(classifier))
-        elif callable(classifier):
-            self._classify = partial(_ask_function, classifier)
-        elif classifier is not None:
-            msg = f"classifier must be a function, a chat model or its name, got {type(classifier).__name__}."
+        if classifier is not None and not callable(classifier):
+            msg = f"classifier must be a function of a call with its observation, got {type(classifier).__name__}."
             raise ConfigurationError(msg)
+        self._classifier = classifier
         self._phrases = rules.phrase_book().packs["default"] if phrases is None else rules.phrases_from(phrases)
-        self._repeats = repeats
         self._pollers = tuple(pollers)
 
     @driven
@@ -175,12 +99,17 @@ class AnomalyDetector:
             anomaly = _unless_weak(anomaly, readings, conversation)
         if anomaly is None:
             latest_first = chain((reading.step for reading in reversed(readings)), _earlier(conversation))
-            anomaly = rules.loop_in(latest_first, repeats=self._repeats, pollers=self._pollers)
+            anomaly = rules.loop_in(latest_first, self._pollers)
         if anomaly is None:
             anomaly = _empty_again(readings, conversation)
-        if anomaly is not None or self._classify is None:
+        if anomaly is not None or self._classifier is None:
             return anomaly
-        return (yield from self._classify([reading.step for reading in readings]))
+        for reading in readings:
+            answer: ClassifierAnswer = yield FunctionStep(self._classifier, reading.step)
+            if answer:
+                remark = f"The classifier says: {answer if isinstance(answer, str) else 'yes'}."
+                return reading.remark("classified", remark, CLASSIFIER_CONFIDENCE)
+        return None
 
     acheck = async_twin(check)
 
@@ -240,17 +169,10 @@ def anomaly_condition(
     ```
 
     For a detector of your own, pass `functools.partial(anomaly_condition, detector=detector)`, and the same detector
-    to the node. One with a classifier asks it on the calling thread, and the node would ask it again: there, leave the
-    condition out and let the node stand between the tools and the model unconditionally.
+    to the node. With a classifier, leave the condition out, since the node would ask it again.
 
-    Args:
-        state: The graph state, a mapping or an object, or just a list of messages.
-        messages_key: Where in the state the conversation stands.
-        detector: Tells anomalous observations from normal ones; one with default settings if left out.
-
-    Returns:
-        `"reflect"` or `"model"`. What the agent can do nothing about, such as a wrong password, goes to the model,
-        which sees the error and can tell its user. So does everything if the detector fails, which is logged.
+    What the agent can do nothing about, such as a wrong password, goes to the model, which sees the error and can tell
+    its user. So does everything if the detector fails, which is logged.
     """
     try:
         anomaly = (standard_detector() if detector is None else detector).check(Conversation.of(state, messages_key))

@@ -157,7 +157,6 @@ class Phrase:
         longest: It counts in observations of at most so many characters; in any if left out.
         unless: A regular expression; a sentence that it matches, too, is normal.
         confidence: How sure it is, in [0, 1].
-        recoverable: Whether the agent can do something about it; judged by the wording if left out.
     """
 
     text: str
@@ -166,7 +165,6 @@ class Phrase:
     longest: int | None = None
     unless: str = ""
     confidence: float = 0.9
-    recoverable: bool | None = None
     _pattern: re.Pattern[str] = field(init=False, repr=False, compare=False)
     _normal: re.Pattern[str] | None = field(init=False, repr=False, compare=False)
 
@@ -596,9 +594,8 @@ def _phrase(reading: Reading, phrases: Sequence[Phrase]) -> Anomaly | None:
                 continue  # the sentences of structured output are those in its fields
             sentence = each.sentence_in(observation)
             if sentence is not None and not _is_echo(sentence, reading.step):
-                recoverable = is_recoverable(part) if each.recoverable is None else each.recoverable
                 evidence = f"{reading.call} was answered with {_quoted(sentence)}."
-                return reading.anomaly("phrase", evidence, each.confidence, recoverable=recoverable)
+                return reading.anomaly("phrase", evidence, each.confidence, recoverable=is_recoverable(part))
     return None
 
 
@@ -610,6 +607,8 @@ def _is_echo(sentence: str, step: Step) -> bool:
 
 # --- loops ---
 
+REPEATS = 3  # times in a row from which on the same is a loop: twice may be a second try, three times is none
+
 PERIODS = (1, 2, 3, 4)
 """Lengths of cycles, in calls. A longer one would count after 15 calls at the earliest, too late to be of help."""
 
@@ -618,7 +617,7 @@ LONGEST_ACKNOWLEDGEMENT = 160  # characters of an outcome that only confirms; a 
 MOST_SHOWN = 3  # calls that evidence names
 
 
-def loop_in(steps: Iterator[Step], *, repeats: int, pollers: Sequence[str]) -> Anomaly | None:
+def loop_in(steps: Iterator[Step], pollers: Sequence[str]) -> Anomaly | None:
     """The loop that the latest call is part of, in answered calls, latest first.
 
     Pollers are exempt, and so is a cycle that contains one.
@@ -629,9 +628,9 @@ def loop_in(steps: Iterator[Step], *, repeats: int, pollers: Sequence[str]) -> A
     alike = any(call.content == calls[0].content for call in calls[1:2])
     if not alike and not any(_same(call, calls[0]) for call in calls[2:]):
         return None  # a conversation that goes well is read no further
-    most = 2 * repeats * max(PERIODS)  # as many as the longest cycle takes
+    most = 2 * REPEATS * max(PERIODS)  # as many as the longest cycle takes
     calls += [Reading(step) for step in islice(steps, most - len(calls))]
-    return _cycle(calls, repeats, pollers) or _stagnation(calls, repeats, pollers)
+    return _cycle(calls, pollers) or _stagnation(calls, pollers)
 
 
 def acknowledges(text: str) -> bool:
@@ -641,7 +640,7 @@ def acknowledges(text: str) -> bool:
     return (_search("acknowledged", text) and not _search("negative", text)) or _is("bare", text)
 
 
-def _cycle(calls: Sequence[Reading], repeats: int, pollers: Sequence[str]) -> Anomaly | None:
+def _cycle(calls: Sequence[Reading], pollers: Sequence[str]) -> Anomaly | None:
     """The same call, or the same calls, again and again with the same outcomes."""
     for period in PERIODS:
         turn = calls[:period]
@@ -649,23 +648,23 @@ def _cycle(calls: Sequence[Reading], repeats: int, pollers: Sequence[str]) -> An
             return None
         # An agent that fills a row of pots gets the same words each time, and rightly goes on.
         fills = period > 1 and all(acknowledges(call.text) for call in turn)
-        times = repeats * 2 if fills else repeats
+        times = REPEATS * 2 if fills else REPEATS
         if len(calls) >= times * period and all(map(_same, calls[period : times * period], calls)):
-            shown = ", ".join(call.call for call in reversed(turn))
-            evidence = f"{shown} came {times} times in a row and brought the same each time, at last {turn[0].quote}."
+            names = ", ".join(call.call for call in reversed(turn))
+            evidence = f"{names} came {times} times in a row and brought the same each time, at last {turn[0].quote}."
             return turn[0].anomaly("repetition" if period == 1 else "cycle", evidence, 0.9, recoverable=True)
     return None
 
 
-def _stagnation(calls: Sequence[Reading], repeats: int, pollers: Sequence[str]) -> Anomaly | None:
+def _stagnation(calls: Sequence[Reading], pollers: Sequence[str]) -> Anomaly | None:
     """Different calls with the same outcome; those of one message count, but did not know of each other."""
     latest = calls[0]
     alike = list(takewhile(lambda call: call.content == latest.content and not _is_poller(call, pollers), calls))
-    too_few = len(alike) < repeats + STAGNATION_BEYOND or len({call.step.turn for call in alike}) < repeats
+    too_few = len(alike) < REPEATS + STAGNATION_BEYOND or len({call.step.turn for call in alike}) < REPEATS
     if too_few or all(_same(call, latest) for call in alike) or acknowledges(latest.text):
         return None
-    shown = ", ".join(list(dict.fromkeys(call.call for call in reversed(alike)))[:MOST_SHOWN])
-    evidence = f"{len(alike)} calls in a row ({shown}) brought the same: {latest.quote}."
+    names = ", ".join(list(dict.fromkeys(call.call for call in reversed(alike)))[:MOST_SHOWN])
+    evidence = f"{len(alike)} calls in a row ({names}) brought the same: {latest.quote}."
     return latest.anomaly("stagnation", evidence, 0.75, recoverable=True)
 
 

@@ -5,8 +5,9 @@
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from itertools import compress, islice
+from dataclasses import asdict
+from functools import partial
+from itertools import islice
 from typing import Annotated, Any, NamedTuple
 
 from langchain_core.language_models import BaseChatModel
@@ -22,13 +23,8 @@ from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError, check_count, described
 from langchain_tooltree.experience.run_identity import tools_in
 from langchain_tooltree.experience.trajectory import ADDED, NOTES, Step, Trajectory, added_to, as_reference
-from langchain_tooltree.experience.verdict import (
-    DEFAULT_MAX_CHARACTERS,
-    FEWEST_CHARACTERS,
-    LONGEST_INSTRUCTIONS,
-    excerpt,
-)
-from langchain_tooltree.flows import Flow, Writer, async_twin, driven, emit, flow_of
+from langchain_tooltree.experience.verdict import DEFAULT_MAX_CHARACTERS, LONGEST_INSTRUCTIONS, excerpt
+from langchain_tooltree.flows import Flow, Writer, async_twin, driven, emit, flow_of, if_it_can
 from langchain_tooltree.models import (
     ATTEMPTS,
     Meter,
@@ -154,7 +150,6 @@ class Reflector:
         recall: `CFGMMemory.recall`. With it, key information is extracted by a call of its own, and the runs that are
             recalled for it go with the questions, without tips, as in the paper: two model calls in place of one.
         extraction: Extracts key information where that is a call of its own; `model` if left out.
-        max_characters: About how much of the run it is shown; the middle of longer ones is left out.
     """
 
     def __init__(
@@ -163,16 +158,13 @@ class Reflector:
         *,
         recall: Callable[[str], Recollection] | None = None,
         extraction: str | BaseChatModel | None = None,
-        max_characters: int = DEFAULT_MAX_CHARACTERS,
     ) -> None:
-        check_count("max_characters", max_characters, FEWEST_CHARACTERS)
         if recall is not None and not hasattr(recall, "__flow__"):
             msg = f"recall must be the method `recall` of a CFGMMemory, got {type(recall).__name__}."
             raise ConfigurationError(msg)
         self._model = resolve_model(model)
         self._extraction = self._model if extraction is None else resolve_model(extraction)
         self._recall = recall
-        self._max_characters = max_characters
 
     @driven
     def reflect(
@@ -196,7 +188,7 @@ class Reflector:
         """
         meter = meter or Meter(ATTEMPTS)
         config = inner_config("reflect", {"anomaly": anomaly.kind, "tool": anomaly.tool})
-        document = self._document(Conversation.of(messages), anomaly, tools, task, instructions)
+        document = _document(Conversation.of(messages), anomaly, tools, task, instructions)
         if self._recall is None:
             prompt = document_prompt(REFLECTION_PROMPT, document | _help(tips, examples))
             return (yield from filled_in(self._model, Reflection, prompt, config, meter))
@@ -212,53 +204,54 @@ class Reflector:
 
     areflect = async_twin(reflect)
 
-    def _document(
-        self,
-        conversation: Conversation,
-        anomaly: Anomaly,
-        tools: Iterable[Mapping[str, Any]],
-        task: str,
-        instructions: str,
-    ) -> dict[str, Any]:
-        ends, between = conversation.ends(self._max_characters, longest=LONGEST_TEXT, call=LEAST_OF_A_CALL)
-        record = Trajectory.from_messages(ends, id="running")
-        task = conversation.task or task
-        step, _ = _anomalous(conversation, anomaly)
-        observation = step.outcome.text if step.outcome else ""
-        shown = {"tool": step.tool, "arguments": compact_json(step.arguments), "observation": observation}
-        described, others = _most_relevant(tools, [step.tool for step in record.steps], task)
-        document = {
-            "instructions": shortened(instructions or record.instructions, LONGEST_INSTRUCTIONS),
-            "task": shortened(task),
-            "anomaly": asdict(anomaly),
-            "step": shortened_in(shown),
-            "record": [
-                # There is more in between than this excerpt of both ends knows of.
-                {"left_out": f"more than {between} messages"} if between and "left_out" in entry else entry
-                for entry in excerpt(record, max_characters=self._max_characters)
-                if entry.get("role") not in ("system", "developer")  # they stand under `instructions`, whole
-            ],
-            "tools": shortened_in(described, LONGEST_DESCRIPTION),
-            "other_tools": others,
-            "earlier_advice": _earlier_advice(conversation, anomaly),
-        }
-        return {name: value for name, value in document.items() if value}
+
+def _document(
+    conversation: Conversation, anomaly: Anomaly, tools: Iterable[Mapping[str, Any]], task: str, instructions: str
+) -> dict[str, Any]:
+    """What a model is told about an anomaly, without what is empty."""
+    ends, between = conversation.ends(DEFAULT_MAX_CHARACTERS, longest=LONGEST_TEXT, call=LEAST_OF_A_CALL)
+    record = Trajectory.from_messages(ends, id="running")
+    task = conversation.task or task
+    step, _ = _anomalous(conversation, anomaly)
+    observation = step.outcome.text if step.outcome else ""
+    described, others = _most_relevant(tools, [step.tool for step in record.steps], task)
+    document = {
+        "instructions": shortened(instructions or record.instructions, LONGEST_INSTRUCTIONS),
+        "task": shortened(task),
+        "anomaly": asdict(anomaly),
+        "step": shortened_in(
+            {"tool": step.tool, "arguments": compact_json(step.arguments), "observation": observation}
+        ),
+        "record": [
+            # There is more in between than this excerpt of both ends knows of.
+            {"left_out": f"more than {between} messages"} if between and "left_out" in entry else entry
+            for entry in excerpt(record, max_characters=DEFAULT_MAX_CHARACTERS)
+            if entry.get("role") not in ("system", "developer")  # they stand under `instructions`, whole
+        ],
+        "tools": shortened_in(described, LONGEST_DESCRIPTION),
+        "other_tools": others,
+        "earlier_advice": _earlier_advice(conversation, anomaly),
+    }
+    return {name: value for name, value in document.items() if value}
 
 
 def _earlier_advice(conversation: Conversation, anomaly: Anomaly) -> list[str]:
     """What was advised in this run for the same trouble: of the same kind, with the same tool."""
     observations = [each for turn in conversation.earlier_rounds() for each in turn.observations]
-    marks = [anomaly_in(each) for each in observations]
-    alike = [(mark.get("tool"), mark.get("kind")) == (anomaly.tool, anomaly.kind) for mark in marks]
-    return list(filter(None, map(advice_in, compress(observations, alike))))[::-1]
+    alike = [
+        each
+        for each in observations
+        if (anomaly_in(each).get("tool"), anomaly_in(each).get("kind")) == (anomaly.tool, anomaly.kind)
+    ]
+    return list(filter(None, map(advice_in, alike)))[::-1]
 
 
 def _help(tips: Iterable[Tip], examples: Iterable[str]) -> dict[str, Any]:
     """What experience has to say, for a document."""
     advice = [{"text": tip.advice, "reasoning": tip.reasoning} for tip in islice(tips, MOST_TIPS)]
     runs = [shortened(run, LONGEST_EXAMPLE) for run in islice(examples, MOST_EXAMPLES)]
-    shown = {"tips": shortened_in(advice, LONGEST_ANSWER), "examples": runs}
-    return {name: value for name, value in shown.items() if value}
+    parts = {"tips": shortened_in(advice, LONGEST_ANSWER), "examples": runs}
+    return {name: value for name, value in parts.items() if value}
 
 
 def _anomalous(conversation: Conversation, anomaly: Anomaly) -> tuple[Step, ToolMessage]:
@@ -313,22 +306,27 @@ NOTICES: Mapping[AnomalyKind, str] = {
 }
 
 
+def with_anomaly(message: ToolMessage, anomaly: Anomaly, **more: Any) -> ToolMessage:
+    """A copy of an observation with a mark that it is anomalous: `{"tooltree": {"anomaly": {...}, **more}}`."""
+    mark = {**mapping_in(message.response_metadata, NOTES), "anomaly": asdict(anomaly), **more}
+    return message.model_copy(update={"response_metadata": {**message.response_metadata, NOTES: mark}})
+
+
 def with_correction(message: ToolMessage, anomaly: Anomaly, reflection: Reflection | None) -> ToolMessage:
     """A copy of an observation with the correction at the end of its content, to take its place in the state.
 
-    `response_metadata` gets a mark: `{"tooltree": {"anomaly": {...}, "reflected": bool, "added": [...]}}`.
-    Without a reflection, the mark is all that is added.
+    Its mark says whether there was a reflection (`reflected`), and what was `added`; without one, the mark is all.
     """
+    if reflection is None:
+        return with_anomaly(message, anomaly, reflected=False)
+    text = as_reference(correction_text(anomaly, reflection), source=SOURCE)
     content = message.content
-    mark: dict[str, Any] = {"anomaly": asdict(anomaly), "reflected": reflection is not None}
-    if reflection is not None:
-        text = as_reference(correction_text(anomaly, reflection), source=SOURCE)
-        mark[ADDED] = [*added_to(message.response_metadata), text]
-        if isinstance(content, list):
-            content = [*content, {"type": "text", "text": text}]
-        else:
-            content = f"{content}\n\n{text}" if content else text
-    return _marked(message.model_copy(update={"content": content}), mark)
+    if isinstance(content, list):
+        content = [*content, {"type": "text", "text": text}]
+    else:
+        content = f"{content}\n\n{text}" if content else text
+    added = [*added_to(message.response_metadata), text]
+    return with_anomaly(message.model_copy(update={"content": content}), anomaly, reflected=True, **{ADDED: added})
 
 
 def correction_text(anomaly: Anomaly, reflection: Reflection) -> str:
@@ -341,35 +339,21 @@ def correction_text(anomaly: Anomaly, reflection: Reflection) -> str:
     return "\n".join([*lines, cut(f"{NEXT_STEP}{reflection.next_step}", left)])
 
 
-def with_anomaly(message: ToolMessage, anomaly: Anomaly) -> ToolMessage:
-    """A copy of an observation that bears a mark that it was found anomalous, and nothing else that is new."""
-    return _marked(message, {"anomaly": asdict(anomaly)})
-
-
-def _marked(message: ToolMessage, mark: Mapping[str, Any]) -> ToolMessage:
-    metadata = {**message.response_metadata, NOTES: {**_mark(message), **mark}}
-    return message.model_copy(update={"response_metadata": metadata})
-
-
 def anomaly_in(message: ToolMessage) -> Mapping[str, Any]:
     """The anomaly that an observation is marked with, as `Anomaly.to_dict` has it; empty if there is none."""
-    return mapping_in(_mark(message), "anomaly")
+    return mapping_in(mapping_in(message.response_metadata, NOTES), "anomaly")
 
 
-def has_reflection(message: ToolMessage) -> bool:
+def was_reflected_on(message: ToolMessage) -> bool:
     """Whether there was a reflection on an observation, or an attempt at one."""
-    return "reflected" in _mark(message)
+    return "reflected" in mapping_in(message.response_metadata, NOTES)
 
 
 def advice_in(message: ToolMessage) -> str:
     """The next step that an observation advises; empty if there was no reflection on it."""
     # It is read where no record keeps it: a run may learn from others, but not from what it was advised itself.
     *_, added = ("", *added_to(message.response_metadata))
-    return added.partition(f"\n{NEXT_STEP}")[2].rpartition("\n")[0] if _mark(message).get("reflected") else ""
-
-
-def _mark(message: ToolMessage) -> Mapping[str, Any]:
-    return mapping_in(message.response_metadata, NOTES)
+    return added.partition(f"\n{NEXT_STEP}")[2].rpartition("\n")[0] if was_reflected_on(message) else ""
 
 
 DEFAULT_COOLDOWN = 3  # rounds of calls from one reflection to the next: the corrected step, and what comes of it
@@ -380,41 +364,10 @@ anomaly succeeded unaided. Helped at once, they take 13 of 63 reflections; helpe
 
 RECENT = 3  # rounds for which trouble counts as going on, whatever came back well since: a pause of the same length
 
-NEARLY_SPENT = 6  # steps of a graph: two rounds of three nodes, one for the corrected step and one to answer
-
 LOOPS = frozenset({"repetition", "cycle", "stagnation", "empty"})
 """Anomalies that are trouble that has gone on already."""
 
 DEFAULT_MAX_REFLECTIONS = 5  # for one message of the user: an agent that five have not helped needs a person
-
-
-@dataclass(frozen=True, slots=True)
-class ReflectionBudget:
-    """How often an agent is helped in one run, which begins with the latest message of its user.
-
-    A *round* is what came back of the calls in one message of the model: it has seen none of their results when it
-    makes the others. Reflections that failed count for `max_reflections`. `patience` is how many anomalies of an
-    episode pass before the first one.
-    """
-
-    cooldown: int = DEFAULT_COOLDOWN
-    max_reflections: int = DEFAULT_MAX_REFLECTIONS
-    patience: int = DEFAULT_PATIENCE
-
-    def __post_init__(self) -> None:
-        check_count("cooldown", self.cooldown)
-        check_count("max_reflections", self.max_reflections)
-        check_count("patience", self.patience, 0)
-
-    def allows(self, reflected: Iterable[bool]) -> bool:
-        """Whether to reflect now, by whether there was a reflection on each earlier round of the run, latest first."""
-        spent = 0
-        for rounds_ago, there_was in enumerate(reflected, start=1):
-            if there_was:
-                spent += 1
-                if rounds_ago < self.cooldown or spent >= self.max_reflections:
-                    return False
-        return True
 
 
 AgentTool = BaseTool | Callable[..., Any] | dict[str, Any]  # or one that the provider runs, which may have no name
@@ -431,13 +384,25 @@ class Help(NamedTuple):
 class Recovery:
     """Watches the observations of a running conversation, and corrects its course where something is off."""
 
-    def __init__(self, model: str | BaseChatModel | Reflector, detector: AnomalyDetector | None, **budget: int) -> None:
+    def __init__(
+        self,
+        model: str | BaseChatModel | Reflector,
+        detector: AnomalyDetector | None,
+        *,
+        cooldown: int = DEFAULT_COOLDOWN,
+        max_reflections: int = DEFAULT_MAX_REFLECTIONS,
+        patience: int = DEFAULT_PATIENCE,
+    ) -> None:
         if detector is not None and not isinstance(detector, AnomalyDetector):
             msg = f"detector must be an AnomalyDetector, got {type(detector).__name__}."
             raise ConfigurationError(msg)
+        check_count("cooldown", cooldown)
+        check_count("max_reflections", max_reflections)
+        check_count("patience", patience, 0)
         self._reflector = model if isinstance(model, Reflector) else Reflector(model)
         self._detector = standard_detector() if detector is None else detector
-        self._budget = ReflectionBudget(**budget)
+        self._budget = {"cooldown": cooldown, "max_reflections": max_reflections}
+        self._patience = patience
 
     def correction(
         self,
@@ -447,32 +412,28 @@ class Recovery:
         names: Collection[str] | None = None,
         task: str = "",
         instructions: str = "",
-        steps_left: int | None = None,
         writer: Writer | None,
     ) -> Flow[ToolMessage | None]:
         """Look at the latest observations, and reflect on them if need be.
 
         The result is the anomalous observation to take the place of the one in the state, with the correction, or with
         no more than a mark where the agent is left to itself; `None` if nothing is off. A detector or a model that
-        fails is logged, not raised. `names` are all tools that the agent has, and `steps_left` those of the graph, if
-        they are known. The flow `help_` only runs where there is a reflection.
+        fails is logged, not raised. `names` are all tools that the agent has, if they are known. The flow `help_` only
+        runs where there is a reflection.
         """
         observations = conversation.observations
         if not observations or any(map(anomaly_in, observations)):
             return None
-        try:
-            anomaly = yield from flow_of(self._detector.check)(conversation, tools=names)
-        except Exception as error:  # noqa: BLE001 - a classifier may be down, and the agent can do without
-            logger.warning("An observation was not checked: %s", described(error))
-            return None
+        check = partial(flow_of(self._detector.check), conversation, tools=names)
+        anomaly = yield from if_it_can(check, None, "look at an observation")
         if anomaly is None:
             return None
         yield from emit([{"type": "anomaly", "anomaly": anomaly.to_dict()}], writer)
         if not anomaly.recoverable:
             return None
         _, message = _anomalous(conversation, anomaly)
-        reviewed = (any(map(has_reflection, each.observations)) for each in conversation.earlier_rounds())
-        if not self._is_worth_it(conversation, anomaly, steps_left) or not self._budget.allows(reviewed):
+        reflected = (any(map(was_reflected_on, each.observations)) for each in conversation.earlier_rounds())
+        if not self._is_worth_it(conversation, anomaly) or not within_budget(reflected, **self._budget):
             return with_anomaly(message, anomaly)
         meter = Meter(allowance=ATTEMPTS)
         reflection: Reflection | None = None
@@ -499,14 +460,19 @@ class Recovery:
         )
         return with_correction(message, anomaly, reflection)
 
-    def _is_worth_it(self, conversation: Conversation, anomaly: Anomaly, steps_left: int | None) -> bool:
-        """Whether an anomaly is unlikely to be got over without help.
+    def _is_worth_it(self, conversation: Conversation, anomaly: Anomaly) -> bool:
+        """Whether trouble has gone on: in a loop, or after as many anomalies as `patience` that are not over."""
+        return anomaly.kind in LOOPS or len(_open_trouble(conversation)) >= self._patience
 
-        It is where trouble has gone on, as in a loop or where as many anomalies as `patience` came before it that are
-        not over, and where the run is about to end.
-        """
-        ends = steps_left is not None and steps_left <= NEARLY_SPENT
-        return ends or anomaly.kind in LOOPS or len(_open_trouble(conversation)) >= self._budget.patience
+
+def within_budget(reflected: Iterable[bool], *, cooldown: int, max_reflections: int) -> bool:
+    """Whether to reflect now, by whether there was a reflection on each earlier round of the run, latest first.
+
+    A *round* is what came back of the calls in one message of the model: it has seen none of their results when it
+    makes the others. A run begins with the latest message of its user; reflections that failed count, too.
+    """
+    rounds_ago = [ago for ago, there_was in enumerate(reflected, start=1) if there_was]
+    return not rounds_ago or (rounds_ago[0] >= cooldown and len(rounds_ago) < max_reflections)
 
 
 def _open_trouble(conversation: Conversation) -> list[str]:

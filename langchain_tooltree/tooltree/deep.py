@@ -16,12 +16,11 @@ import uuid
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from concurrent.futures import wait
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import replace
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from langchain_core.messages import BaseMessage, ToolCall
-from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config, merge_configs
 from langchain_core.tools import BaseTool, StructuredTool
 from langgraph.prebuilt import ToolNode
@@ -29,7 +28,7 @@ from langgraph.prebuilt.tool_node import ToolInvocationError
 
 from langchain_tooltree._langgraph import tool_node_input, with_runtime
 from langchain_tooltree.conversation import Conversation, is_observation, transcript
-from langchain_tooltree.errors import ConfigurationError, EmptyQueryError, described
+from langchain_tooltree.errors import EmptyQueryError, described
 from langchain_tooltree.events import Event, FallbackEvent, StartEvent
 from langchain_tooltree.experience.trajectory import readable
 from langchain_tooltree.flows import Flow, FunctionStep, TwinStep, arun_flow, awaited, in_thread, run_flow
@@ -65,46 +64,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 JUDGED_CHARS = 8_000  # characters of an observation that a judge is asked about: about 2,000 tokens
-TOOL_TIMEOUT = 60.0  # seconds that one tool call may take before it counts as failed
 GRACE = 1.0  # seconds that calls in flight get when the time is up; then they are left behind
 ANSWER_CALLS = 1  # model calls that are kept back for the answer
-TRANSIENT_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504})
-"""HTTP statuses of servers that are busy, starting or briefly out of reach: the same call may succeed next time."""
-
-
-@dataclass(frozen=True, slots=True)
-class _ToolStep:
-    """One tool call, as a step of a flow; it raises `TimeoutError` if it takes too long.
-
-    A sync-only tool runs in a thread on the async path, an async-only one in an event loop of its own on the sync path.
-    A sync tool cannot be stopped: its thread is left behind.
-    """
-
-    node: ToolNode
-    tool: BaseTool
-    input: dict[str, Any]
-    timeout: float | None  # in seconds, `None` for no limit
-    config: RunnableConfig
-
-    def run(self) -> Any:
-        """Run the tool on a thread: one that hangs takes no place of others in a pool."""
-        async_only = isinstance(self.tool, StructuredTool) and self.tool.func is None
-        work = (lambda: asyncio.run(self.arun())) if async_only else self._invoke
-        return in_thread(work, f"tooltree-{self.tool.name}").result(self.timeout)
-
-    async def arun(self) -> Any:
-        """Run the tool without blocking the loop."""
-        async with asyncio.timeout(self.timeout):
-            if isinstance(self.tool, StructuredTool) and self.tool.coroutine is None:
-                return await asyncio.wrap_future(in_thread(self._invoke, f"tooltree-{self.tool.name}"))
-            return await self.node.ainvoke(self.input, self._whole_config)
-
-    def _invoke(self) -> Any:
-        return self.node.invoke(self.input, self._whole_config)
-
-    @property
-    def _whole_config(self) -> RunnableConfig:
-        return with_runtime(merge_configs(ensure_config(), self.config))
 
 
 def _launch(flow: Flow[Any], name: str) -> TwinStep:
@@ -256,9 +217,7 @@ class DeepSearch:
         facts: dict[str, Any] = {}
         match operation.kind:
             case "propose":
-                # After a write that failed for a passing reason nobody knows what the world is like.
-                if not (observation and observation.transient and node.call and node.call.effect != "read"):
-                    facts = yield from self._propose(operation, node, observation, meter)
+                facts = yield from self._propose(operation, node, observation, meter)
             case "score":
                 candidates = [self._tree[candidate] for candidate in operation.candidates]
                 groups = [[each] for each in candidates] if self._config.pre_evaluation == "single" else [candidates]
@@ -341,17 +300,10 @@ class DeepSearch:
         if call.tool not in self._bound_tools:
             return (yield from self._observe(self._library.by_name.get(call.tool), node))
         before = self._tree.state_before(node)
-        try:
-            world = yield FunctionStep(self._fork, before.world)
-        except ConfigurationError:
-            raise
-        except Exception as error:  # noqa: BLE001 - a sandbox may live behind a network
-            problem = f"the sandbox could not be forked: {described(error)}"
-            return Observation(problem, kind="exception", transient=True)
+        world = yield FunctionStep(self._fork, before.world)
         tool = next((tool for tool in world.tools if tool.name == call.tool), None)
         observation = yield from self._observe(tool, node)
-        # A call that timed out may still be at work in its fork, so that fork stands for no known world.
-        if node.world != before.world and not observation.transient:
+        if node.world != before.world:
             self._worlds[node.world] = world
         return observation
 
@@ -370,9 +322,12 @@ class DeepSearch:
             before = self._path_messages(self._tree.state_before(node))
             messages = [*self._messages, *before, *messages_of([replace(step, observation=None)])]
             state = {**self._host.state, self._host.messages_key: messages}
-        tool_node = ToolNode([tool], handle_tool_errors=False)
+        runner = ToolNode([with_sync_form(tool)], handle_tool_errors=False)
+        call_input, config = tool_node_input(call, state), with_runtime(merge_configs(ensure_config(), inner_marks({})))
         try:
-            output = yield _ToolStep(tool_node, tool, tool_node_input(call, state), TOOL_TIMEOUT, inner_marks({}))
+            output = yield TwinStep(
+                partial(runner.invoke, call_input, config), partial(runner.ainvoke, call_input, config)
+            )
         except Exception as error:  # noqa: BLE001 - whatever a tool raises is something to learn from
             return _failure(tool.name, error)
         results = output.get("messages", []) if isinstance(output, dict) else []
@@ -429,18 +384,26 @@ def _asked(judge: Evaluator, *, explains: bool) -> Evaluator:
 def _failure(tool: str, error: Exception) -> Observation:
     """What an exception of a tool says."""
     text = shortened(described(error), 20_000)  # about 5,000 tokens; without a planner it would end the run
-    if not isinstance(error, TimeoutError | ToolInvocationError):  # which an agent's tools node would raise
-        logger.warning("%s raised while searching, and its result says so: %s", tool, text)
-        logger.debug("The traceback, which may hold secrets:", exc_info=error)
-    if isinstance(error, TimeoutError):
-        return Observation(f"TimeoutError: no answer within {TOOL_TIMEOUT} s", kind="timeout", transient=True)
     if isinstance(error, ToolInvocationError):
         return Observation(text, kind="invalid_arguments")
-    if isinstance(error, NotImplementedError):
-        return Observation(text, kind="unsupported")
-    is_passing = isinstance(error, ConnectionError) or getattr(error, "status_code", None) in TRANSIENT_STATUS
-    return Observation(text, kind="exception", transient=is_passing)
+    # An agent's tools node would raise it.
+    logger.warning("%s raised while searching, and its result says so: %s", tool, text)
+    logger.debug("The traceback, which may hold secrets:", exc_info=error)
+    return Observation(text, kind="unsupported" if isinstance(error, NotImplementedError) else "exception")
 
 
 def _cause(meter: Meter) -> str:
     return meter.problems[-1] if meter.problems else "the budget left no question"
+
+
+def with_sync_form(tool: BaseTool) -> BaseTool:
+    """A tool that can be run on the sync path as well: in an event loop of its own if it is async-only."""
+    coroutine = tool.coroutine if isinstance(tool, StructuredTool) and tool.func is None else None
+    if coroutine is None:
+        return tool
+
+    @wraps(coroutine)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        return in_thread(lambda: asyncio.run(awaited(coroutine(*args, **kwargs))), f"tooltree-{tool.name}").result()
+
+    return tool.model_copy(update={"func": run})

@@ -1,16 +1,15 @@
 """The planner as a LangGraph node, in place of the model node of a ReAct graph; and `search`, a graph around it."""
 
-import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial, wraps
+from functools import partial
 from typing import Any, Unpack
 
 from langchain_core.callbacks import Callbacks
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, RemoveMessage, SystemMessage
 from langchain_core.runnables import Runnable, RunnableConfig
-from langchain_core.tools import BaseTool, StructuredTool
+from langchain_core.tools import BaseTool
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
 
@@ -19,10 +18,11 @@ from langchain_tooltree.errors import ConfigurationError, EmptyQueryError
 from langchain_tooltree.events import Event
 from langchain_tooltree.experience.guide import Learner, checked_experience, hints
 from langchain_tooltree.experience.trajectory import SEARCH_MARK, looks_marked, remarked
-from langchain_tooltree.flows import EventSink, Flow, TwinStep, async_twin, awaited, current_runtime, driven, in_thread
+from langchain_tooltree.flows import EventSink, Flow, TwinStep, async_twin, current_runtime, driven
 from langchain_tooltree.models import bind_tools, extended, quiet, resolve_model
 from langchain_tooltree.tools import ToolLibrary, check_effects
 from langchain_tooltree.tooltree.branches import KEY, Mark
+from langchain_tooltree.tooltree.deep import with_sync_form
 from langchain_tooltree.tooltree.gate import Withheld, gated, withholding
 from langchain_tooltree.tooltree.host import Planner, PlannerHost, PlannerOptions
 from langchain_tooltree.tooltree.report import Report
@@ -314,21 +314,8 @@ def _compiled(node: ToolTreeNode, library: ToolLibrary) -> Any:
 
     graph = StateGraph(MessagesState)
     graph.add_node(MODEL, node)
-    graph.add_node(TOOLS, ToolNode([*map(_with_sync_form, library)], handle_tool_errors=True))
+    graph.add_node(TOOLS, ToolNode([*map(with_sync_form, library)], handle_tool_errors=True))
     graph.add_edge(START, MODEL)
     graph.add_conditional_edges(MODEL, route, [TOOLS, END])
     graph.add_edge(TOOLS, MODEL)
     return graph.compile(name="tooltree.search")
-
-
-def _with_sync_form(tool: BaseTool) -> BaseTool:
-    """A tool that can be run on the sync path as well: in an event loop of its own if it is async-only."""
-    coroutine = tool.coroutine if isinstance(tool, StructuredTool) and tool.func is None else None
-    if coroutine is None:
-        return tool
-
-    @wraps(coroutine)
-    def run(*args: Any, **kwargs: Any) -> Any:
-        return in_thread(lambda: asyncio.run(awaited(coroutine(*args, **kwargs))), f"tooltree-{tool.name}").result()
-
-    return tool.model_copy(update={"func": run})

@@ -26,7 +26,6 @@ from tests.benchmarks.scienceworld_injections import (
     NORMAL,
     REFUSED,
     REPEATED_ON,
-    REPEATS,
     Run,
     gold_run,
     wrong_run,
@@ -42,9 +41,7 @@ Check = Callable[[Sequence[BaseMessage]], Anomaly | None]
 def detectors() -> dict[str, AnomalyDetector]:
     """The detectors that are measured, by name."""
     packs = {"default phrases": DEFAULT_PHRASES, "with ScienceWorld's": (*DEFAULT_PHRASES, *SCIENCEWORLD_PHRASES)}
-    return {
-        name: AnomalyDetector(phrases=phrases, repeats=REPEATS, pollers=(WAITING,)) for name, phrases in packs.items()
-    }
+    return {name: AnomalyDetector(phrases=phrases, pollers=(WAITING,)) for name, phrases in packs.items()}
 
 
 def runs_of(world: World, task: Task, *, copies: int, seed: int) -> list[Run]:

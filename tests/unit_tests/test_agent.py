@@ -89,7 +89,7 @@ SANDBOX = ObjectSandbox([], lambda _: [tool(echo)])
         ({"tools": [jump], "sandbox": SANDBOX}, ToolDefinitionError, "the sandbox names echo, but the tools are jump"),
         ({"tools": [], "effects": {"echo": "read"}}, ToolDefinitionError, "There are no tools"),
         ({"tools": [{"type": "web_search"}], "sandbox": SANDBOX}, ToolDefinitionError, "There are no tools"),
-        ({"sandbox": object()}, ConfigurationError, "sandbox must have `tools` and `fork"),
+        ({"sandbox": object()}, ConfigurationError, "sandbox must be an object with `tools` and `fork"),
         ({"config": {"max_rollouts": 3}}, ConfigurationError, "config must be a SearchConfig, got dict"),
         ({"judge": 0.5}, ConfigurationError, "judge"),
         ({"model": echo}, ConfigurationError, "model must be a chat model"),

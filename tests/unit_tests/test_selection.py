@@ -17,6 +17,7 @@ from pydantic import BaseModel, Field
 from langchain_tooltree import (
     ConfigurationError,
     HashingEmbeddings,
+    Suggestion,
     ToolCard,
     ToolLibrary,
     ToolRetriever,
@@ -339,3 +340,55 @@ async def test_a_name_that_no_tool_has_is_refused_where_the_tools_are_known(talk
         await talk(agent, "Hello")
     with pytest.raises(ConfigurationError, match="k must be a whole number"):
         ToolRetriever(topics()).top("Hello", 0)
+
+
+class Follows:
+    """A graph in which one tool came after another one."""
+
+    def __init__(self, support=3, **following):
+        self._following, self._support = following, support
+
+    def suggest(self, last_tool, *, k=2):
+        next_tool = self._following.get(last_tool)
+        return [Suggestion(next_tool, 1.0, "procedural", self._support)][:k] if next_tool else []
+
+
+def test_a_graph_brings_the_tools_that_came_next():
+    words = ToolRetriever(topics()).top("book flights", 2)
+    joined = ToolRetriever(topics(), graph=Follows(flights="insurance")).top("book flights", 2)
+
+    assert names(words)[0] == "flights"
+    assert "insurance" not in names(words)
+    assert set(names(joined)) == {"flights", "insurance"}
+
+
+def test_a_graph_speaks_of_two_steps_ahead_and_of_the_tool_called_last():
+    graph = Follows(flights="insurance", insurance="parking", stocks="news")
+
+    assert set(names(ToolRetriever(topics(), graph=graph).top("flights", 3))) == {"flights", "insurance", "parking"}
+    assert "news" in names(ToolRetriever(topics(), graph=graph).top("flights", 4, last_tool="stocks"))
+
+
+def test_two_runs_are_too_few_to_go_by():
+    few = Follows(support=2, flights="insurance")
+
+    assert names(ToolRetriever(topics(), graph=few).top("flights", 3)) == names(
+        ToolRetriever(topics()).top("flights", 3)
+    )
+
+
+def test_the_middleware_follows_the_graph_from_the_last_call_before_the_turn():
+    graph = Follows(stocks="news")
+    model = Watched(replies=[AIMessage("Done.")])
+    agent = create_agent(model, topics(), middleware=[ToolSelectionMiddleware(max_tools=2, graph=graph)])
+    call = {"name": "stocks", "args": {"where": "Oslo"}, "id": "1"}
+    said = [
+        HumanMessage("Buy."),
+        AIMessage("", tool_calls=[call]),
+        ToolMessage("done", tool_call_id="1"),
+        AIMessage("Done."),
+    ]
+
+    agent.invoke({"messages": [*said, HumanMessage("Go on.")]})
+
+    assert "news" in model.bound[-1]

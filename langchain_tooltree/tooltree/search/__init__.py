@@ -137,84 +137,6 @@ class Rollout:
     id: int  # its number, from 0
     node: Node  # where it works now
     tried_call: bool = False  # whether it has run a call, or had a deferred one judged
-    held_model_calls: int = 0  # reserved since the execution of its call, so that what was run can also be judged
-
-
-class Scheduler:
-    """Operations that wait to be launched, and those launched and not yet consumed, each with its rollout.
-
-    Model calls are never overshot: what a launch has reserved and not used comes back when its outcome is consumed.
-    `calls_of` has the most that an operation of each kind may need: to score, for one question, of which there is one
-    for each candidate if `single`; to execute, what is held back so that the call can also be judged.
-    """
-
-    def __init__(
-        self, max_model_calls: int, calls_of: dict[OperationKind, int], *, single: bool = False, reserved: int = 0
-    ) -> None:
-        self.ready: list[tuple[Operation, Rollout]] = []
-        self.outstanding: deque[tuple[Operation, Rollout]] = deque()  # oldest first
-        self.launched = 0
-        self.spent = Spent()
-        self.reserved = reserved
-        self._max_model_calls, self._calls_of, self._single = max_model_calls, calls_of, single
-
-    @property
-    def free_model_calls(self) -> int:
-        """Model calls that are neither spent nor promised."""
-        return self._max_model_calls - self.spent.model_calls - self.reserved
-
-    def put(self, kind: OperationKind, rollout: Rollout, **details: Any) -> None:
-        """Add the next operation of a rollout; `details` are other fields of it."""
-        operation = Operation(id=-1, kind=kind, node=rollout.node.id, rollout=rollout.id, **details)
-        self.ready.append((operation, rollout))
-
-    def launch(self) -> Operation | None:
-        """Launch the operation that has waited longest among those that the budget allows; `None` if it allows none."""
-        for position, (waiting, rollout) in enumerate(self.ready):
-            granted = self._reserve(waiting, rollout)
-            if granted is None:
-                continue
-            del self.ready[position]
-            operation = replace(waiting, id=self.launched, model_calls=granted)
-            self.outstanding.append((operation, rollout))
-            self.launched += 1
-            return operation
-        return None
-
-    def _reserve(self, operation: Operation, rollout: Rollout) -> int | None:
-        """Reserve the model calls that an operation may make; `None` if the budget does not allow it now."""
-        reserved = rollout.held_model_calls if operation.kind == "evaluate" else 0
-        questions = len(operation.candidates) if operation.kind == "score" and self._single else 1
-        wanted = self._calls_of[operation.kind] * questions
-        granted = min(wanted, self.free_model_calls + reserved)
-        if wanted and granted < 1:
-            return None
-        self.reserved += granted - reserved
-        rollout.held_model_calls += granted if operation.kind == "execute" else -reserved
-        return 0 if operation.kind == "execute" else granted
-
-    def consume(self, outcome: OperationOutcome) -> tuple[Operation, Rollout]:
-        """Book what the oldest outstanding operation used.
-
-        Raises:
-            ResumeError: If the outcome is another operation's.
-        """
-        if not self.outstanding or outcome.operation != self.outstanding[0][0].id:
-            expected = f"operation {self.outstanding[0][0].id}" if self.outstanding else "nothing"
-            msg = f"The search waits for {expected}, but was given the outcome of operation {outcome.operation}."
-            msg += " Tell outcomes in the order in which `ask` returned their operations."
-            raise ResumeError(msg)
-        operation, rollout = self.outstanding.popleft()
-        self.reserved -= operation.model_calls
-        self.spent.model_calls += outcome.model_calls
-        self.spent.tool_calls += operation.run
-        self.spent.tokens += outcome.tokens
-        return operation, rollout
-
-    def release(self, rollout: Rollout) -> None:
-        """Give back what a rollout that ends had reserved for later."""
-        self.reserved -= rollout.held_model_calls
-        rollout.held_model_calls = 0
 
 
 FAILURES_TO_GIVE_UP = 3
@@ -247,18 +169,17 @@ class TreeSearch:
     ) -> None:
         self.config = config
         self.tree = Tree(seed=config.seed)
+        self.spent = Spent()  # a driver adds what it spends beside the operations
         self.max_model_calls = config.most_model_calls(tools)
+        self.promised_model_calls = reserved_model_calls  # neither spent nor free: those of what is outstanding, too
         self.problems: list[str] = []  # what made questions to proposer or judge fail, each cause once
         self.stop_reason: StopReason | None = None  # `None` while the search goes on
         self._by_posterior = config.selection == "posterior"
-        calls_of: dict[OperationKind, int] = {
-            "propose": 1 + (tools if config.proposals == "per_tool" else 1),  # one more to repair calls
-            "score": judge_calls,
-            "execute": 0 if self._by_posterior else min(judge_calls, 1),
-            "evaluate": judge_calls,
-        }
-        single = config.pre_evaluation == "single"
-        self._scheduler = Scheduler(self.max_model_calls, calls_of, single=single, reserved=reserved_model_calls)
+        self._proposer_calls = 1 + (tools if config.proposals == "per_tool" else 1)  # one more to repair calls
+        self._judge_calls = judge_calls
+        self._ready: list[tuple[Operation, Rollout]] = []  # that wait to be launched
+        self._outstanding: deque[tuple[Operation, Rollout]] = deque()  # whose outcomes are awaited, oldest first
+        self._launched = 0
         self._frontier = Frontier(self.tree, config)
         self._policy: UCTPolicy | PosteriorPolicy
         self._best: BestPath | PosteriorPolicy
@@ -285,10 +206,10 @@ class TreeSearch:
         if self._by_posterior and self.stop_reason is None:
             self._review(self.tree.root)
         while self.stop_reason is None:
-            if self._scheduler.ready:
-                if launched := self._scheduler.launch():
+            if self._ready:
+                if launched := self._launch():
                     operations.append(launched)
-                elif self._scheduler.outstanding:  # what these do not use comes back
+                elif self._outstanding:  # what these do not use comes back
                     break
                 else:
                     self.stop("max_model_calls")
@@ -296,10 +217,33 @@ class TreeSearch:
                 break
         return operations
 
-    @property
-    def spent(self) -> Spent:
-        """What was used so far; a driver adds what it spends beside the operations."""
-        return self._scheduler.spent
+    def _launch(self) -> Operation | None:
+        """Launch the operation that has waited longest among those that the budget allows; `None` if it allows none.
+
+        It is promised the most model calls that it may need. What it does not use comes back with its outcome.
+        """
+        free = self.max_model_calls - self.spent.model_calls - self.promised_model_calls
+        for position, (waiting, rollout) in enumerate(self._ready):
+            wanted = self._model_calls_for(waiting)
+            if free < min(wanted, 1):
+                continue
+            del self._ready[position]
+            granted = 0 if waiting.kind == "execute" else min(wanted, free)
+            operation = replace(waiting, id=self._launched, model_calls=granted)
+            self.promised_model_calls += granted
+            self._outstanding.append((operation, rollout))
+            self._launched += 1
+            return operation
+        return None
+
+    def _model_calls_for(self, operation: Operation) -> int:
+        """The most model calls that an operation may need; a call is not run where none is left to judge it."""
+        if operation.kind == "propose":
+            return self._proposer_calls
+        if operation.kind == "execute" and self._by_posterior:
+            return 0
+        is_single = operation.kind == "score" and self.config.pre_evaluation == "single"
+        return self._judge_calls * (len(operation.candidates) if is_single else 1)
 
     @property
     def rollouts(self) -> int:
@@ -344,14 +288,29 @@ class TreeSearch:
         """Ask the rollout's state, after running the call that leads there if it has not run yet."""
         node = rollout.node
         node.proposing = True
-        self._scheduler.put("propose", rollout, attempt=node.proposals + 1, run=run)
+        self._put("propose", rollout, attempt=node.proposals + 1, run=run)
+
+    def _put(self, kind: OperationKind, rollout: Rollout, **details: Any) -> None:
+        """Have the next operation of a rollout wait for its launch; `details` are other fields of it."""
+        operation = Operation(id=-1, kind=kind, node=rollout.node.id, rollout=rollout.id, **details)
+        self._ready.append((operation, rollout))
 
     # --- tell ---
 
     def tell(self, outcome: OperationOutcome) -> None:
         """Take in the outcome of the oldest outstanding operation; that of another one raises `ResumeError`."""
-        operation, rollout = self._scheduler.consume(outcome)
-        self.tree.version += 1
+        oldest = self._outstanding[0][0].id if self._outstanding else None
+        if oldest is None or outcome.operation != oldest:
+            expected = "nothing" if oldest is None else f"operation {oldest}"
+            msg = f"The search waits for {expected}, but was given the outcome of operation {outcome.operation}."
+            msg += " Tell outcomes in the order in which `ask` returned their operations."
+            raise ResumeError(msg)
+        operation, rollout = self._outstanding.popleft()
+        self.promised_model_calls -= operation.model_calls
+        self.spent.model_calls += outcome.model_calls
+        self.spent.tool_calls += operation.run
+        self.spent.tokens += outcome.tokens
+        self.tree.changed.add(operation.node)
         self._events.append(cast("Event", {"type": "budget", "rollouts": self.rollouts, **asdict(self.spent)}))
         node = self.tree.nodes[operation.node]
         cost = (outcome.model_calls, outcome.tokens)
@@ -404,7 +363,7 @@ class TreeSearch:
         node.dropped.extend(dropped)
         self._record("propose", rollout, node, calls=[each.label for each in candidates], dropped=dropped)
         if candidates and not self._by_posterior:
-            self._scheduler.put("score", rollout, candidates=tuple(each.id for each in candidates))
+            self._put("score", rollout, candidates=tuple(each.id for each in candidates))
             return
         self._end(rollout)
 
@@ -440,7 +399,7 @@ class TreeSearch:
         rollout.tried_call = True
         node = rollout.node
         if node.deferred:
-            self._evaluate(rollout)
+            self._put("evaluate", rollout)
         elif observation := self._known.get(self._key(node)):
             self.cache_hits += 1
             self._observe(rollout, observation, cached=True)
@@ -453,7 +412,7 @@ class TreeSearch:
             if self._asks_at_once(node):
                 self._propose(rollout, run=True)
             else:
-                self._scheduler.put("execute", rollout, run=True)
+                self._put("execute", rollout, run=True)
 
     def _key(self, node: Node) -> tuple[str, str]:
         """World before the call of a node, tool and canonical arguments."""
@@ -467,25 +426,19 @@ class TreeSearch:
         """Take in what the call of a rollout has brought back."""
         node = rollout.node
         node.observation = observation
-        if not observation.transient:
+        if observation.kind == "ok":  # another time, a call that failed may succeed
             self._known[self._key(node)] = observation
         self.tree.history[-1].ran.append(node.id)
-        # After a write that failed for a passing reason the state of its world is unknown: nothing is built upon it.
-        is_write = node.world != self.tree.state_before(node).world
-        node.closed = node.closed or (is_write and observation.transient)
         self._record("execute", rollout, node, call=node.label, status=observation.kind, cached=cached)
 
     def _observed(self, rollout: Rollout) -> None:
         """Go on after the call of a rollout has run: judge what it brought back, or ask on, which brings its score."""
         if not self._by_posterior:
-            self._evaluate(rollout)
+            self._put("evaluate", rollout)
         elif self._asks_at_once(rollout.node):
             self._propose(rollout)
         else:
             self._end(rollout)
-
-    def _evaluate(self, rollout: Rollout) -> None:
-        self._scheduler.put("evaluate", rollout)
 
     def _evaluated(self, rollout: Rollout, node: Node, outcome: OperationOutcome) -> None:
         """Post-evaluation: set r_post and goal, back-propagate, prune, and see whether a path is good enough."""
@@ -533,8 +486,6 @@ class TreeSearch:
         """Take a rollout out of the tree and see whether the search is over."""
         self.tree.occupy(rollout.node, -1)
         self._frontier.close_upwards(rollout.node)
-        if rollout.held_model_calls:  # for a question to the judge that is not asked any more
-            self._scheduler.release(rollout)
         self._without_call += self._by_posterior and not rollout.tried_call
         del self._active[rollout.id]
         if isinstance(self._best, BestPath) and self._best.converged():

@@ -287,7 +287,6 @@ class PosteriorPolicy:
         self._goals_learnt: set[int] = set()
         self._calls_learnt = 1  # nodes from which the calibration has learnt, the root among them
         self._beliefs: list[Belief] = []
-        self._version = -1  # of the tree when it was looked at last
 
     def select(self, *_: Any) -> Work | None:
         """The most promising work, unless what is in flight promises much more."""
@@ -312,9 +311,9 @@ class PosteriorPolicy:
 
     def outlook(self) -> Outlook:
         """What is inferred of the tree as it is now."""
-        if self._version != self._tree.version:
-            self._version = self._tree.version
+        if self._tree.changed:
             self._infer()
+            self._tree.changed.clear()
         root = self._beliefs[ROOT]
         done = root.probability_done
         plan = max(root.plans, key=lambda plan: plan.value.expected(done), default=None)
@@ -322,12 +321,19 @@ class PosteriorPolicy:
         return Outlook(root.promise.expected(done), root.work, root.busy.expected(done), probability, end)
 
     def _infer(self) -> None:
-        """Carry all evidence to the root; children come after their parents in the tree."""
-        nodes = self._tree.nodes
-        self._learn()
-        self._beliefs = [self._read_scores(node) for node in nodes]
-        for node in reversed(nodes):
-            own = self._beliefs[node.id]
+        """Carry new evidence to the root; children come after their parents in the tree.
+
+        What is inferred of a node depends on its descendants alone, unless a judge's scale was fitted anew.
+        """
+        tree = self._tree
+        is_fitted = self._learn()
+        paths = ([tree.root, *tree.path(tree[each])] for each in tree.changed)
+        stale = range(len(tree)) if is_fitted else sorted({node.id for path in paths for node in path})
+        self._beliefs += map(self._read_scores, tree.nodes[len(self._beliefs) :])
+        for node_id in stale:
+            self._beliefs[node_id] = self._read_scores(tree[node_id])
+        for node_id in reversed(stale):
+            node, own = tree[node_id], self._beliefs[node_id]
             if node.deferred:
                 # A plan ends with a deferred write whether more has to follow or not: the next search starts after it.
                 own.plans = (PlanEnd(Pair(0.0, 1.0), node.id),)
@@ -342,17 +348,19 @@ class PosteriorPolicy:
                 self._choose_at(node, own, none)
                 self._choose_below(own, children, shares)
 
-    def _learn(self) -> None:
-        """Learn from the scores that are new."""
-        nodes = self._tree.nodes
-        for node in nodes:
-            if node.goal is not None and node.goal_scored and node.id not in self._goals_learnt:
-                self._goals_learnt.add(node.id)
-                self._goals.learn(node.goal)
+    def _learn(self) -> bool:
+        """Learn from the scores that are new; whether a judge's scale was fitted anew."""
+        nodes, is_fitted = self._tree.nodes, False
+        for node_id in sorted(self._tree.changed - self._goals_learnt):
+            node = nodes[node_id]
+            if node.goal is not None and node.goal_scored:
+                self._goals_learnt.add(node_id)
+                is_fitted |= self._goals.learn(node.goal)
         for node in nodes[self._calls_learnt :]:
             if node.pre_scored and node.r_pre is not None:
-                self._calls.learn(node.r_pre)
+                is_fitted |= self._calls.learn(node.r_pre)
         self._calls_learnt = len(nodes)
+        return is_fitted
 
     def _read_scores(self, node: Node) -> Belief:
         """What the scores of a call say of it; a score that nobody gave is no evidence."""

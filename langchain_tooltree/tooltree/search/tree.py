@@ -55,13 +55,11 @@ class Call:
 class Observation:
     """What a tool call brought back.
 
-    `kind` is `"ok"`, or says why there is no result: the tool raised, took too long, refused its arguments, or cannot
-    run here.
+    `kind` is `"ok"`, or says why there is no result: the tool raised, refused its arguments, or cannot run here.
     """
 
     content: str | list[Any]  # text, or LangChain content blocks
-    kind: Literal["ok", "exception", "timeout", "invalid_arguments", "unsupported"] = "ok"
-    transient: bool = False  # whether the same call may succeed next time; such a result is not reused
+    kind: Literal["ok", "exception", "invalid_arguments", "unsupported"] = "ok"
     message: Any = None  # the tool's own message, artifact included, if it made one
 
 
@@ -136,13 +134,14 @@ class TreeChange:
 class Tree:
     """All nodes of one search, by identifier, and how they came about; the seed is that of the tie-breaking.
 
-    Whoever changes a node counts up `version`, so that the posterior infers anew.
+    `changed` has the identifiers of the nodes that changed since the posterior last looked. The methods of a tree enter
+    what they change; other code that sets a field of a node enters that node.
     """
 
     def __init__(self, *, seed: int = 0) -> None:
         self.root = Node(ROOT)
         self.nodes = [self.root]
-        self.version = 0
+        self.changed = {ROOT}
         self.history: list[TreeChange] = []
         self._seed = seed
         # Which state each node stands for: the reads made on the way, each with its world.
@@ -175,7 +174,7 @@ class Tree:
         self._reads.append(reads)
         self._reached.add((node.world, reads))
         parent.children.append(node.id)
-        self.version += 1
+        self.changed.add(node.id)
         return node
 
     def repetition(self, state: Node, call: Call, *, merging: bool = True) -> str | None:
@@ -224,13 +223,13 @@ class Tree:
         for visited in (self.root, *self.path(node)):
             visited.visits += 1
             visited.value += (reward - visited.value) / visited.visits
-        self.version += 1
+        self.changed.add(node.id)
 
     def occupy(self, node: Node, change: Literal[1, -1]) -> None:
         """Count a rollout in or out of every node from the root to `node`."""
         for visited in (self.root, *self.path(node)):
             visited.in_flight += change
-        self.version += 1
+        self.changed.add(node.id)
 
     def best_descent(self) -> Node | None:
         """The end of the path along the best Q, as far as r_post does not fall; `None` if no call is accepted.

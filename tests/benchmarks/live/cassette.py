@@ -1,6 +1,6 @@
 """What a real model was asked and answered in the live benchmark, as a file, and a chat model that answers from it.
 
-To the lines of `langchain_tooltree.testing.AnswerRecorder` come those of tasks. `{"id", "tool"}`: a tool, where it is
+To the lines of `cookbook.recorded_model.AnswerRecorder` come those of tasks. `{"id", "tool"}`: a tool, where it is
 first met. `{"turn", "request", "tools": [ids], ...}`: the user of a task says something. `{"ended", "messages": [ids],
 "outcome"}`: a task is over. A run's settings name its `method`.
 """
@@ -13,8 +13,13 @@ from typing import Any
 from langchain_core.messages import BaseMessage
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from langchain_tooltree.testing import AnswerRecorder, RecordedAnswer, RecordedChatModel
-from langchain_tooltree.testing.recorded import message_data, recorded_lines
+from cookbook.recorded_model import (
+    AnswerRecorder,
+    RecordedAnswer,
+    RecordedChatModel,
+    message_data,
+    recorded_lines,
+)
 from tests.benchmarks.live.episode import Episode, Outcome
 
 

@@ -12,8 +12,8 @@ from typing import Any
 from langchain_core.messages import BaseMessage
 from langchain_core.tools import BaseTool
 
+from cookbook.recorded_model import message_data
 from langchain_tooltree import ObjectSandbox
-from langchain_tooltree.testing.recorded import message_data
 from tests.benchmarks.bfcl_world import ToolSpec, tools_calling
 from tests.benchmarks.live.cassette import RecordedRun, read_cassette
 from tests.benchmarks.live.episode import Outcome

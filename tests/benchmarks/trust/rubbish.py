@@ -419,19 +419,14 @@ MODEL_READERS: dict[str, Reader] = {
     "tips of a success": partial(_asked, lambda model: tips_module.tips_from_success(model, _run(), [])),
     "focus points": partial(_asked, _focus_points),
     "summary": partial(
-        _asked, lambda model: written_summary(model, _run().chat(), Meter(1))
+        _asked, lambda model: written_summary(model, _run().messages, Meter(1))
     ),
     "coarse plan": partial(
         _asked,
         lambda model: plan_tools(model, LIBRARY, ["look"], "look it up", Meter(2)),
     ),
-    "classifier": partial(
-        _asked, lambda model: flow_of(AnomalyDetector(phrases=(), classifier=model).check)([*QUESTION[:2], FINE])
-    ),
 }  # fmt: skip
 """What asks a model, by name: each takes the reply that the model gives every time."""
-
-FINE = ToolMessage("12 things", tool_call_id="1", name="look")
 
 
 def _conversed(reply: AIMessage) -> Any:

@@ -1,7 +1,6 @@
 """The detector as a whole: what it looks at, in which order, and at what cost."""
 
 import asyncio
-from types import SimpleNamespace
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
@@ -11,7 +10,6 @@ from runs_to_read import calls, seen
 from langchain_tooltree import AnomalyDetector, ConfigurationError
 from langchain_tooltree.anomaly.rules import Anomaly
 from langchain_tooltree.experience.trajectory import as_reference
-from langchain_tooltree.testing import ScriptedChatModel
 
 CHECK = AnomalyDetector().check
 
@@ -177,29 +175,9 @@ async def test_the_async_twin_does_the_same_with_an_async_classifier():
     assert await detector.acheck(seen("A red ball.")) is None
 
 
-def test_a_model_classifies_in_two_calls_at_the_most():
-    model = ScriptedChatModel(replies=["rubbish", {"reason": "odd", "anomalous": True, "observation": 1}])
-    assert AnomalyDetector(classifier=model).check(seen("A green ball.")).kind == "classified"
-    silent = ScriptedChatModel(replies=["rubbish", "more rubbish"])
-    assert AnomalyDetector(classifier=silent).check(seen("A green ball.")) is None
-
-
-class RateLimitError(Exception):
-    """Come back in twenty seconds."""
-
-    response = SimpleNamespace(status_code=429, headers={"retry-after": "20"})
-
-
-def test_nobody_waits_long_for_a_classifier():
-    model = ScriptedChatModel(replies=[RateLimitError() for _ in range(9)])
-    assert AnomalyDetector(classifier=model).check(seen("A green ball.")) is None
-    assert len(model.calls) == 1
-
-
 @pytest.mark.parametrize(
     ("options", "word"),
     [
-        ({"repeats": 1}, "repeats"),
         ({"pollers": "wait"}, "pollers"),
         ({"phrases": "no"}, "phrases"),
         ({"classifier": 7}, "classifier"),

@@ -18,7 +18,6 @@ def kind(*pairs, **options):
 def test_the_same_call_with_the_same_outcome_is_a_repetition():
     assert kind(LOOK, LOOK) is None
     assert kind(LOOK, LOOK, LOOK) == "repetition"
-    assert kind(LOOK, LOOK, repeats=2) == "repetition"
 
 
 def test_a_repetition_says_what_was_called_how_often_and_what_came():

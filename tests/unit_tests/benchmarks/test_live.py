@@ -10,8 +10,7 @@ from langchain_core.messages import AIMessage, ToolMessage
 from rich.console import Console
 
 from langchain_tooltree import ObjectSandbox
-from langchain_tooltree.testing import OfflineChatModel, ScriptedChatModel
-from langchain_tooltree.testing.offline import read_question
+from langchain_tooltree.testing import OfflineChatModel, ScriptedChatModel, read_question
 from tests.benchmarks.live import __main__ as command
 from tests.benchmarks.live.figures import paired, summary, wilson
 from tests.benchmarks.live.papers import PAPERS

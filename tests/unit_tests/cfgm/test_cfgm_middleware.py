@@ -179,7 +179,7 @@ def test_memory_that_fails_costs_the_help_and_not_the_run(path, caplog):
     assert messages[-1].text == ANSWER
     assert advised(messages) == [True]
     assert systems(model) == [SYSTEM, SYSTEM]
-    assert "Nothing was recalled: ConnectionError: the store is down" in caplog.text
+    assert "without a memory of past runs: ConnectionError: the store is down" in caplog.text
     assert "A run was not recorded: the store is down" in caplog.text
 
 
@@ -529,9 +529,9 @@ def test_each_part_can_be_switched_off(path, off):
     assert (len(kept(memory)) == 0) is (off == "record")
 
 
-def test_a_reflector_may_have_settings_of_its_own(path):
+def test_a_reflector_may_be_passed(path):
     model = reflector()
-    agent, _ = helped(MISTAKE, ANSWER, model=Reflector(model, max_characters=8_000))
+    agent, _ = helped(MISTAKE, ANSWER, model=Reflector(model))
 
     either(path, agent)(ASKED)
 

@@ -1,4 +1,4 @@
-"""Which anomalies are worth a reflection: trouble that goes on, and that of a run which is about to end."""
+"""Which anomalies are worth a reflection: trouble that goes on."""
 
 import json
 
@@ -56,16 +56,6 @@ def test_a_loop_has_gone_on_already(path):
     agent, _ = by_default(*again, ANSWER)
 
     assert advised(either(path, agent)(ASKED)["messages"]) == [False, False, True]
-
-
-@pytest.mark.parametrize(("left", "helps"), [(6, True), (7, False), (None, False)])
-def test_a_run_that_is_about_to_end_is_helped_at_once(path, left, *, helps):
-    node = CFGMReflectionNode(reflector())
-    state = {"messages": in_trouble()} | ({} if left is None else {"remaining_steps": left})
-
-    (message,) = either(path, node)(state)["messages"]
-
-    assert ("reference_material" in message.text) is helps
 
 
 def test_the_mark_is_not_set_twice(path):

@@ -84,15 +84,15 @@ async def test_the_question_tells_what_happened_and_what_is_off(reflect):
 
 
 async def test_a_long_run_is_shown_with_its_beginning_and_its_end(reflect):
-    messages = [HumanMessage(TASK), *gauged(0), *[each for n in range(1, 400) for each in gauged(n)], *failed(400)]
+    messages = [HumanMessage(TASK), *gauged(0), *[each for n in range(1, 900) for each in gauged(n)], *failed(900)]
 
-    _, (prompt,), _ = await reflect(REPLY, messages=messages, max_characters=8_000)
+    _, (prompt,), _ = await reflect(REPLY, messages=messages)
 
     record = document(prompt)["record"]
     assert record[0] == {"role": "user", "text": TASK}
     assert record[-1]["observation"] == NO_VALVE
     assert [entry for entry in record if "left_out" in entry]
-    assert len(json.dumps(record)) < 9_000
+    assert len(json.dumps(record)) < 27_000
 
 
 async def test_among_parallel_calls_the_anomalous_one_is_pointed_out(reflect):
@@ -225,8 +225,6 @@ async def test_both_halves_of_the_public_face():
     ("options", "message"),
     [
         ({"model": 3}, "model must be a chat model"),
-        ({"max_characters": 10}, "max_characters must be a whole number of 8000 or more, got 10"),
-        ({"max_characters": True}, "max_characters must be a whole number"),
     ],
 )
 def test_what_cannot_work_is_refused_at_once(options, message):
@@ -271,28 +269,27 @@ async def test_of_a_long_run_only_the_ends_are_shown(reflect):
     between = [message for number in range(3_000) for message in gauged(number)]
     messages = [HumanMessage(TASK), *between, HumanMessage("Go on."), *failed()]
 
-    _, (prompt,), _ = await reflect(REPLY, messages=messages, max_characters=8_000)
-    whole = messages[:101] + messages[-251:]
-    _, (shorter,), _ = await reflect(REPLY, messages=whole, max_characters=8_000)
+    _, (prompt,), _ = await reflect(REPLY, messages=messages)
+    whole = messages[:301] + messages[-751:]
+    _, (shorter,), _ = await reflect(REPLY, messages=whole)
 
     record, same = document(prompt)["record"], document(shorter)["record"]
     assert record[0] == {"role": "user", "text": TASK}
     assert record[-1]["observation"] == NO_VALVE
     (gap,) = (entry for entry in record if "left_out" in entry)
-    assert int(gap["left_out"].split()[2]) > 5_600
+    assert int(gap["left_out"].split()[2]) > 5_000
     assert [entry for entry in record if entry != gap] == [entry for entry in same if "left_out" not in entry]
 
 
 async def test_a_call_is_shown_with_what_it_brought_however_long_that_is(reflect):
-    calls = [{"name": "read_gauge", "args": {"gauge": str(number)}, "id": str(number)} for number in range(40)]
-    results = [ToolMessage("x" * 3_000, tool_call_id=str(number), name="read_gauge") for number in range(40)]
+    calls = [{"name": "read_gauge", "args": {"gauge": str(number)}, "id": str(number)} for number in range(99)]
+    results = [ToolMessage("x" * 3_000, tool_call_id=str(number), name="read_gauge") for number in range(99)]
     anomaly = Anomaly("error", "x", 1.0, recoverable=True, tool="read_gauge", call_id="7")
 
     _, (prompt,), _ = await reflect(
         REPLY,
-        messages=[HumanMessage(TASK), *gauged() * 99, AIMessage("", tool_calls=calls), *results],
+        messages=[HumanMessage(TASK), *gauged() * 299, AIMessage("", tool_calls=calls), *results],
         anomaly=anomaly,
-        max_characters=8_000,
     )
 
     assert document(prompt)["step"]["arguments"] == '{"gauge":"7"}'

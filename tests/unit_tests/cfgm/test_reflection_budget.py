@@ -8,9 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langchain_tooltree import ConfigurationError
-from langchain_tooltree.cfgm.reflection import DEFAULT_COOLDOWN, DEFAULT_MAX_REFLECTIONS, ReflectionBudget
+from langchain_tooltree.cfgm.reflection import DEFAULT_COOLDOWN, DEFAULT_MAX_REFLECTIONS, Recovery, within_budget
 
-paces = st.builds(ReflectionBudget, st.integers(1, 6), st.integers(1, 8))
+
+def pace_of(cooldown=DEFAULT_COOLDOWN, max_reflections=DEFAULT_MAX_REFLECTIONS):
+    return {"cooldown": cooldown, "max_reflections": max_reflections}
+
+
+paces = st.builds(pace_of, st.integers(1, 6), st.integers(1, 8))
 courses = st.lists(st.booleans(), max_size=60)
 
 
@@ -18,40 +23,32 @@ def reflections(pace, anomalous):
     """On which rounds of a run there is a reflection."""
     reflected = []
     for is_anomalous in anomalous:
-        reflected.append(is_anomalous and pace.allows(reversed(reflected)))
+        reflected.append(is_anomalous and within_budget(reversed(reflected), **pace))
     return reflected
 
 
 def test_one_anomaly_is_reflected_upon_at_once():
-    assert reflections(ReflectionBudget(), [False, True, False, False]) == [False, True, False, False]
+    assert reflections(pace_of(), [False, True, False, False]) == [False, True, False, False]
 
 
 def test_trouble_that_goes_on_is_reflected_upon_again_after_a_pause():
-    pace = ReflectionBudget(cooldown=3, max_reflections=5)
+    pace = pace_of(cooldown=3, max_reflections=5)
 
     assert reflections(pace, [True] * 8) == [True, False, False, True, False, False, True, False]
 
 
 def test_trouble_that_comes_and_goes_in_every_other_step_is_the_same():
-    pace = ReflectionBudget(cooldown=3)
+    pace = pace_of(cooldown=3)
 
     assert reflections(pace, [True, False] * 4) == [True, False, False, False, True, False, False, False]
 
 
 def test_a_new_episode_is_reflected_upon_where_it_begins():
-    assert reflections(ReflectionBudget(), [True, False, False, False, True]) == [True, False, False, False, True]
+    assert reflections(pace_of(), [True, False, False, False, True]) == [True, False, False, False, True]
 
 
 def test_a_budget_that_is_spent_ends_it():
-    assert sum(reflections(ReflectionBudget(cooldown=1, max_reflections=2), [True] * 20)) == 2
-
-
-def test_the_past_is_read_no_further_than_necessary():
-    def past():
-        yield True
-        pytest.fail("The latest round has told already.")
-
-    assert not ReflectionBudget().allows(past())
+    assert sum(reflections(pace_of(cooldown=1, max_reflections=2), [True] * 20)) == 2
 
 
 @given(paces, courses)
@@ -65,8 +62,8 @@ def test_normal_rounds_are_never_reflected_upon(pace, anomalous):
 def test_between_two_reflections_the_agent_is_left_alone(pace, anomalous):
     places = [place for place, reflected in enumerate(reflections(pace, anomalous)) if reflected]
 
-    assert all(later - earlier >= pace.cooldown for earlier, later in pairwise(places))
-    assert len(places) <= pace.max_reflections
+    assert all(later - earlier >= pace["cooldown"] for earlier, later in pairwise(places))
+    assert len(places) <= pace["max_reflections"]
 
 
 @given(paces, courses)
@@ -75,7 +72,7 @@ def test_an_episode_gets_one_reflection_and_another_one_only_where_it_outlasts_t
 
     for in_trouble, rounds in groupby(both, key=lambda pair: pair[0]):
         helped = [reflected for _, reflected in rounds]
-        assert sum(helped) <= (math.ceil(len(helped) / pace.cooldown) if in_trouble else 0)
+        assert sum(helped) <= (math.ceil(len(helped) / pace["cooldown"]) if in_trouble else 0)
 
 
 @given(paces, courses)
@@ -83,8 +80,8 @@ def test_whoever_is_in_trouble_is_helped_as_soon_as_pause_and_budget_allow(pace,
     reflected = reflections(pace, anomalous)
 
     for place, is_anomalous in enumerate(anomalous):
-        recent = reflected[max(0, place - pace.cooldown + 1) : place]
-        if is_anomalous and not any(recent) and sum(reflected[:place]) < pace.max_reflections:
+        recent = reflected[max(0, place - pace["cooldown"] + 1) : place]
+        if is_anomalous and not any(recent) and sum(reflected[:place]) < pace["max_reflections"]:
             assert reflected[place]
 
 
@@ -92,10 +89,4 @@ def test_whoever_is_in_trouble_is_helped_as_soon_as_pause_and_budget_allow(pace,
 @pytest.mark.parametrize("name", ["cooldown", "max_reflections"])
 def test_a_pace_that_cannot_be_kept_is_refused(name, value):
     with pytest.raises(ConfigurationError, match=f"{name} must be a whole number of 1 or more, got {value!r}"):
-        ReflectionBudget(**{name: value})
-
-
-def test_the_defaults():
-    assert (
-        ReflectionBudget() == ReflectionBudget(DEFAULT_COOLDOWN, DEFAULT_MAX_REFLECTIONS) == ReflectionBudget(3, 5, 1)
-    )
+        Recovery("openai:gpt-4.1-mini", None, **{name: value})

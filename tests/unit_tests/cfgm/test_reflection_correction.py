@@ -20,7 +20,7 @@ from langchain_tooltree.cfgm.reflection import (
     advice_in,
     anomaly_in,
     correction_text,
-    has_reflection,
+    was_reflected_on,
     with_anomaly,
     with_correction,
 )
@@ -145,14 +145,14 @@ def test_what_is_left_to_the_agent_bears_no_more_than_a_mark():
 
     assert message.content == NO_VALVE
     assert anomaly_in(message) == ANOMALY.to_dict()
-    assert not has_reflection(message)
+    assert not was_reflected_on(message)
 
 
 def test_where_there_is_no_reflection_the_content_stays():
     message = with_correction(result(), ANOMALY, None)
 
     assert message.content == NO_VALVE
-    assert has_reflection(message)
+    assert was_reflected_on(message)
     assert advice_in(message) == ""
 
 
@@ -161,7 +161,7 @@ def test_where_there_is_no_reflection_the_content_stays():
     [result(), result(response_metadata={"tooltree": "something of another's"}), in_trouble()[0], in_trouble()[1]],
 )
 def test_other_messages_were_not_reviewed(message):
-    assert not has_reflection(message)
+    assert not was_reflected_on(message)
 
 
 @pytest.mark.parametrize("content", CONTENTS)

@@ -82,7 +82,7 @@ class PureWorld:
 
     def _observation(self, draw: random.Random) -> Observation:
         if draw.random() < self.trouble:
-            return Observation(content="down", kind="exception", transient=draw.random() < 0.5)
+            return Observation(content="down", kind="exception")
         return Observation(content=f"seen {draw.randrange(9)}")
 
     def _evaluate(self, draw: random.Random, _: Operation) -> dict:
@@ -104,7 +104,7 @@ class TableWorld:
         goal: Goal score after a call, 0.1 for a tool that is not listed.
         missing: What a reply says is missing after a call.
         effects: Effect of a tool, `read` for one that is not listed.
-        transient: Tools that fail for a passing reason.
+        failing: Tools that raise.
         spent: The `model_calls` and `tokens` of each operation, by kind.
         fused: Whether scores come with the candidates.
     """
@@ -115,7 +115,7 @@ class TableWorld:
     goal: Mapping[str, float | None] = field(default_factory=dict)
     missing: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     effects: Mapping[str, Effect] = field(default_factory=dict)
-    transient: Collection[str] = ()
+    failing: Collection[str] = ()
     spent: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     fused: bool = False
 
@@ -130,8 +130,7 @@ class TableWorld:
         )
 
     def _observation(self, tool: str) -> Observation:
-        failed = {"kind": "exception", "transient": True} if tool in self.transient else {}
-        return Observation(content=f"{tool} ran", **failed)
+        return Observation(content=f"{tool} ran", kind="exception" if tool in self.failing else "ok")
 
     def _found(self, tree: Tree, node: Node, operation: Operation) -> dict[str, Any]:
         tool = node.call.tool if node.call else ""
@@ -340,7 +339,7 @@ class Sketch:
 
     def root(self) -> Outlook:
         """What is inferred of the tree as it is now."""
-        self.tree.version += 1
+        self.tree.changed.update(range(len(self.tree)))
         return self.posterior.outlook()
 
 

@@ -12,7 +12,6 @@ from langchain_tooltree import ObjectSandbox, SearchConfig
 from langchain_tooltree.errors import ConfigurationError, EmptyQueryError
 from langchain_tooltree.flows import arun_flow, run_flow
 from langchain_tooltree.testing import OfflineChatModel, ScriptedChatModel
-from langchain_tooltree.tooltree import deep as deep_module
 from langchain_tooltree.tooltree.search import KernelConfig
 from tests.internals.tooltree import deep_search
 
@@ -227,23 +226,15 @@ def test_model_calls_are_never_more_than_allowed(run, tools, limit, selection):
     assert result.cost.model_calls <= limit - 1, "one is kept back for the answer"
 
 
-def test_what_tools_raise_and_a_tool_that_hangs_are_observations(run, monkeypatch):
-    monkeypatch.setattr(deep_module, "TOOL_TIMEOUT", 0.2)
-    release = threading.Event()
-
+def test_what_tools_raise_are_observations(run):
     @tool
     def look(place: str) -> str:
         """Look at a place."""
-        if place == "desk":
-            release.wait(20)
         raise OSError(place)
 
     config = SearchConfig(selection="posterior", max_rollouts=2)
     result = run(OfflineChatModel(policy=LetterPolicy()), [look], effects=READS, config=config)
-    release.set()
-    kinds = {node.call.arguments["place"]: node.observation.kind for node in result.tree.nodes if node.observation}
-    assert kinds["desk"] == "timeout"
-    assert kinds.get("drawer", "exception") == "exception"
+    assert {node.observation.kind for node in result.tree.nodes if node.observation} == {"exception"}
 
 
 def test_time_ends_a_search_although_a_model_hangs(tools):

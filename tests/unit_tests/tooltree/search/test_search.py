@@ -165,10 +165,10 @@ def test_an_observation_is_reused_in_the_same_world(search_in):
     assert search.cache_hits == 1
 
 
-def test_a_passing_failure_is_not_reused(search_in):
+def test_a_failure_is_not_reused(search_in):
     ran = []
     search = search_in(
-        {"offers": {(): "a b", ("a",): "c", ("b",): "c"}, "transient": {"c"}},
+        {"offers": {(): "a b", ("a",): "c", ("b",): "c"}, "failing": {"c"}},
         watch=lambda launched: ran.extend(o.node for o in launched if o.kind == "execute"),
     )
     assert len(ran) == 4
@@ -248,6 +248,20 @@ def test_parallel_rollouts_are_in_flight_together(search_in):
 def test_an_outcome_nobody_waits_for_is_refused():
     with pytest.raises(ResumeError, match="waits for nothing"):
         TreeSearch(KernelConfig()).tell(OperationOutcome(0))
+
+
+def test_outcomes_are_told_in_the_order_of_launch_only(table_world):
+    search = TreeSearch(KernelConfig(selection="smoothed", parallel_rollouts=2), judge_calls=0)
+    world = table_world(offers={(): "a b"})
+    (first,) = search.ask()
+    search.tell(world.answer(search.tree, first))
+    (scoring,) = search.ask()
+    search.tell(world.answer(search.tree, scoring))
+    one, other = search.ask()
+    with pytest.raises(ResumeError, match="Tell outcomes in the order"):
+        search.tell(world.answer(search.tree, other))
+    search.tell(world.answer(search.tree, one))
+    search.tell(world.answer(search.tree, other))
 
 
 def test_a_policy_can_take_the_place_of_eq_1(table_world, run_pure):

@@ -14,7 +14,7 @@ TABLES = {
     "r_pre": {"a": 0.1, "b": None, "c": 0.9, "d": 0.6},
     "r_post": {"c": 0.1, "d": 0.6},
     "goal": {"c": 0.2, "d": None},
-    "transient": {"c"},
+    "failing": {"c"},
     "spent": {"propose": ONE, "score": ONE, "evaluate": ONE},
 }
 DECLARED = {

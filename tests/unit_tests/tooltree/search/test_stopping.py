@@ -105,7 +105,7 @@ def test_a_call_that_ran_is_judged_before_the_budget_ends_the_search(search_in, 
     asked = ("propose", "score", "evaluate") if judge_calls else ("propose",)
     tables = {"offers": siblings(9), "spent": dict.fromkeys(asked, ONE)}
     for limit in range(1, 15):
-        search = search_in(tables, judge_calls=judge_calls, top_k=9, parallel_rollouts=4, max_model_calls=limit)
+        search = search_in(tables, judge_calls=judge_calls, top_k=9, max_model_calls=limit)
         assert all(node.evaluated for node in search.tree.nodes if node.observation), limit
 
 

@@ -1,28 +1,30 @@
-"""CFGMMiddleware: experience recalled, trouble reflected upon and runs recorded, inside agents of `create_agent`."""
+"""CFGM in agents: `CFGMMiddleware` for `create_agent`, and nodes that recall and reflect for graphs of your own."""
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any, NotRequired
 
 from langchain.agents.middleware import AgentMiddleware, AgentState, ModelRequest, ModelResponse
 from langchain.agents.middleware.types import PrivateStateAttr
 from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import BaseMessage
+from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.runtime import Runtime
 
 from langchain_tooltree.anomaly.detector import AnomalyDetector
 from langchain_tooltree.cfgm.memory import DEFAULT_K, CFGMMemory, check_memory, recall_for, recovery_with
 from langchain_tooltree.cfgm.recall import SOURCE, examples_in, recall_text
-from langchain_tooltree.cfgm.reflection import Help, Reflector
+from langchain_tooltree.cfgm.reflection import AgentTool, Help, Reflector
 from langchain_tooltree.cfgm.tips import Tip
 from langchain_tooltree.conversation import Conversation, visible_path
 from langchain_tooltree.errors import check_count
 from langchain_tooltree.experience.guide import Remembered, remember
 from langchain_tooltree.experience.recorder import RunRecorder
-from langchain_tooltree.experience.run_identity import is_collecting, run_id
+from langchain_tooltree.experience.run_identity import is_collecting, names_of, run_id
 from langchain_tooltree.experience.trajectory import Recall, aim_of, remarked
 from langchain_tooltree.experience.verdict import AnyVerdict
-from langchain_tooltree.flows import Flow, async_twin, driven
+from langchain_tooltree.flows import Flow, Writer, async_twin, current_runtime, current_writer, driven
 from langchain_tooltree.models import extended
 
 logger = logging.getLogger(__name__)
@@ -56,30 +58,24 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
     ```
 
     - *Recall*: when a run begins, the runs and tips for the most similar tasks are recalled (CFGM, Alg. 3). They
-      stand at the end of the system prompt of each model call, and never among the messages; the thread's state holds
-      them beside these, where a checkpointer keeps them. What is looked for is what the user wants in the end, from
-      all that they said. Nothing is recalled where no past run had such a task.
+      stand at the end of the system prompt of each model call, and in the thread's state beside its messages.
     - *Reflection*: where a tool's result is anomalous, a model extracts key information from the course so far, asks
-      itself what went wrong, and gives the corrected next step, before the agent's model is asked again. The
-      correction stands at the end of that result, marked as reference material. A single anomaly is left to the
-      agent; trouble that goes on gets one reflection, and another one only if it goes on still. Without memory, this
-      is all that is done.
+      itself what went wrong, and gives the corrected next step. The correction stands at the end of that result,
+      marked as reference material. A single anomaly is left to the agent; trouble that goes on gets one reflection,
+      and another one only if it goes on still. Without memory, this is all that is done.
     - *Recording*: when a run has come to its end, the conversation is judged and kept in memory, without what was
-      recalled and advised. One that goes on takes the place of its beginning; what was summarized or removed since
-      stays in the record.
+      recalled and advised.
 
     Runs by which `CFGMMemory.collect` collects experience are neither recalled for nor recorded: it does both itself.
 
     Each is also an event: `{"type": "recall" | "anomaly" | "reflect", ...}` in `stream_mode="custom"`. If memory or a
-    model fails, the agent goes on without this help. It may stand before or behind a `ToolTreeMiddleware`: it looks at
-    each observation on the path that the model sees, also of tries of the planner. Put it after others that edit the
-    system prompt.
+    model fails, the agent goes on without this help. Put it after other middleware that edits the system prompt.
 
     Args:
         model: Reflects: a chat model, a name for `init_chat_model`, or a `Reflector` with settings of its own.
         memory: Has past runs and tips. Variables of its namespace are filled from the agent's context or configuration
-            when a run begins, and stand until its end, also if another user resumes it; one that is resumed with a
-            context that says otherwise is not recorded. A run for which they are not known raises `ConfigurationError`.
+            when a run begins, and stand until its end, also if another user resumes it. A run for which they are not
+            known raises `ConfigurationError`.
         detector: Tells anomalous results from normal ones.
         recall: Whether to recall.
         reflect: Whether to look for anomalies and reflect on them.
@@ -218,3 +214,135 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
             return request
         prompt = extended(request.system_message, remarked(turn["text"], source=SOURCE))
         return request.override(system_message=prompt)
+
+
+class CFGMRecallNode(Runnable[Any, dict[str, str]]):
+    """Writes into the state what is recalled of tasks like the latest request, for the model node after it (Alg. 3).
+
+    ```python
+    class State(MessagesState):
+        recalled: str
+
+    graph.add_node("recall", CFGMRecallNode(memory))
+    graph.add_edge(START, "recall")
+    graph.add_edge("recall", "model")
+    ```
+
+    The text is marked as reference material: put it at the end of a system prompt, so that no run learns what it was
+    shown. A `ToolTreeNode` finds it in the state by itself. What was recalled is also an event:
+    `{"type": "recall", ...}` in `stream_mode="custom"`. If memory fails, that is logged, and nothing is recalled.
+
+    Args:
+        memory: Has past runs and tips.
+        k: How many runs to recall at the most.
+        messages_key: Where in the state the conversation stands.
+        recalled_key: Where in the state the text goes.
+    """
+
+    def __init__(
+        self, memory: CFGMMemory, *, k: int = DEFAULT_K, messages_key: str = "messages", recalled_key: str = "recalled"
+    ) -> None:
+        self.name = "CFGMRecallNode"
+        check_memory(memory, optional=False)
+        check_count("k", k)
+        self._memory = memory
+        self._k = k
+        self._messages_key = messages_key
+        self._recalled_key = recalled_key
+
+    @driven
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Flow[dict[str, str]]:  # noqa: A002, ARG002 - as Runnable has it
+        """Recall what is known of tasks like the latest request of a graph state or a list of messages.
+
+        Returns:
+            The text under `recalled_key`; empty if nothing is known.
+        """
+        conversation = Conversation.of(input, self._messages_key)
+        if not conversation.task:
+            return {self._recalled_key: ""}
+        runtime, writer = current_runtime(), current_writer()
+        own = run_id(runtime) if runtime else None
+        recollection = yield from recall_for(self._memory, conversation.aim, k=self._k, own=own, writer=writer)
+        return {self._recalled_key: recall_text(recollection, max_characters=self._memory.max_characters)}
+
+    ainvoke = async_twin(invoke)  # type: ignore[arg-type] # mypy takes `self` from the declaration in Runnable
+
+
+class CFGMReflectionNode(Runnable[Any, dict[str, list[BaseMessage]]]):
+    """Corrects the course of an agent where an observation is anomalous, for the model node after it.
+
+    ```python
+    graph.add_node("reflect", CFGMReflectionNode("openai:gpt-4.1-mini", memory))
+    graph.add_edge("tools", "reflect")
+    graph.add_edge("reflect", "model")
+    ```
+
+    It may stand there unconditionally, or behind `anomaly_condition`. Where the latest observation is anomalous, a
+    model extracts key information from the course so far, asks itself what went wrong, and gives the corrected next
+    step (CFGM, Alg. 3). The correction is put at the end of that observation, marked as reference material. When there
+    is a reflection, and what events tell of it, is as for `CFGMMiddleware`. Beside a `ToolTreeNode` it looks at each
+    observation on the path that the model sees, also of tries of the planner.
+
+    The state needs the `add_messages` reducer for its messages, as `MessagesState` has it: the observation with the
+    correction takes the place of the one without. If the model fails, there is no correction, and the run goes on.
+
+    Args:
+        model: Reflects: a chat model, a name for `init_chat_model`, or a `Reflector` with settings of its own.
+        memory: Has tips from experience for the reflection.
+        detector: Tells anomalous observations from normal ones.
+        tools: The tools that the agent has: LangChain tools, functions, dicts in OpenAI form, or names. They are
+            described in the question to the model, and failed calls of other tools are recognised as such.
+        cooldown, max_reflections, patience: As for `CFGMMiddleware`.
+        k: How many runs to take tips from at the most.
+        messages_key: Where in the state the conversation stands.
+    """
+
+    def __init__(
+        self,
+        model: str | BaseChatModel | Reflector,
+        memory: CFGMMemory | None = None,
+        *,
+        detector: AnomalyDetector | None = None,
+        tools: Sequence[AgentTool | str] | None = None,
+        cooldown: int | None = None,
+        max_reflections: int | None = None,
+        patience: int | None = None,
+        k: int = DEFAULT_K,
+        messages_key: str = "messages",
+    ) -> None:
+        self.name = "CFGMReflectionNode"
+        check_memory(memory)
+        check_count("k", k)
+        budget = {"cooldown": cooldown, "max_reflections": max_reflections, "patience": patience}
+        self._recovery = recovery_with(memory, model, detector, **budget)
+        self._memory = memory
+        self._names = None if tools is None else frozenset(names_of(tools))
+        self._tools = [{"name": tool} if isinstance(tool, str) else tool for tool in tools or ()]
+        self._k = k
+        self._messages_key = messages_key
+
+    @driven
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Flow[dict[str, list[BaseMessage]]]:  # noqa: A002, ARG002
+        """Look at the latest observations of a graph state or a list of messages; correct the course if need be.
+
+        Returns:
+            The anomalous observation, with the correction, under `messages_key`; nothing if all is well.
+        """
+        conversation = Conversation(visible_path(input, key=self._messages_key))
+        writer = current_writer()
+        # Outside of any graph, the caller puts the correction in its place.
+        if writer is not None and any(each.id is None for each in conversation.observations):
+            logger.warning("Results of tools have no id, so no correction can take their place: use add_messages.")
+            return {}
+        help_ = self._help(conversation, writer)
+        message = yield from self._recovery.correction(conversation, names=self._names, help_=help_, writer=writer)
+        return {} if message is None else {self._messages_key: [message]}
+
+    ainvoke = async_twin(invoke)  # type: ignore[arg-type] # mypy takes `self` from the declaration in Runnable
+
+    def _help(self, conversation: Conversation, writer: Writer | None) -> Flow[Help]:
+        if self._memory is None or not conversation.task:
+            return Help((), (), self._tools)
+        recollection = yield from recall_for(self._memory, conversation.aim, k=self._k, writer=writer)
+        text = recall_text(recollection, max_characters=self._memory.max_characters)
+        return Help(recollection.tips, examples_in(text), self._tools)

@@ -1,4 +1,9 @@
-"""Chat models without a model behind them, which other doubles build on as well."""
+"""Deterministic chat models, for tests of this package and of agents built on it. No key, no network.
+
+`ScriptedChatModel` says what is prepared, in order. `OfflineChatModel` stands in for a model that works with the
+planner: it reads the planner's ordinary prompts and answers each kind of question from a policy, so that everything
+but the intelligence is real.
+"""
 
 import json
 import threading
@@ -20,6 +25,8 @@ from langchain_tooltree.experience.trajectory import NOTE, part_of, readable
 from langchain_tooltree.text import digest
 from langchain_tooltree.tooltree import prompts
 from langchain_tooltree.tooltree.report import REPORT_AND_CALL_PROMPT, REPORT_AND_UNDO_PROMPT, REPORT_PROMPT
+
+__all__ = ["Made", "OfflineChatModel", "Policy", "Question", "ScriptedChatModel", "read_question"]
 
 CHARACTERS_PER_TOKEN = 4
 """The doubles report usage by this rule of thumb for English text."""

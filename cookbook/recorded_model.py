@@ -18,7 +18,7 @@ from langchain_core.outputs import LLMResult
 from pydantic import Field, PrivateAttr
 
 from langchain_tooltree.experience.trajectory import NOTE
-from langchain_tooltree.testing.offline import ChatDouble, Response, read_question
+from langchain_tooltree.testing import ChatDouble, Response, read_question
 from langchain_tooltree.text import digest
 from langchain_tooltree.tooltree.gate import as_said
 
@@ -58,7 +58,7 @@ class AnswerRecorder(BaseCallbackHandler):
 
     def on_chat_model_start(
         self,
-        serialized: Any,  # noqa: ARG002 - part of the interface
+        serialized: Any,
         messages: list[list[BaseMessage]],
         *,
         run_id: UUID,
@@ -68,7 +68,7 @@ class AnswerRecorder(BaseCallbackHandler):
         with self._lock:
             self._open[run_id] = (messages[0], kwargs.get("invocation_params") or {})
 
-    def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:  # noqa: ARG002
+    def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
         """Write a request with its reply."""
         with self._lock:
             messages, options = self._open.pop(run_id)
