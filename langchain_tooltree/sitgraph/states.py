@@ -15,7 +15,7 @@ from langchain_tooltree.errors import ConfigurationError
 DIMENSIONS = 288  # numbers in the vector of a view: at a byte each, a state of six views takes 1,728 bytes
 LARGEST = 7  # of the whole numbers that vectors are kept in: they compress well, and finer ones foretell no better
 EXACT = 1 << 24  # whole numbers up to this are exact in single precision, and so are sums of them
-COMPARED = 2048  # states that one is compared with at most: a suggestion takes some milliseconds in a graph of any size
+COMPARED = 1024  # states that one is compared with at most: a suggestion takes some milliseconds in a graph of any size
 KEPT = 1 << 15  # states whose vectors are kept as they were put together for a question: 57 MB
 ANY = -3  # stands for all tools, of which none has this number
 CHUNK = 128  # states that are compared together: as floats, they stay in the processor's cache
