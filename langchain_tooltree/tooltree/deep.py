@@ -114,7 +114,7 @@ class DeepSearch:
             tools=len(self._library),
             judge_calls=max(self._pre_judge.calls_per_question, self._post_judge.calls_per_question),
             reserved_model_calls=ANSWER_CALLS,
-            begun=bool(outcomes) and outcomes[-1].status != "error",
+            is_under_way=bool(outcomes) and outcomes[-1].status != "error",
         )
         self._config, self._tree = self._search.config, self._search.tree
         self._id = uuid.uuid4().hex
@@ -323,7 +323,6 @@ class DeepSearch:
             tool_calls=spent.tool_calls,
             cache_hits=search.cache_hits,
             seconds=time.monotonic() - self._began,
-            calls=dict(self._meter.calls),
             usage=self._meter.usage,
         )
         result = SearchResult(

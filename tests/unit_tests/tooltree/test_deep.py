@@ -101,7 +101,6 @@ def test_a_search_reads_and_leaves_the_write_to_the_agent(run, tools, looked, co
     *_, seen, waiting = result.messages
     assert (seen.content, [call["name"] for call in waiting.tool_calls]) == ("the letter", ["send"])
     assert waiting.response_metadata["tooltree"]["search"] == result.search_id
-    assert result.cost.model_calls == sum(result.cost.calls.values())
 
 
 def test_both_paths_grow_the_same_tree_and_tell_the_same_events(tools):
