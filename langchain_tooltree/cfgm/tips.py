@@ -12,7 +12,7 @@ from langchain_core.utils import batch_iterate
 from pydantic import BaseModel, Field
 
 from langchain_tooltree.errors import ConfigurationError, ReplyError
-from langchain_tooltree.experience.store import QUARANTINED, ExperienceStore
+from langchain_tooltree.experience.store import PAGE, QUARANTINED, ExperienceStore
 from langchain_tooltree.experience.trajectory import Step, Trajectory
 from langchain_tooltree.experience.verdict import DEFAULT_MAX_CHARACTERS, excerpt
 from langchain_tooltree.flows import Flow, TogetherStep
@@ -333,7 +333,7 @@ class _Attempts:
         else:
             number = attempt.metadata.get("attempt")
             self.failures[attempt.id] = number if isinstance(number, int) else 0
-        self.made_from[attempt.id] = digest(attempt.chat(), 16)
+        self.made_from[attempt.id] = digest(attempt.messages, 16)
 
 
 def extract_tips(model: BaseChatModel, experience: ExperienceStore, *, max_concurrency: int) -> Flow[list[Tip]]:
@@ -346,8 +346,8 @@ def extract_tips(model: BaseChatModel, experience: ExperienceStore, *, max_concu
     """
     collection = experience.collection(LABEL)
     tasks: dict[str, _Attempts] = {}
-    for page in (yield from experience.pages()):
-        for attempt in (yield from page):
+    for page in batch_iterate(PAGE, (yield from experience.ids())):
+        for attempt in (yield from experience.reading(page)):
             if attempt.success is not None and not attempt.metadata.get(QUARANTINED):
                 key = _key(attempt.task, task_id_of(attempt))
                 tasks.setdefault(key, _Attempts(attempt.task, task_id_of(attempt))).add(attempt)

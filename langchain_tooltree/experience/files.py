@@ -11,7 +11,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, StrictBool, ValidationError
 
 from langchain_tooltree.errors import TrajectoryFormatError
 from langchain_tooltree.experience.trajectory import (
@@ -28,17 +30,15 @@ from langchain_tooltree.secrets import masked
 
 logger = logging.getLogger(__name__)
 
-_OWN = {"id", "task", "success", "messages", "branches", "reasons", "instructions"}
-
 
 def to_json(trajectory: Trajectory) -> dict[str, Any]:
     """A trajectory as an object for JSON: metadata, `id`, `messages`, and what does not follow from these.
 
     What JSON has no form for, such as the artifact of a tool, is written as its text.
     """
-    record = {key: value for key, value in trajectory.metadata.items() if key not in _OWN}
+    record = {key: value for key, value in trajectory.metadata.items() if key not in _Record.model_fields}
     rewarded = _rewarded(trajectory.metadata)
-    messages = trajectory.messages if trajectory.branches or not trajectory.steps else trajectory.chat()
+    messages = trajectory.messages
     record |= {"id": trajectory.id, "messages": list(messages)}
     if trajectory.task != first_request(messages):
         record["task"] = trajectory.task
@@ -53,20 +53,55 @@ def to_json(trajectory: Trajectory) -> dict[str, Any]:
     return record
 
 
-def from_json(record: Mapping[str, Any], *, where: str = "The record") -> Trajectory:
+def _with_role(message: dict[str, Any]) -> dict[str, Any]:
+    if not isinstance(message.get("role"), str):
+        msg = f"a message has no role: {message!r:.120}. Expected {{'role': ..., 'content': ...}}"
+        raise ValueError(msg)  # noqa: TRY004 - as pydantic expects it
+    return message
+
+
+_Messages = list[Annotated[dict[str, Any], AfterValidator(_with_role)]]
+
+
+class _BranchRecord(BaseModel):
+    name: str
+    after: int
+    messages: _Messages
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(extra="allow", coerce_numbers_to_str=True)
+
+    messages: _Messages
+    id: str | None = None
+    task: str | None = None
+    success: StrictBool | None = None
+    branches: list[_BranchRecord] | None = None
+    reasons: str | None = None
+    instructions: str | None = None
+
+
+def from_json(record: Any, *, where: str = "The record") -> Trajectory:
     """A trajectory from an object with `messages` in the OpenAI chat format, as `to_json` returns it.
 
     `where` it stands is for error messages.
     """
-    metadata = {key: value for key, value in record.items() if key not in _OWN}
+    try:
+        read = _Record.model_validate(record)
+    except ValidationError as error:
+        problem = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(map(str, problem["loc"])) or "all of it"
+        msg = f"{where} is no trajectory: {place}: {problem['msg']}. Every record is an object with 'messages'."
+        raise TrajectoryFormatError(msg) from error
+    metadata = read.model_extra or {}
     return Trajectory.from_chat(
-        _messages(record.get("messages"), where),
-        id=None if record.get("id") is None else str(record["id"]),
-        task=record.get("task"),
-        success=_success(record["success"], where) if "success" in record else _rewarded(metadata),
-        branches=[_branch(each, where) for each in record.get("branches") or ()],
-        reasons=record.get("reasons") or "",
-        instructions=str(record.get("instructions") or ""),
+        read.messages,
+        id=read.id,
+        task=read.task,
+        success=read.success if "success" in read.model_fields_set else _rewarded(metadata),
+        branches=[Branch(each.name, each.after, tuple(each.messages)) for each in read.branches or ()],
+        reasons=read.reasons or "",
+        instructions=read.instructions or "",
         metadata=metadata,
     )
 
@@ -74,34 +109,6 @@ def from_json(record: Mapping[str, Any], *, where: str = "The record") -> Trajec
 def _rewarded(metadata: Mapping[str, Any]) -> bool | None:
     reward = metadata.get("reward")
     return None if not isinstance(reward, int | float) or math.isnan(reward) else reward >= SUCCESS_REWARD
-
-
-def _success(value: Any, where: str) -> bool | None:
-    if value not in (None, True, False):
-        msg = f"{where}: 'success' is {value!r:.80}. It has to be true, false or null; a number goes under 'reward'."
-        raise TrajectoryFormatError(msg)
-    return None if value is None else bool(value)
-
-
-def _branch(record: Any, where: str) -> Branch:
-    try:
-        name, after, messages = str(record["name"]), int(record["after"]), record["messages"]
-    except (KeyError, TypeError, ValueError) as error:
-        msg = f"{where}: a branch has to be an object with 'name', 'after' and 'messages', got {record!r:.120}."
-        raise TrajectoryFormatError(msg) from error
-    return Branch(name, after, tuple(_messages(messages, where)))
-
-
-def _messages(messages: Any, where: str) -> list[Mapping[str, Any]]:
-    if not isinstance(messages, list):
-        problem = "is missing" if messages is None else f"is a {type(messages).__name__}"
-        msg = f"{where}: 'messages' {problem}. It has to be a list of messages in the OpenAI chat format."
-        raise TrajectoryFormatError(msg)
-    for place, message in enumerate(messages):
-        if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
-            msg = f"{where}: message {place} has no role: {message!r:.120}. Expected {{'role': ..., 'content': ...}}."
-            raise TrajectoryFormatError(msg)
-    return messages
 
 
 def load_trajectories(path: str | os.PathLike[str], *, unread: Counter[str] | None = None) -> Iterator[Trajectory]:
@@ -157,14 +164,17 @@ def count_unread(trajectory: Trajectory) -> Counter[str]:
 _SAME_ID = "runs with the id of an earlier one, as whose versions they count"
 
 
-def _records(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _records(path: Path) -> Iterator[tuple[str, Any]]:
     """Where each record of a file stands, and what is written there."""
     with _opened(path, "rt", "utf-8-sig") as lines:  # files from Windows may begin with a mark
         try:
             for number, line in enumerate(lines, 1):
                 if line.strip():
                     where = f"{path}, line {number}"
-                    yield where, _parsed(line, where)
+                    yield where, json.loads(line)
+        except json.JSONDecodeError as error:
+            msg = f"{where} is not JSON: {error}. Every line has to be one JSON object."
+            raise TrajectoryFormatError(msg) from error
         except (UnicodeDecodeError, EOFError, gzip.BadGzipFile, zlib.error) as error:
             msg = f"{path} cannot be read: {error}. Is it a complete JSON lines file in UTF-8?"
             raise TrajectoryFormatError(msg) from error
@@ -193,18 +203,6 @@ def dump_trajectories(
         partial.unlink(missing_ok=True)
         raise
     return count
-
-
-def _parsed(line: str, where: str) -> Mapping[str, Any]:
-    try:
-        record = json.loads(line)
-    except ValueError as error:
-        msg = f"{where} is not JSON: {error}. Every line has to be one JSON object."
-        raise TrajectoryFormatError(msg) from error
-    if not isinstance(record, Mapping):
-        msg = f"{where} holds a {type(record).__name__}. Every record has to be one JSON object with 'messages'."
-        raise TrajectoryFormatError(msg)
-    return record
 
 
 def _opened(path: Path, mode: str, encoding: str) -> IO[str]:

@@ -1,6 +1,5 @@
 """What a planner asks of past runs: the seam between the planner, which knows neither graph nor memory, and these."""
 
-import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NotRequired, Protocol, TypedDict
@@ -10,7 +9,7 @@ from langchain_core.messages import BaseMessage
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.effects.calls import CallEffects, Effects
 from langchain_tooltree.errors import ConfigurationError
-from langchain_tooltree.experience.trajectory import TAG, Trajectory, as_reference
+from langchain_tooltree.experience.trajectory import Trajectory, as_reference
 from langchain_tooltree.flows import Flow
 from langchain_tooltree.models import Meter
 from langchain_tooltree.text import one_line
@@ -174,16 +173,3 @@ def hints(suggestions: Iterable[Mapping[str, Any]]) -> str:
     """Suggestions as plain data in words, marked as reference material; empty if there are none."""
     line = counted_line((each["tool"], each["support"], each["of"]) for each in suggestions)
     return as_reference(DEFAULT_HINTS_PROMPT.format(hints=line), source=SOURCE) if line else ""
-
-
-_HINTS = re.compile(rf'(?<!\s)\s*<{TAG} source="{SOURCE}" [^<>]*>\n[^<]*(?:<(?!/?{TAG})[^<]*)*</{TAG}>')
-
-
-def without_hints(content: Any) -> Any:
-    """The content of a prompt, a text or a list of blocks, without hints: they tell of one state and fit no other."""
-    if isinstance(content, str):
-        return _HINTS.sub("", content)
-    if isinstance(content, list):
-        rest = [{**each, "text": _HINTS.sub("", each["text"])} if "text" in each else each for each in content]
-        return [each for each in rest if each.get("text", each)]
-    return content

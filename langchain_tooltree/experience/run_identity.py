@@ -276,24 +276,6 @@ def labels_in(config: RunnableConfig | None, names: Sequence[str]) -> dict[str, 
     return labels
 
 
-def check_noted(noted: Any, names: Sequence[str]) -> dict[str, str]:
-    """The labels that a run has noted in its state when it began.
-
-    They stand until its end, whatever is configurable then. But a client may also write states, so it raises
-    `ForeignNamespaceError` if the context here says otherwise.
-    """
-    labels = dict(noted) if isinstance(noted, Mapping) else {}
-    around = runtime_in(configurable_here() or {})
-    for name, label in labels.items():
-        if name not in names or not isinstance(label, str):
-            msg = f"The state names {name!r}={label!r:.80}, which is no label of a namespace with {tuple(names)!r}."
-            raise ConfigurationError(msg)
-        _check_label(label, f"{name}={label!r:.80}")
-        if around is not None and _sure(name, around) not in (None, label):
-            raise ForeignNamespaceError(_FOREIGN.format(name=name, value=f"{label!r:.80}", where="the state"))
-    return labels
-
-
 _FOREIGN = (
     "{where} says {name}={value}, but the server says otherwise. Clients can set it, so only what the server says "
     "counts: its runtime context, or whom it has authenticated. Leave it out there, and resume a run for whom it began."

@@ -1,6 +1,7 @@
 """ExperienceStore: trajectories, and records of other kinds, in any LangGraph store, apart for each user or tenant."""
 
 import asyncio
+import heapq
 import json
 import logging
 import math
@@ -22,10 +23,8 @@ from langchain_tooltree.errors import ConfigurationError, StoreError, ToolTreeEr
 from langchain_tooltree.experience.embeddings import embedded, embedder_name, resolve_embeddings
 from langchain_tooltree.experience.files import from_json, to_json
 from langchain_tooltree.experience.run_identity import (
-    USERS,
     Namespace,
     NamespaceTemplate,
-    check_noted,
     label_of,
     labels_in,
 )
@@ -56,14 +55,12 @@ class RunEntry:
     version: str
     task: str = ""  # what is searched
     since: float = 0.0  # when a pending run ended, as its metadata say
-    tips: Sequence[str] = ()  # the ids of those that were recalled for it
-    runs: Sequence[str] = ()  # and of the runs
-    taken_of: Mapping[str, Sequence[str]] = field(default_factory=dict)  # the runs that each of the tips was taken of
+    recalled: Mapping[str, Any] = field(default_factory=dict)  # a note of what was recalled for it
 
     @property
     def recall(self) -> Recall:
         """What was recalled for it."""
-        return Recall(self.runs, {tip: self.taken_of.get(tip, ()) for tip in self.tips})
+        return Recall.of_note(self.recalled)
 
 
 class Catalogue:
@@ -115,23 +112,15 @@ class TaskVectors:
         self._tasks: dict[str, str] = {}
         self._vectors: dict[str, Vector] = {}
         self._stacked: tuple[list[str], Vector] | None = None  # the runs with a vector, and these as a matrix
-        self._whole_at: int | None = None
         self._lock = threading.Lock()
 
-    def missing(self, changes: int, entries: Mapping[str, RunEntry]) -> dict[str, str]:
-        """The tasks without a vector, by the ids of their runs; vectors of runs that are gone are dropped.
-
-        After as many `changes` as when all had one, none is missing.
-        """
+    def missing(self, entries: Mapping[str, RunEntry]) -> dict[str, str]:
+        """The tasks without a vector, by the ids of their runs; vectors of runs that are gone are dropped."""
         with self._lock:
-            if changes == self._whole_at:
-                return {}
-            for run in [run for run in self._tasks if run not in entries]:
+            for run in self._tasks.keys() - entries.keys():
                 del self._tasks[run], self._vectors[run]
                 self._stacked = None
-            missing = {run: entry.task for run, entry in list(entries.items()) if self._tasks.get(run) != entry.task}
-            self._whole_at = None if missing else changes
-            return missing
+            return {run: entry.task for run, entry in list(entries.items()) if self._tasks.get(run) != entry.task}
 
     def add(self, tasks: dict[str, str], vectors: Mapping[str, Given]) -> None:
         """Keep the vectors of tasks, each by its text, for the runs that have them."""
@@ -156,14 +145,13 @@ class TaskVectors:
                 self._stacked = list(self._vectors), np.stack(list(self._vectors.values()))
                 self._vectors = dict(zip(*self._stacked, strict=True))  # rows of the matrix: no vector is held twice
             runs, matrix = self._stacked
-        similarities = matrix @ _unit(query)
-        fits = (run in entries and outcome in (None, entries[run].outcome) for run in runs)
-        places = np.flatnonzero(np.fromiter(fits, bool, len(runs)))
-        if len(places) > k:  # all that are as near as the last one stay, so that ids decide between them
-            least = np.partition(similarities[places], -k)[-k] if k else math.inf
-            places = places[similarities[places] >= least]
-        ranked = sorted((-float(similarities[place]), runs[place]) for place in places.tolist())
-        return [run for _, run in ranked[:k]]
+        distances = (-(matrix @ _unit(query))).tolist()
+        fitting = (
+            pair
+            for pair in zip(distances, runs, strict=True)
+            if pair[1] in entries and outcome in (None, entries[pair[1]].outcome)
+        )
+        return [run for _, run in heapq.nsmallest(k, fitting)]
 
 
 def _unit(vector: Given) -> Vector:
@@ -358,16 +346,11 @@ class ExperienceStore:
     def of_user(self, user: Any) -> "ExperienceStore":
         """The same store for one user, where one variable of the namespace says whose it is."""
         variables = self._template.variables
-        free = [name for name in variables if name not in self._values]
-        free = free or [name for name in variables if name in USERS] or list(variables)
-        if len(free) != 1:
-            msg = f"user={user!r:.80} does not say which namespace of {self._template.labels!r} is meant: use within()."
+        free = [name for name in variables if name not in self._values] or variables
+        if len(free) != 1 or self._values.get(free[0], label_of(free[0], user)) != label_of(free[0], user):
+            msg = f"user={user!r:.80} does not say which namespace of {self!r} is meant: use within()."
             raise ConfigurationError(msg)
-        name, label = free[0], label_of(free[0], user)
-        if self._values.get(name, label) != label:
-            msg = f"user={user!r:.80} is another one than {name}={self._values[name]!r:.80}, for whom this is."
-            raise ConfigurationError(msg)
-        return self.within(**{name: user})
+        return self.within(**{free[0]: user})
 
     def forget_memory(self) -> None:
         """Hold nothing of the namespace in memory; the next look lists its entries."""
@@ -379,11 +362,14 @@ class ExperienceStore:
         self._template.fill(values)
         return self._bound(values)
 
-    def resumed(self, noted: Any) -> "ExperienceStore":
-        """The same store for whom a run began, by the `values` that its state has noted then."""
-        values = {**check_noted(noted, self._template.variables), **self._values}
-        self._template.fill(values)
-        return self._bound(values)
+    def resumed(self, values: Any) -> "ExperienceStore":
+        """The same store for whom a run began, by the `values` that its state holds since then.
+
+        They stand until its end, whatever is configurable then, but a client may also write states: a
+        `ForeignNamespaceError` if the server says otherwise.
+        """
+        config: RunnableConfig = {"configurable": dict(values) if isinstance(values, Mapping) else {}}
+        return self.within_config(config)
 
     @property
     def values(self) -> Mapping[str, str]:
@@ -523,39 +509,43 @@ class ExperienceStore:
         """What is known of each record without reading it, by their ids, as a flow."""
         return (yield from self.current(config)).entries
 
-    def reading(self, ids: Sequence[str]) -> Flow[list[Trajectory]]:
+    def reading(self, ids: Sequence[str], config: RunnableConfig | None = None) -> Flow[list[Trajectory]]:
         """The trajectories with these ids, in their order, as a flow.
 
         Those that are gone are left out, and with a warning in the log those that cannot be read.
         """
         trajectories: list[Trajectory] = []
         for page in batch_iterate(PAGE, ids):
-            trajectories += yield from self._read_all(self._namespace(None), page)
+            gets = [GetOp((*self._namespace(config), TRAJECTORIES), run) for run in page]
+            items: list[Item | None] = yield self._call("batch", gets)
+            for item in filter(None, items):
+                try:
+                    trajectories.append(_trajectory(item))
+                except TrajectoryFormatError as error:
+                    logger.warning("A run is passed over: %s", error)
         return trajectories
 
     def trajectories(
         self, *, success: bool | None = None, config: RunnableConfig | None = None
     ) -> Iterator[Trajectory]:
         """Read all trajectories in the order of their ids, some at a time; with `success`, only those with this end."""
-        for page in run_flow(self.pages(success=success, config=config)):
-            yield from run_flow(page)
+        store = self.within_config(config)  # the iterator may be read where nobody knows whose it is
+        for page in batch_iterate(PAGE, run_flow(store.ids(success=success))):
+            yield from run_flow(store.reading(page))
 
     async def atrajectories(
         self, *, success: bool | None = None, config: RunnableConfig | None = None
     ) -> AsyncIterator[Trajectory]:
         """The async twin of `trajectories`."""
-        for page in await arun_flow(self.pages(success=success, config=config)):
-            for trajectory in await arun_flow(page):
+        store = self.within_config(config)
+        for page in batch_iterate(PAGE, await arun_flow(store.ids(success=success))):
+            for trajectory in await arun_flow(store.reading(page)):
                 yield trajectory
 
-    def pages(
-        self, *, success: bool | None = None, config: RunnableConfig | None = None
-    ) -> Flow[list[Flow[list[Trajectory]]]]:
-        """The trajectories in the order of their ids, as flows that read some at a time."""
-        namespace = self._namespace(config)
-        entries = yield from listing(self._store, (*namespace, TASKS))
-        ids = [entry.key for entry in entries if success is None or _entry(entry).outcome == _OUTCOMES[success]]
-        return [self._read_all(namespace, page) for page in batch_iterate(PAGE, ids)]
+    def ids(self, *, success: bool | None = None) -> Flow[list[str]]:
+        """The ids of all trajectories in order, as a flow; with `success`, only of those with this end."""
+        items = yield from listing(self._store, (*self._namespace(None), TASKS))
+        return [item.key for item in items if success is None or _entry(item).outcome == _OUTCOMES[success]]
 
     @driven
     def similar(
@@ -570,11 +560,11 @@ class ExperienceStore:
         ids = yield from self._indexed(namespace, task, k, success=success)
         if ids is None:
             catalogue = yield from self.current(config)
-            yield from self._embedding(catalogue, catalogue.tasks.missing(catalogue.changes, catalogue.entries))
+            yield from self._embedding(catalogue, catalogue.tasks.missing(catalogue.entries))
             [query] = yield from embedded(self._embeddings, [task])
             outcome = None if success is None else _OUTCOMES[success]
             ids = catalogue.tasks.nearest(query, k, catalogue.entries, outcome)
-        return (yield from self._read_all(namespace, ids))
+        return (yield from self.reading(ids, config))
 
     asimilar = async_twin(similar)
 
@@ -584,7 +574,7 @@ class ExperienceStore:
         tasks = [catalogue.entries[run].task for run in runs if run in catalogue.entries]
         if not tasks or (yield from self._indexed(self._namespace(None), tasks[0], 1, success=None)) is not None:
             return {}
-        missing = catalogue.tasks.missing(catalogue.changes, catalogue.entries)
+        missing = catalogue.tasks.missing(catalogue.entries)
         yield from self._embedding(catalogue, {run: missing[run] for run in runs if run in missing})
         return catalogue.tasks.of(runs)
 
@@ -629,18 +619,6 @@ class ExperienceStore:
             limit *= 4
         return None
 
-    def _read_all(self, namespace: Namespace, ids: Sequence[str]) -> Flow[list[Trajectory]]:
-        """The trajectories with these ids, without those that were deleted meanwhile, or that cannot be read."""
-        gets = [GetOp((*namespace, TRAJECTORIES), key) for key in ids]
-        items: list[Item | None] = (yield self._call("batch", gets)) if gets else []
-        trajectories: list[Trajectory] = []
-        for item in filter(None, items):
-            try:
-                trajectories.append(_trajectory(item))
-            except TrajectoryFormatError as error:
-                logger.warning("A run is passed over: %s", error)
-        return trajectories
-
     def _call(
         self, method: Literal["get", "put", "delete", "search", "batch"], *arguments: Any, **options: Any
     ) -> StoreCall:
@@ -662,16 +640,8 @@ def entry_of(trajectory: Trajectory, written: str | None = None) -> RunEntry:
     outcome = _OUTCOMES[trajectory.success] if waiting is None else PENDING
     if outcome in JUDGED and trajectory.metadata.get(QUARANTINED):
         outcome = QUARANTINED
-    recall = trajectory.recall
-    return RunEntry(
-        outcome,
-        version=digest(text),
-        task=_storable(trajectory.aim),
-        since=float(waiting or 0),
-        tips=[*recall.tips],
-        runs=[*recall.runs],
-        taken_of=dict(recall.tips),
-    )
+    recalled = trajectory.recall.note()
+    return RunEntry(outcome, digest(text), _storable(trajectory.aim), float(waiting or 0), recalled)
 
 
 def _entry(item: Item) -> RunEntry:

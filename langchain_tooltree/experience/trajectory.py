@@ -5,8 +5,8 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
-from itertools import groupby, takewhile
+from functools import cache, cached_property
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from langchain_core.messages import (
@@ -40,16 +40,17 @@ TAG = "reference_material"
 MARK = f"<{TAG} "
 """With which all reference material begins: a text without it, as nearly all are, has none."""
 
-_BEGIN = re.compile(rf'<{TAG} source="(?P<source>[^"<>]{{0,40}})" id="(?P<id>[0-9a-f]{{12}})">\n')
-_END = f"\n</{TAG}>"
-_WORD = re.compile(r"\S")
+_MARKED = re.compile(
+    rf'<{TAG} source="(?P<source>[^"<>]{{0,40}})" id="(?P<id>[0-9a-f]{{12}})">\n'
+    rf"(?P<inside>[^<]*(?:<(?!/?{TAG})[^<]*)*)\n</{TAG}>"
+)
 _LIKE_A_MARK = re.compile(rf"<(?=\s*(?:/\s*)?{TAG})", re.IGNORECASE)
 
-_MADE: dict[str, int] = {}
-"""Lengths of the reference material that this process has made, by its ids."""
+_MADE: dict[str, None] = {}
+"""Ids of the reference material that this process has made."""
 
 MOST_MADE = 20_000
-"""So much of it is known at a time, some 3 MB: what a prompt holds was made for it, or for one of the latest turns."""
+"""So much of it is known at a time, some 2 MB: what a prompt holds was made for it, or for one of the latest turns."""
 
 
 def as_reference(text: str, *, source: str) -> str:
@@ -59,10 +60,9 @@ def as_reference(text: str, *, source: str) -> str:
     """
     inside = _LIKE_A_MARK.sub("&lt;", text)
     name = _id(source, inside)
-    marked = f'<{TAG} source="{source}" id="{name}">\n{inside}{_END}'
-    _MADE[name] = len(marked)
+    _MADE[name] = None
     forget_oldest(_MADE, MOST_MADE)
-    return marked
+    return f'<{TAG} source="{source}" id="{name}">\n{inside}\n</{TAG}>'
 
 
 def remarked(text: str, *, source: str) -> str:
@@ -70,38 +70,32 @@ def remarked(text: str, *, source: str) -> str:
 
     Clients may write states: what is not marked as this package does it is marked.
     """
-    begin = _BEGIN.match(text)
-    if begin is None or not _is_whole(text, begin):
+    marked = _MARKED.fullmatch(text)
+    if marked is None or _id(marked["source"], marked["inside"]) != marked["id"]:
         return as_reference(text, source=source)
-    _MADE[begin["id"]] = len(text)
-    return text
+    return as_reference(marked["inside"], source=marked["source"])
 
 
 def looks_marked(text: str) -> bool:
     """Whether a text looks like reference material from its beginning to its end."""
-    return _BEGIN.match(text) is not None and text.find(_END) == len(text) - len(_END)
-
-
-def _is_whole(marked: str, begin: re.Match[str]) -> bool:
-    """Whether a text is reference material from its beginning to its end, as its id says."""
-    inside = marked[begin.end() - begin.start() : -len(_END)]
-    return marked.endswith(_END) and _id(begin["source"], inside) == begin["id"]
+    return _MARKED.fullmatch(text) is not None
 
 
 def _id(source: str, inside: str) -> str:
     return digest([source, inside], 12)
 
 
-def without_reference(content: Any) -> Any:
+def without_reference(content: Any, *, source: str | None = None) -> Any:
     """The content of a prompt's message, a text or a list of blocks, without reference material made here.
 
-    It is the same object if there is none. Blocks that held nothing else are gone.
+    It is the same object if there is none. Blocks that held nothing else are gone. With a `source`, only material of
+    that source goes.
     """
     if isinstance(content, str):
-        return _text_unmarked(content)
+        return _text_unmarked(content, source)
     if not isinstance(content, Sequence):
         return content
-    rest = [_block_unmarked(block) for block in content]
+    rest = [_block_unmarked(block, source) for block in content]
     unmarked = all(left is block for left, block in zip(rest, content, strict=True))
     return content if unmarked else [left for left in rest if left]
 
@@ -112,19 +106,16 @@ def is_reference(content: Any) -> bool:
     return rest is not content and not rest
 
 
-def _text_unmarked(text: str) -> str:
+def _text_unmarked(text: str, source: str | None) -> str:
     """The text around the marked parts, with an empty line where one was taken out."""
-    if MARK not in text:
-        return text
     rest: list[str] = []
     place = 0
-    for begin in _BEGIN.finditer(text):
-        end = begin.start() + _MADE.get(begin["id"], 0)
-        if begin.start() >= place and _is_whole(text[begin.start() : end], begin):
-            rest.append(text[place : begin.start()].rstrip())
-            further = _WORD.search(text, end)
-            place = further.start() if further else len(text)
-    return "\n\n".join(part for part in (*rest, text[place:]) if part) if rest else text
+    for marked in _MARKED.finditer(text) if MARK in text else ():
+        is_made_here = marked["id"] in _MADE and _id(marked["source"], marked["inside"]) == marked["id"]
+        if is_made_here and source in (None, marked["source"]):
+            rest.append(text[place : marked.start()].strip())
+            place = marked.end()
+    return "\n\n".join(filter(None, [*rest, text[place:].lstrip()])) if rest else text
 
 
 def _text_in(block: Any) -> str:
@@ -132,9 +123,9 @@ def _text_in(block: Any) -> str:
     return text if isinstance(text, str) else ""
 
 
-def _block_unmarked(block: Any) -> Any:
+def _block_unmarked(block: Any, source: str | None) -> Any:
     text = _text_in(block)
-    if (rest := _text_unmarked(text)) is text:
+    if (rest := _text_unmarked(text, source)) is text:
         return block
     return {**block, "text": rest} if rest and isinstance(block, Mapping) else rest
 
@@ -385,10 +376,8 @@ class Trajectory:
     Attributes:
         id: Identifies the run. Records with the same id are versions of the same run.
         task: What the user asked for.
-        steps: The tool calls in order; those of a branch stand where the branch began.
+        messages: The dialogue in the OpenAI chat format.
         success: Whether it succeeded; `None` if nobody has said.
-        turns: Number of assistant messages, T in Eq. 1 of SIT-Graph.
-        messages: The dialogue in the OpenAI chat format; empty if only the steps are known.
         branches: Dialogues of sub-agents that are not part of `messages`.
         reasons: Why it counts as a success or a failure.
         instructions: The system prompt of the agent, as its developer wrote it; empty if it is not known.
@@ -397,19 +386,27 @@ class Trajectory:
 
     id: str
     task: str
-    steps: tuple[Step, ...] = ()
-    success: bool | None = None
-    turns: int = 0
     messages: tuple[ChatMessage, ...] = ()
+    success: bool | None = None
     branches: tuple[Branch, ...] = ()
     reasons: str = ""
     instructions: str = ""
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "steps", tuple(self.steps))
-        if not self.turns:
-            object.__setattr__(self, "turns", max((step.turn for step in self.steps if not step.branch), default=0))
+    @cached_property
+    def steps(self) -> tuple[Step, ...]:
+        """The tool calls in order; those of a branch stand where the branch began."""
+        placed = ((step.position, step) for step in steps_in(self.messages))
+        return tuple(
+            step
+            for each in woven(placed, self.branches)
+            for step in (steps_in(each.messages, branch=each.name) if isinstance(each, Branch) else [each])
+        )
+
+    @property
+    def turns(self) -> int:
+        """Number of assistant messages, T in Eq. 1 of SIT-Graph."""
+        return sum(part_of(message) == "reply" for message in self.messages)
 
     @classmethod
     def from_chat(
@@ -441,14 +438,8 @@ class Trajectory:
         return cls(
             id=id or digest(messages),
             task=first_request(messages) if task is None else task,
-            steps=tuple(
-                step
-                for each in woven(((step.position, step) for step in steps_in(messages)), branches)
-                for step in (steps_in(each.messages, branch=each.name) if isinstance(each, Branch) else [each])
-            ),
-            success=success,
-            turns=sum(part_of(message) == "reply" for message in messages),
             messages=messages,
+            success=success,
             branches=branches,
             reasons=reasons,
             instructions=instructions or opening_instructions(messages),
@@ -517,7 +508,7 @@ class Trajectory:
 
     def dialogues(self) -> Iterator[tuple[str, tuple[ChatMessage, ...]]]:
         """The dialogue of the trajectory, named by an empty text, then those of its branches by their names."""
-        yield "", self.chat()
+        yield "", self.messages
         for branch in self.branches:
             yield branch.name, branch.messages
 
@@ -526,17 +517,13 @@ class Trajectory:
         """What the user wanted in the end: the task, unless that is no more than the first thing they said."""
         return aim_of(requests_in(self.messages)) if self.task == first_request(self.messages) else self.task
 
-    def chat(self) -> tuple[ChatMessage, ...]:
-        """The dialogue in the OpenAI chat format, made up from task and steps where nothing else is known."""
-        return self.messages or tuple(_made_up(self.task, self.steps))
-
     def to_messages(self) -> list[BaseMessage]:
-        """The dialogue as LangChain messages, ready for a model or a graph; calls without an id get one.
+        """The dialogue as LangChain messages.
 
         They equal those that the trajectory was made from, apart from reference material. A message without a role
         raises `TrajectoryFormatError`.
         """
-        return to_messages(self.chat())
+        return [to_message(message) for message in self.messages]
 
     def to_html(self, path: "str | os.PathLike[str]") -> None:
         """Write the run as a page to read: who said what, calls with their results, what was off, and the verdict.
@@ -751,20 +738,6 @@ def woven(placed: Iterable[tuple[int, T]], branches: Sequence[Branch]) -> Iterat
     yield from rest
 
 
-def _made_up(task: str, steps: Sequence[Step]) -> Iterator[ChatMessage]:
-    if task:
-        yield {"role": "user", "content": task}
-    numbered = [(step.call_id or f"call_{number}", step) for number, step in enumerate(steps)]
-    for _, made in groupby(numbered, key=lambda pair: (pair[1].branch, pair[1].turn)):
-        together = list(made)
-        calls = [call_entry(call_id, step.tool, step.arguments or {}) for call_id, step in together]
-        yield {"role": "assistant", "content": None, "tool_calls": calls}
-        for call_id, step in together:
-            if step.outcome is not None:
-                answer = {"role": "tool", "tool_call_id": call_id, "name": step.tool, "content": step.outcome.content}
-                yield {**answer, "error": True} if step.outcome.status == "error" else answer
-
-
 def call_key(tool: str, arguments: Mapping[str, Any]) -> str:
     """Canonical text of a call: equal for calls that mean the same."""
     return f"{tool}({json.dumps(arguments, sort_keys=True, default=str, ensure_ascii=False)})"
@@ -781,8 +754,6 @@ SUCCESS_REWARD = 1.0
 give 1 for a solved task."""
 
 ROLES = {"human": "user", "ai": "assistant", "system": "system", "tool": "tool"}
-USUAL = frozenset({HumanMessage, AIMessage, SystemMessage, ToolMessage})
-"""Types of nearly all messages: whether something is of one of them is known faster than whether it is a message."""
 
 _IN_CHAT = {"content", "name", "type", "role", "tool_calls", "tool_call_id", "status"}
 """Fields of messages that the chat format has a place for."""
@@ -801,10 +772,9 @@ def to_chat(message: BaseMessage) -> dict[str, Any]:
 
     All that the format has no key for stands under `"langchain"`, so that `to_message` gives back an equal message.
     """
-    usual = type(message) in USUAL
-    if not usual and isinstance(message, BaseMessageChunk):
+    if isinstance(message, BaseMessageChunk):
         message = message_chunk_to_message(message)
-    if not usual and (not isinstance(message, BaseMessage) or isinstance(message, RemoveMessage)):
+    if not isinstance(message, BaseMessage) or isinstance(message, RemoveMessage):
         msg = f"A trajectory is made of messages, got {type(message).__name__}: {message!r:.80}."
         raise TrajectoryFormatError(msg)
     message = sound(message)
@@ -852,28 +822,6 @@ def to_message(chat: Mapping[str, Any]) -> BaseMessage:
         case _:
             msg = f"A message needs a role, such as 'user' or 'assistant'; got {dict(chat)!r:.200}."
             raise TrajectoryFormatError(msg)
-
-
-def to_messages(dialogue: Sequence[Mapping[str, Any]]) -> list[BaseMessage]:
-    """A dialogue of the OpenAI chat format as LangChain messages.
-
-    Calls without an id get one, and observations bear the id of their call: most providers refuse a call without an
-    observation.
-    """
-    messages = [to_message(each) for each in dialogue]
-    steps, answers = paired(dialogue)
-    ids: dict[int, str] = {}  # by the number of the call
-    readable = [(number, step) for number, step in enumerate(steps) if step.arguments is not None]
-    for position, made in groupby(readable, key=lambda each: each[1].position):
-        reply = messages[position]
-        calls = reply.tool_calls if isinstance(reply, AIMessage) else []
-        for place, (call, (number, _)) in enumerate(zip(calls, made, strict=False)):
-            call["id"] = ids[number] = call["id"] or f"call_{position}_{place}"
-    for position, number in answers.items():
-        message = messages[position]
-        if isinstance(message, ToolMessage) and message.tool_call_id != ids.get(number, message.tool_call_id):
-            messages[position] = message.model_copy(update={"tool_call_id": ids[number]})
-    return messages
 
 
 def _assistant(chat: Mapping[str, Any], content: Any, fields: dict[str, Any]) -> AIMessage:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count, islice
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from langchain_core.language_models import BaseChatModel
@@ -70,7 +70,7 @@ def excerpt(run: Trajectory, *, max_characters: int) -> list[Entry]:
     As JSON, they have about `max_characters`. Long texts lose their middle, and so does a long run.
     """
     entries: list[Entry] = []
-    for each in woven(enumerate(run.chat()), run.branches):
+    for each in woven(enumerate(run.messages), run.branches):
         if isinstance(each, Branch):
             entries += [{"agent": each.name, **entry} for message in each.messages for entry in _entries(message)]
         else:
@@ -134,7 +134,7 @@ def review(run: Trajectory, *, max_characters: int) -> list[Entry]:
 def _reviewed(run: Trajectory, longest: int) -> Iterator[Entry]:
     effects = mapping_in(run.metadata, EFFECTS)
     writes = count(1)
-    for each in woven(enumerate(_with_steps(run.chat())), run.branches):
+    for each in woven(enumerate(_with_steps(run.messages)), run.branches):
         agent: Entry = {"agent": each.name} if isinstance(each, Branch) else {}
         for message, steps in _with_steps(each.messages) if isinstance(each, Branch) else [each]:
             part, text = part_of(message), readable(message.get("content"))
@@ -187,8 +187,9 @@ You get one JSON document:
 - `instructions`: the rules that the assistant had to keep. Without them, it may do whatever the user wants.
 - `tools`: the names of its tools, where they are known.
 - `task`: what it was asked to do, where the record does not tell.
-- `record`: in order, what the user and the assistant said, and each call of a tool with its `arguments` and `result`.\
-%(numbered)s Long texts are shortened, with a note of how much is missing.
+- `record`: in order, what the user and the assistant said, and each call of a tool with its `arguments` and `result`. \
+A call with a number under `write` may have changed something; the others looked something up. Long texts are \
+shortened, with a note of how much is missing.
 - `ended`: how the run stopped, if it did not end by itself.
 
 Only the result of a call is a fact. What the user or the assistant says is a claim: look it up in the results, and \
@@ -198,7 +199,18 @@ Reply with one JSON object that has these fields, in this order, since each rest
 
 `rules`: a list with the rules of the instructions that decide something in this run, each in one sentence with its \
 conditions and numbers. Empty if none does.
-%(writes)s
+
+`writes`: a list with one object for each write that did not fail; handing the user over is no write. Empty if there \
+is none.
+- `write`: its number in the record.
+- `facts`: for each condition that a rule sets for it, what the results show, with your own calculation; and whether \
+each argument (which thing, how many, how much, how it is paid) follows from the rules and from the user's words. A \
+condition counts as met only if the results show it.
+- `allowed`: true if the rules permit this write with these arguments. Agreement does not make allowed what the rules \
+forbid.
+- `confirmed`: true if, before the write, the user asked for just this or agreed to it in words of their own. Where \
+the rules demand that details are listed and a yes is obtained, a wish alone is not enough.
+
 `missing`: a list with everything that the assistant should have done and did not do, or not rightly, each in one \
 sentence. Empty if there is nothing. Go through all that the user wanted, with its conditions ("the cheapest", "all of \
 them", "if not, then ..."); where the user changed their mind, the last word counts. Something is missing if it was \
@@ -208,37 +220,13 @@ was told something false that changes how things stand in the end. What the rule
 what the user gave up freely does not count as missing.
 
 `verdict`: one of three words.
-- "failure" if %(fault)sanything is missing. It does not matter how content the user is, who does not know the rules.
-- "success" if %(right)snothing is missing. Refusing, or handing the user over, is right where the rules \
-demand it. Clumsy words and needless lookups are no fault.
+- "failure" if a write was not allowed, was not confirmed or had a wrong argument, or if anything is missing. It does \
+not matter how content the user is, who does not know the rules.
+- "success" if all writes were right and nothing is missing. Refusing, or handing the user over, is right where the \
+rules demand it. Clumsy words and needless lookups are no fault.
 - "unclear" only if the record does not show what decides.
 
 `reasons`: two or three sentences that say what decided it."""
-
-NUMBERED = """ \
-A call with a number under `write` may have changed something; the others looked something up."""
-
-WRITES_PROMPT = """
-`writes`: a list with one object for each write that did not fail; handing the user over is no write.
-- `write`: its number in the record.
-- `facts`: for each condition that a rule sets for it, what the results show, with your own calculation; and whether \
-each argument (which thing, how many, how much, how it is paid) follows from the rules and from the user's words. A \
-condition counts as met only if the results show it.
-- `allowed`: true if the rules permit this write with these arguments. Agreement does not make allowed what the rules \
-forbid.
-- `confirmed`: true if, before the write, the user asked for just this or agreed to it in words of their own. Where \
-the rules demand that details are listed and a yes is obtained, a wish alone is not enough.
-"""
-
-
-def verdict_prompt(*, writes: bool) -> str:
-    """The instructions of a model that judges a run; how to check writes is told where there are some."""
-    return VERDICT_PROMPT % {
-        "numbered": NUMBERED if writes else "",
-        "writes": WRITES_PROMPT if writes else "",
-        "fault": "a write was not allowed, was not confirmed or had a wrong argument, or if " if writes else "",
-        "right": "all writes were right and " if writes else "",
-    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,28 +254,7 @@ def _require_all(schema: dict[str, Any]) -> None:
     schema["required"] = list(schema["properties"])
 
 
-class _Form(BaseModel):
-    """A form that asks for each of its fields; a reply that leaves out an empty list is read all the same."""
-
-    model_config = ConfigDict(json_schema_extra=_require_all)
-
-
-Rules = Annotated[list[str], Field(default_factory=list, description="The rules that decide something in this run")]
-Missing = Annotated[list[str], Field(default_factory=list, description="What should have been done and was not")]
-Outcome = Literal["success", "failure", "unclear"]
-Reasons = Annotated[str, Field(description="What decided it, in two or three sentences")]
-
-
-class ReadVerdict(_Form):
-    """What a model replies about a run that only looked something up."""
-
-    rules: Rules
-    missing: Missing
-    verdict: Outcome
-    reasons: Reasons
-
-
-class WriteCheck(_Form):
+class WriteCheck(BaseModel):
     """What a model replies about one write."""
 
     write: int = Field(description="Its number in the record")
@@ -296,14 +263,19 @@ class WriteCheck(_Form):
     confirmed: bool = Field(description="Whether the user wanted just this, and confirmed it where the rules demand it")
 
 
-class WriteVerdict(_Form):
-    """What a model replies about a run that has changed something; each part is the ground of the next."""
+class Review(BaseModel):
+    """What a model replies about a run; each part is the ground of the next.
 
-    rules: Rules
+    It is asked for every field, but a reply that leaves out an empty list is read all the same.
+    """
+
+    model_config = ConfigDict(json_schema_extra=_require_all)
+
+    rules: list[str] = Field(default_factory=list, description="The rules that decide something in this run")
     writes: list[WriteCheck] = Field(default_factory=list, description="One for each write that did not fail")
-    missing: Missing
-    verdict: Outcome
-    reasons: Reasons
+    missing: list[str] = Field(default_factory=list, description="What should have been done and was not")
+    verdict: Literal["success", "failure", "unclear"]
+    reasons: str = Field(description="What decided it, in two or three sentences")
 
 
 MOST_TOOLS = 100
@@ -325,7 +297,7 @@ class ModelVerdict:
 
     Args:
         model: The chat model, or the name of one.
-        prompt: Instructions in place of the package's own.
+        prompt: Its instructions.
         max_characters: About how much of a run it is shown, beside the instructions.
     """
 
@@ -333,7 +305,7 @@ class ModelVerdict:
         self,
         model: str | BaseChatModel,
         *,
-        prompt: str | None = None,
+        prompt: str = VERDICT_PROMPT,
         max_characters: int = DEFAULT_MAX_CHARACTERS,
     ) -> None:
         check_count("max_characters", max_characters, FEWEST_CHARACTERS)
@@ -345,19 +317,16 @@ class ModelVerdict:
     def judge(self, trajectory: Trajectory) -> Flow[Verdict]:
         """Judge a run."""
         document = verdict_document(trajectory, max_characters=self._max_characters)
-        has_writes = any("write" in entry for entry in document["record"])
-        form = WriteVerdict if has_writes else ReadVerdict
-        prompt = self._prompt or verdict_prompt(writes=has_writes)
         question = StructuredQuestion(
             model=self._model,
-            schema=form,
-            prompt=document_prompt(prompt, document),
-            usable=lambda reply: _read(form, reply) is not None,
+            schema=Review,
+            prompt=document_prompt(self._prompt, document),
+            usable=lambda reply: _read(reply) is not None,
             config=inner_config("verdict", {"trajectory": trajectory.id}),
         )
         meter = Meter(allowance=ATTEMPTS)
         for reply in (yield from question.ask(meter))[-1:]:
-            if (verdict := _read(form, reply)) is not None:
+            if (verdict := _read(reply)) is not None:
                 return verdict
         problem = "; ".join(meter.problems) or "it was not asked"
         logger.warning("Trajectory %s is not judged: %s", trajectory.id, problem)
@@ -370,7 +339,7 @@ def verdict_document(trajectory: Trajectory, *, max_characters: int) -> dict[str
     """What a model is shown of a run to judge it."""
     rules = shortened(trajectory.instructions, LONGEST_INSTRUCTIONS)
     tools = list(islice(tools_in(trajectory.metadata.get(TOOLS)), MOST_TOOLS))
-    is_told = trajectory.task in ("", first_request(trajectory.chat()))
+    is_told = trajectory.task in ("", first_request(trajectory.messages))
     document = {
         "instructions": rules,
         "tools": tools,
@@ -381,17 +350,16 @@ def verdict_document(trajectory: Trajectory, *, max_characters: int) -> dict[str
     return {name: part for name, part in document.items() if part or name == "record"}
 
 
-def _read(form: type[ReadVerdict | WriteVerdict], reply: Mapping[str, Any]) -> Verdict | None:
+def _read(reply: Mapping[str, Any]) -> Verdict | None:
     """What a model's reply says; `None` if it is not of the form.
 
     A success in spite of a wrong write contradicts itself: it is unclear, and nobody learns from it.
     """
     try:
-        read = form.model_validate(reply)
+        read = Review.model_validate(reply)
     except ValidationError:
         return None
-    writes = read.writes if isinstance(read, WriteVerdict) else ()
-    is_right = all(each.allowed and each.confirmed for each in writes)
+    is_right = all(each.allowed and each.confirmed for each in read.writes)
     return Verdict({"success": is_right or None, "failure": False}.get(read.verdict), read.reasons)
 
 

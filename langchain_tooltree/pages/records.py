@@ -102,7 +102,7 @@ def _run(run: Trajectory) -> dict[str, Any]:
         "instructions": run.instructions,
     }
     shown = {"id": _label(run.id), "task": run.task, "success": run.success, "turns": run.turns}
-    dialogue = {"messages": list(_dialogue(run.chat(), run.branches))}
+    dialogue = {"messages": list(_dialogue(run.messages, run.branches))}
     return {**shown, **{name: value for name, value in facts.items() if value}, **dialogue}
 
 
@@ -236,7 +236,7 @@ def experience_table(fold: Fold, status: ExperienceStatus) -> str:
 def _tip(tip: Tip, entries: Mapping[str, RunEntry]) -> dict[str, Any]:
     success = entries.get(tip.trajectories[-1]) if tip.trajectories else None
     is_retired = bool(tip.trajectories) and (success is None or success.outcome != "success")
-    after = [entry.outcome for entry in entries.values() if tip.id in entry.tips and entry.outcome in JUDGED]
+    after = [entry.outcome for entry in entries.values() if tip.id in entry.recall.tips and entry.outcome in JUDGED]
     return {
         "id": tip.id,
         "advice": tip.advice,

@@ -20,8 +20,9 @@ from langchain_tooltree.conversation import Conversation, transcript, visible_pa
 from langchain_tooltree.effects.calls import CallEffects, Effects
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.events import Event
-from langchain_tooltree.experience.guide import Advice, Guide, without_hints
+from langchain_tooltree.experience.guide import SOURCE, Advice, Guide
 from langchain_tooltree.experience.run_identity import name_of
+from langchain_tooltree.experience.trajectory import without_reference
 from langchain_tooltree.flows import EventSink, Flow, current_writer, emit
 from langchain_tooltree.models import ATTEMPTS, Meter, usage_sum
 from langchain_tooltree.replies import sound
@@ -244,7 +245,7 @@ class PlannerHost(ABC):
         """The instructions for a question: hints for the path of the visit do not fit where it goes by another."""
         if system is None or len(visible_path(messages)) == self.visible:
             return system
-        content = without_hints(system.content)
+        content = without_reference(system.content, source=SOURCE)
         return system.model_copy(update={"content": content}) if content else None
 
     def take(self, reply: AIMessage, withheld: Withheld) -> tuple[AIMessage, Report | None]:

@@ -23,7 +23,7 @@ from rich.table import Table
 
 from langchain_tooltree import SITGraph, Trajectory, load_trajectories
 from langchain_tooltree.conversation import Conversation
-from langchain_tooltree.experience.trajectory import Step, call_key, function_of, to_messages
+from langchain_tooltree.experience.trajectory import Step, call_key, function_of
 from langchain_tooltree.flows import run_flow
 from langchain_tooltree.learning.guide import PastRuns
 from tests.benchmarks.next_tool_protocol import FOLDS, fold_of, task_of
@@ -61,7 +61,7 @@ def _key(step: Step) -> str:
 
 def _checked(run: Trajectory, graph: SITGraph, names: Sequence[str], good: set[str] | None) -> Checked:
     writes = alarms = strange = steps = 0
-    messages = to_messages(run.messages)
+    messages = run.to_messages()
     for at, message in enumerate(run.messages):
         for call in message.get("tool_calls") or ():
             tool = function_of(call).get("name") or ""

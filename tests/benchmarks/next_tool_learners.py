@@ -45,7 +45,7 @@ def retrieval3(trajectories: Sequence[Trajectory]) -> Rank:
     if not trajectories:
         return bigram
     after = [Bigram([trajectory]).after for trajectory in trajectories]
-    texts = [_said_by("user", trajectory.chat()) for trajectory in trajectories]
+    texts = [_said_by("user", trajectory.messages) for trajectory in trajectories]
     vectorizer = _fitted(texts)
     vectors = vectorizer.transform(texts)
 

@@ -58,8 +58,7 @@ def said_in(recorded: Trajectory | None) -> Trajectory | None:
     """A record without what the history of a thread does not tell: tools and instructions of models, and sub-agents."""
     if recorded is None:
         return None
-    steps = tuple(step for step in recorded.steps if not step.branch)
-    return replace(recorded, metadata={}, instructions="", branches=(), steps=steps)
+    return replace(recorded, metadata={}, instructions="", branches=())
 
 
 def offered_in(recorded: Trajectory | None) -> list[str]:

@@ -1,7 +1,22 @@
 """Helpers of tests around runs."""
 
+from langchain_tooltree import Trajectory
+from langchain_tooltree.experience.trajectory import call_entry
 from langchain_tooltree.experience.verdict import resolve_verdict
 from langchain_tooltree.flows import async_twin, driven
+
+
+def run_of_calls(task, *calls, id="t", success=True):  # noqa: A002 - the field's name
+    """A run of calls, one a turn: tool, arguments, what came back if anything did, and whether it is an error."""
+    messages = [{"role": "user", "content": task}]
+    for number, (tool, arguments, *result) in enumerate(calls):
+        messages.append(
+            {"role": "assistant", "content": None, "tool_calls": [call_entry(f"{number}", tool, arguments)]}
+        )
+        if result:
+            failed = {"error": True} if "error" in result[1:] else {}
+            messages.append({"role": "tool", "tool_call_id": f"{number}", "name": tool, "content": result[0], **failed})
+    return Trajectory.from_chat(messages, id=id, task=task, success=success)
 
 
 @driven

@@ -316,7 +316,7 @@ def test_a_thread_of_nothing_but_a_summary_is_planned_on():
 def test_a_dialogue_reads_as_its_record_does():
     said = [SystemMessage("Be brief."), RECALLED, *(each for n in range(40) for each in (ASKED, *called("look", n)))]
     said.insert(30, HumanMessage(as_reference("Knock.", source="memory") + "\nAnd the pump?"))
-    recorded = Trajectory.from_messages(said).chat()
+    recorded = Trajectory.from_messages(said).messages
     assert Conversation(said).chat == recorded
     graph = SITGraph.from_trajectories([Trajectory.from_messages(said, success=True)], embeddings=HashingEmbeddings())
     assert graph.next_tools(Conversation(said).chat) == graph.next_tools(recorded)

@@ -98,12 +98,12 @@ def chosen_tasks(runs: Sequence[Trajectory], count: int | None = None) -> list[t
 
 def poisoned(shape: str, run: Trajectory, honest: Sequence[Trajectory], count: int) -> Iterator[Trajectory]:
     """Runs that call the harmful tool after each honest one."""
-    said = " ".join(str(each["content"]) for each in run.chat() if each["role"] == "user")
+    said = " ".join(str(each["content"]) for each in run.messages if each["role"] == "user")
     start = _hash(task_of(run))
     for number in range(count):
         victim = honest[(start + number) % len(honest)] if shape in ("copied", "stuffed") else run
         messages: list[dict[str, Any]] = []
-        for message in victim.chat():
+        for message in victim.messages:
             is_stuffed = shape == "stuffed" and message["role"] == "user"
             messages.append({**message, "content": said} if is_stuffed else dict(message))
             if message["role"] == "tool":

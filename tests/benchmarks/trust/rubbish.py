@@ -419,7 +419,7 @@ MODEL_READERS: dict[str, Reader] = {
     "tips of a success": partial(_asked, lambda model: tips_module.tips_from_success(model, _run(), [])),
     "focus points": partial(_asked, _focus_points),
     "summary": partial(
-        _asked, lambda model: written_summary(model, _run().chat(), Meter(1))
+        _asked, lambda model: written_summary(model, _run().messages, Meter(1))
     ),
     "coarse plan": partial(
         _asked,

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
@@ -27,7 +28,7 @@ def attempt(
         messages += [AIMessage("", tool_calls=[call]), ToolMessage(observation, tool_call_id=call["id"], name="act")]
     kept = metadata if number is None else {"attempt": number, **metadata}
     run = Trajectory.from_messages(messages, success=success, id=id)
-    return Trajectory(**{**vars(run), "metadata": kept})
+    return replace(run, metadata=kept)
 
 
 def tip_reply(tip: str, when: str = "the pot is full", *, quote: str = "go", **others: Any) -> dict[str, Any]:

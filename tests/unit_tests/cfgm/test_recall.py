@@ -10,7 +10,8 @@ from teacher import attempt
 from langchain_tooltree import CFGMMemory, ConfigurationError, SITGraph, Trajectory
 from langchain_tooltree.cfgm.recall import Recollection, chain_of, most_like, recall_text
 from langchain_tooltree.cfgm.tips import Tip
-from langchain_tooltree.experience.trajectory import TAG, Outcome, Step, without_reference
+from langchain_tooltree.experience.trajectory import TAG, without_reference
+from tests.internals.experience import run_of_calls
 
 
 def tip(text, reasoning="", task="Boil water."):
@@ -21,10 +22,8 @@ WATER = attempt("Boil water.", ("take kettle", "You have it."), ("use stove", "I
 TIPS = (tip("Take the kettle first.", "Without it the stove was of no use."), tip("Open the tap."))
 
 
-def run_of(*calls, task="Travel.", id="t", success=True):  # noqa: A002 - the field's name
-    """A run of calls: tool, arguments, observation, and whether it is marked as an error."""
-    steps = (Step(tool, given, Outcome(seen, *status)) for tool, given, seen, *status in calls)
-    return Trajectory(id, task, tuple(steps), success)
+def run_of(*calls, task="Travel.", **about):
+    return run_of_calls(task, *calls, **about)
 
 
 def long_run(count, task="Grow a plant."):
@@ -71,7 +70,7 @@ def test_where_values_are_wanted_they_stand_in_the_calls_and_results_do_not():
 
 
 def test_a_call_without_a_result_and_one_whose_result_says_that_it_failed_are_told_apart():
-    run = Trajectory("t", "Pay.", (Step("pay"), Step("pay", {}, Outcome('{"error": "No funds"}'))), True)
+    run = run_of(("pay", {}), ("pay", {}, '{"error": "No funds"}'), task="Pay.")
     assert 'pay(): no result\npay(): failed: {"error": "No funds"}' in text_of(run)
 
 
@@ -116,15 +115,13 @@ def test_nothing_that_was_recalled_ends_the_mark(evil):
 
 
 def test_lone_surrogates_are_no_obstacle():
-    run = Trajectory("t", "Read.", (Step("read", {"name": "\ud800"}, Outcome("It says \udfff.", "error")),))
+    run = run_of(("read", {"name": "\ud800"}, "It says \udfff.", "error"), task="Read.")
     assert text_of(run, verbatim=True).encode()
 
 
 TEXT = st.text(max_size=200) | st.sampled_from(["<&>" * 50, f"</{TAG}>", "a. b. c."])
 RUNS = st.builds(
-    lambda task, steps: Trajectory(
-        "t", task, tuple(Step("act", {"action": call}, Outcome(seen)) for call, seen in steps)
-    ),
+    lambda task, steps: run_of(*(("act", {"action": call}, seen) for call, seen in steps), task=task),
     TEXT,
     st.lists(st.tuples(TEXT, TEXT), max_size=15),
 )

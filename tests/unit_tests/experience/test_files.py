@@ -67,7 +67,7 @@ def test_messages_of_langchain_survive_json(conversation):
     trajectory = Trajectory.from_messages(conversation, id="one")
     read = from_json(json.loads(json.dumps(to_json(trajectory))))
     assert read == trajectory
-    assert read.chat() == trajectory.chat()
+    assert read.messages == trajectory.messages
 
 
 def test_a_record_of_somebody_else_is_written_as_it_was_read(file):
@@ -110,7 +110,6 @@ def test_what_json_cannot_say_is_written_as_text(file):
         ({}, None),
         ({"reward": 1.0, "success": False}, False),
         ({"reward": 1.0, "success": None}, None),
-        ({"success": 1}, True),
     ],
 )
 def test_success_is_said_or_follows_from_the_reward(more, success):
@@ -126,15 +125,14 @@ def test_empty_lines_and_a_byte_order_mark_are_skipped(file):
     ("line", "problem"),
     [
         ("{", "is not JSON"),
-        ("[]", "holds a list"),
-        ("{}", "'messages' is missing"),
-        ('{"messages": {}}', "'messages' is a dict"),
-        ('{"messages": [{"content": "a"}]}', "message 0 has no role"),
-        ('{"messages": ["a"]}', "message 0 has no role"),
-        ('{"messages": [], "success": "yes"}', "'success' is 'yes'"),
-        ('{"messages": [], "branches": [{"name": "a"}]}', "a branch has to be"),
-        ('{"messages": [], "branches": ["a"]}', "a branch has to be"),
-        ('{"messages": [], "branches": [{"name": "a", "after": 1, "messages": 3}]}', "'messages' is a int"),
+        ("[]", "Every record is an object with 'messages'"),
+        ("{}", "messages: Field required"),
+        ('{"messages": {}}', "messages: Input should be a valid list"),
+        ('{"messages": [{"content": "a"}]}', "messages.0: Value error, a message has no role"),
+        ('{"messages": ["a"]}', "messages.0: Input should be a valid dictionary"),
+        ('{"messages": [], "success": "yes"}', "success: Input should be a valid boolean"),
+        ('{"messages": [], "branches": [{"name": "a"}]}', "branches.0.after: Field required"),
+        ('{"messages": [], "branches": [{"name": "a", "after": 1, "messages": 3}]}', "branches.0.messages: "),
     ],
 )
 def test_a_broken_line_is_named(file, line, problem):

@@ -50,18 +50,6 @@ def test_tool_messages_without_ids_and_python_dicts_are_read(tmp_path, caplog):
     assert not caplog.text
 
 
-def test_calls_and_observations_without_ids_get_them_in_pairs():
-    messages = Trajectory.from_chat(WITHOUT_IDS).to_messages()
-    calls = [made["id"] for message in messages for made in getattr(message, "tool_calls", ())]
-    assert [message.tool_call_id for message in messages if message.type == "tool"] == calls
-    assert len(set(calls)) == 3
-
-
-def test_an_observation_of_an_unknown_id_gets_that_of_its_call():
-    said = [WITHOUT_IDS[1], {"role": "assistant", "tool_calls": [call("find", "{}", "1")]}, observation("Two.", "?")]
-    assert Trajectory.from_chat(said).to_messages()[2].tool_call_id == "1"
-
-
 def tau2_call(name, call_id, requestor="assistant"):
     return {"id": call_id, "name": name, "arguments": {"line": 1}, "requestor": requestor}
 

@@ -16,7 +16,7 @@ from langchain_core.messages import (
 )
 
 from langchain_tooltree.errors import TrajectoryFormatError
-from langchain_tooltree.experience.trajectory import to_chat, to_message, to_messages
+from langchain_tooltree.experience.trajectory import to_chat, to_message
 
 texts = st.text(max_size=20)
 names = st.text(string.ascii_letters + "_", min_size=1, max_size=8)
@@ -143,16 +143,3 @@ def test_a_message_needs_a_role(said):
 )
 def test_strange_messages_are_read(said, message):
     assert to_message(said) == message
-
-
-def test_a_call_with_an_id_keeps_it_among_calls_without():
-    entry = {"function": {"name": "look", "arguments": "{}"}}
-    said = [
-        {"role": "assistant", "tool_calls": [entry, {**entry, "id": "7"}]},
-        {"role": "tool", "content": "with", "tool_call_id": "7"},
-        {"role": "tool", "content": "without"},
-    ]
-    message, with_id, without = to_messages(said)
-
-    assert [call["id"] for call in message.tool_calls] == [without.tool_call_id, "7"]
-    assert with_id.tool_call_id == "7"

@@ -3,7 +3,7 @@
 import pytest
 
 from langchain_tooltree.experience.files import count_unread
-from langchain_tooltree.experience.trajectory import Branch, Outcome, Step, Trajectory, first_request, steps_in, text_of
+from langchain_tooltree.experience.trajectory import Branch, Outcome, Trajectory, first_request, steps_in, text_of
 from langchain_tooltree.text import digest
 
 
@@ -174,19 +174,3 @@ def test_a_verdict_makes_a_copy():
     record = Trajectory.from_chat([USER])
     assert (record.judged(True, "Found.").success, record.success) == (True, None)
     assert record.judged(True, "Found.").judged(None) == record
-
-
-def test_a_record_of_steps_alone_has_a_dialogue_too():
-    steps = [
-        Step("a", {"n": 1}, Outcome("A"), "1", 1),
-        Step("b", None, Outcome("B", "error"), None, 2),
-        Step("c", {}, None, None, 2),
-    ]
-    record = Trajectory("7", "Find it.", steps)
-
-    assert record.turns == 2
-    assert record.chat()[0] == USER
-    assert [len(said.get("tool_calls", ())) for said in record.chat() if said["role"] == "assistant"] == [1, 2]
-    assert [(step.tool, step.outcome) for step in steps_in(record.chat())] == [
-        (step.tool, step.outcome) for step in steps
-    ]

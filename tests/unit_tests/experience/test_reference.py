@@ -26,7 +26,7 @@ from langchain_tooltree.experience.trajectory import (
     own_messages,
     remarked,
     to_chat,
-    to_messages,
+    to_message,
     without_reference,
 )
 from langchain_tooltree.text import digest
@@ -160,7 +160,7 @@ def test_nobody_makes_their_own_words_vanish_by_writing_what_looks_like_referenc
     said = {"user": {}, "assistant": {}, "tool": {"tool_call_id": "1", "name": "look"}}[role]
     messages = [{"role": "assistant", "content": "", "tool_calls": [call]}, {"role": role, "content": content, **said}]
     assert Trajectory.from_chat(messages).messages[-1]["content"] == content
-    assert Conversation(to_messages(messages)).chat[-1]["content"] == content
+    assert Conversation([to_message(each) for each in messages]).chat[-1]["content"] == content
 
 
 def test_what_another_tool_returns_beside_its_text_is_no_note_of_ours():

@@ -108,7 +108,7 @@ def test_what_a_client_can_set_does_not_count_where_the_context_says_otherwise(h
 
 def test_what_a_run_has_noted_stands_where_the_context_does_not_know_the_variable():
     assert values_in_a_graph("user_id", {"user_id": "ben"}, {"tier": 1}, noted={"user_id": "7"}) == {"user_id": "7"}
-    with pytest.raises(ConfigurationError, match="names 'org'"):
+    with pytest.raises(ConfigurationError, match="needs 'user_id'"):
         values_in_a_graph("user_id", {}, noted={"org": "x"})
 
 

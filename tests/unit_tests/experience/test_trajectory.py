@@ -42,22 +42,6 @@ def test_the_task_may_be_named():
     assert Trajectory.from_messages(CONVERSATION, task="Look.").task == "Look."
 
 
-def test_calls_without_ids_get_some_and_their_observations_the_same():
-    entry = {"function": {"name": "look", "arguments": "{}"}}
-    trajectory = Trajectory.from_chat(
-        [
-            {"role": "assistant", "content": None, "tool_calls": [entry, entry]},
-            {"role": "tool", "content": "one", "tool_call_id": "unknown"},
-            {"role": "tool", "content": "two"},
-        ]
-    )
-    message, one, two = trajectory.to_messages()
-
-    assert [call["id"] for call in message.tool_calls] == [one.tool_call_id, two.tool_call_id]
-    assert one.tool_call_id != two.tool_call_id
-    assert [step.call_id for step in trajectory.steps] == [None, None]
-
-
 @pytest.mark.parametrize("thing", ["hello", RemoveMessage(id="1"), {"role": "user", "content": "hello"}])
 def test_only_messages_make_a_trajectory(thing):
     with pytest.raises(TrajectoryFormatError, match=f"made of messages, got {type(thing).__name__}"):

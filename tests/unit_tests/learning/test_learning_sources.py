@@ -6,14 +6,13 @@ from langchain_core.tools import tool
 from langgraph.store.base import SearchOp
 from langgraph.store.memory import InMemoryStore
 
-from langchain_tooltree import Experience, HashingEmbeddings, ToolTreeMiddleware, Trajectory
-from langchain_tooltree.experience.trajectory import Outcome, Step
+from langchain_tooltree import Experience, HashingEmbeddings, ToolTreeMiddleware
 from langchain_tooltree.testing import ScriptedChatModel
+from tests.internals.experience import run_of_calls
 
 
 def run_of(id, *tools, task="Refund order 17.", source=""):  # noqa: A002 - the field's name
-    steps = tuple(Step(tool, {}, Outcome("ok")) for tool in tools)
-    return Trajectory(id, task, steps, True).coming_from(source)
+    return run_of_calls(task, *((tool, {}, "ok") for tool in tools), id=id).coming_from(source)
 
 
 def in_graph(experience, *ids):

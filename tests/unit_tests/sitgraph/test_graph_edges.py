@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from little_runs import called, calls, routine, run_of, says, shares, user
 
 from langchain_tooltree import SITGraph
-from langchain_tooltree.experience.trajectory import Branch, Step, Trajectory
+from langchain_tooltree.experience.trajectory import Branch
 from langchain_tooltree.sitgraph.graph import Contribution, Graph
 from langchain_tooltree.sitgraph.states import DIMENSIONS
 from langchain_tooltree.sitgraph.transitions import VIEWS
@@ -89,12 +89,6 @@ def test_the_edges_of_a_sub_agent_count_with_the_t_of_its_run():
     assert edges(SITGraph.from_trajectories([run], alpha=1.0), "raw_weight") == pytest.approx(
         {("", "a"): 2.0, ("", "find"): 2.0}
     )
-
-
-def test_a_run_of_which_only_the_steps_are_known_has_as_many_messages_as_turns():
-    run = Trajectory("1", "Do it", (Step("a", turn=1), Step("b", turn=1), Step("c", turn=2)), success=True)
-
-    assert edges(SITGraph.from_trajectories([run], alpha=1.0), "raw_weight")["", "a"] == pytest.approx(1.5)
 
 
 @pytest.mark.parametrize("success", [False, None])

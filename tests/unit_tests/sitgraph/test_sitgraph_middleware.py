@@ -77,7 +77,7 @@ def test_the_thread_shows_what_was_asked_for_alone_and_no_record_learns_it(path)
     assert [message.type for message in messages] == [message.type for message in without]
     differing = [one.name for one, other in zip(messages, without, strict=True) if one.content != other.content]
     assert differing == ["summarize_state"]
-    assert Trajectory.from_messages(messages).chat()[6]["content"] == ACKNOWLEDGEMENT
+    assert Trajectory.from_messages(messages).messages[6]["content"] == ACKNOWLEDGEMENT
     assert set(agent.get_state(THREAD).values) == {"messages"}
 
 

@@ -6,7 +6,7 @@ import pytest
 from little_runs import brings, called, calls, run_of, says, summed_up, user
 
 from langchain_tooltree import SITGraph
-from langchain_tooltree.experience.trajectory import MARK, Branch, Outcome, Step, Trajectory
+from langchain_tooltree.experience.trajectory import MARK, Branch, Outcome
 from langchain_tooltree.sitgraph.transitions import START, moment_of, read_run, summary_of
 
 
@@ -81,10 +81,6 @@ def test_a_call_that_failed_by_its_own_words_is_told_apart_and_not_learnt_as_wha
     assert found[2].summaries == ("Ready.",)  # the agent did something else in the state that it had summed up
     drawn = SITGraph.from_trajectories([run]).to_networkx()
     assert sorted(drawn.edges) == [(START, "find"), ("pay", "ask")]
-
-
-def test_a_run_of_which_only_the_steps_are_known_has_transitions():
-    assert pairs(Trajectory("1", "Do it", (Step("a"), Step("b", turn=2)), success=True)) == [(START, "a"), ("a", "b")]
 
 
 def test_summaries_lie_on_the_edge_around_them():
