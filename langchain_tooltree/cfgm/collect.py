@@ -295,11 +295,6 @@ class Attempt:
         """The id of the trajectory that it becomes."""
         return self.task.attempt_id(self.number)
 
-    @property
-    def usage(self) -> dict[str, int]:
-        """What it has cost, as its record says it."""
-        return {name: getattr(self.spent, name) for name in ("model_calls", "input_tokens", "output_tokens")}
-
     def check(self) -> None:
         """Raise `UnfinishedError` once the collection is being stopped."""
         if self.stopped.is_set():
@@ -668,8 +663,9 @@ class Collection:
         success, reward, reasons = yield from evaluating(self.evaluate, attempt.original, run)
         trajectory = replace(run.trajectory, success=success, reasons=reasons)
         reflection = "" if success else (yield from self._reflecting(attempt, trajectory, reflections))
+        usage = {name: getattr(attempt.spent, name) for name in ("model_calls", "input_tokens", "output_tokens")}
         about = {"attempt": attempt.number, "task_id": attempt.task.id, "reflection": reflection, "reward": reward}
-        return replace(trajectory, metadata={**trajectory.metadata, **about, "usage": attempt.usage})
+        return replace(trajectory, metadata={**trajectory.metadata, **about, "usage": usage})
 
     def _in_world(self, attempt: Attempt) -> Flow[AttemptResult]:
         """Run the agent, in a world of its own if there is a function that makes one, which is closed afterwards."""

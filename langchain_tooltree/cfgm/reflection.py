@@ -226,7 +226,6 @@ def _document(
             # There is more in between than this excerpt of both ends knows of.
             {"left_out": f"more than {between} messages"} if between and "left_out" in entry else entry
             for entry in excerpt(record, max_characters=DEFAULT_MAX_CHARACTERS)
-            if entry.get("role") not in ("system", "developer")  # they stand under `instructions`, whole
         ],
         "tools": shortened_in(described, LONGEST_DESCRIPTION),
         "other_tools": others,
@@ -433,7 +432,9 @@ class Recovery:
             return None
         _, message = _anomalous(conversation, anomaly)
         reflected = (any(map(was_reflected_on, each.observations)) for each in conversation.earlier_rounds())
-        if not self._is_worth_it(conversation, anomaly) or not within_budget(reflected, **self._budget):
+        # An agent gets over most single anomalies by itself; a loop has gone on already.
+        goes_on = anomaly.kind in LOOPS or len(_open_trouble(conversation)) >= self._patience
+        if not goes_on or not within_budget(reflected, **self._budget):
             return with_anomaly(message, anomaly)
         meter = Meter(allowance=ATTEMPTS)
         reflection: Reflection | None = None
@@ -459,10 +460,6 @@ class Recovery:
             [{"type": "reflect", "call_id": anomaly.call_id, "reflection": plain, "problem": problem}], writer
         )
         return with_correction(message, anomaly, reflection)
-
-    def _is_worth_it(self, conversation: Conversation, anomaly: Anomaly) -> bool:
-        """Whether trouble has gone on: in a loop, or after as many anomalies as `patience` that are not over."""
-        return anomaly.kind in LOOPS or len(_open_trouble(conversation)) >= self._patience
 
 
 def within_budget(reflected: Iterable[bool], *, cooldown: int, max_reflections: int) -> bool:

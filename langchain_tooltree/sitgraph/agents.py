@@ -20,7 +20,7 @@ from langchain_tooltree.effects.calls import CallEffects, Effects, ReadTool
 from langchain_tooltree.errors import ConfigurationError, SummaryError, check_count, described
 from langchain_tooltree.experience.guide import LEAST_SHARE, REMEMBERED, Learner, hints
 from langchain_tooltree.experience.recorder import RunRecorder
-from langchain_tooltree.experience.run_identity import USERS, GivenTools, labels_in, name_of, names_of
+from langchain_tooltree.experience.run_identity import USERS, AnyTools, labels_in, name_of, names_of
 from langchain_tooltree.experience.trajectory import ADDED, NOTES, SUGGESTED, SUMMARIZE_STATE, ChatMessage, Trajectory
 from langchain_tooltree.experience.verdict import DEFAULT_MAX_CHARACTERS, AnyVerdict, excerpt
 from langchain_tooltree.flows import Flow, Writer, async_twin, current_writer, driven, emit, flow_of
@@ -80,7 +80,7 @@ class Suggester:
         self,
         messages: Sequence[Any] | Conversation,
         *,
-        allowed: GivenTools | None = None,
+        allowed: AnyTools | None = None,
         summary: str | None = None,
         writer: Writer | None = None,
     ) -> Flow[list[Suggestion]]:
@@ -157,7 +157,7 @@ class SITGraphNode(Runnable[Any, dict[str, list[dict[str, Any]]]]):
         graph: SITGraph | GraphOfEach,
         *,
         k: int = DEFAULT_K,
-        tools: GivenTools | None = None,
+        tools: AnyTools | None = None,
         messages_key: str = "messages",
         suggestions_key: str = "suggestions",
     ) -> None:

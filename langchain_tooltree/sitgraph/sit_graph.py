@@ -17,7 +17,7 @@ from langchain_core.tools import BaseTool
 from langchain_tooltree.errors import ConfigurationError, GraphFileError, check_count
 from langchain_tooltree.experience.embeddings import embedded, embedder_name, resolve_embeddings
 from langchain_tooltree.experience.guide import NextTools
-from langchain_tooltree.experience.run_identity import GivenTools, names_of
+from langchain_tooltree.experience.run_identity import AnyTools, names_of
 from langchain_tooltree.experience.trajectory import ChatMessage, Trajectory, to_chat
 from langchain_tooltree.flows import Flow, FunctionStep, async_twin, driven, in_thread, run_flow
 from langchain_tooltree.pages import in_notebook
@@ -290,7 +290,7 @@ class SITGraph:
         state: str | None = None,
         messages: Sequence[BaseMessage | ChatMessage] | None = None,
         k: int = 2,
-        allowed: GivenTools | None = None,
+        allowed: AnyTools | None = None,
     ) -> Flow[list[Suggestion]]:
         """Suggest the next tool.
 
@@ -328,7 +328,7 @@ class SITGraph:
 
     @driven
     def next_tools(
-        self, messages: Sequence[BaseMessage | ChatMessage], *, allowed: GivenTools | None = None
+        self, messages: Sequence[BaseMessage | ChatMessage], *, allowed: AnyTools | None = None
     ) -> Flow[NextTools | None]:
         """How past runs went on from the end of a dialogue, as shares of everything that may come next.
 

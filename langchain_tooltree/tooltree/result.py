@@ -15,7 +15,7 @@ from langchain_core.messages.ai import UsageMetadata
 from langchain_tooltree._langgraph import thread_here
 from langchain_tooltree.conversation import Conversation, is_observation
 from langchain_tooltree.errors import ConfigurationError
-from langchain_tooltree.experience.guide import Guide, Learner, kept_searches
+from langchain_tooltree.experience.guide import Guide, Learner, latest_searches
 from langchain_tooltree.experience.run_identity import run_id
 from langchain_tooltree.experience.trajectory import ATTEMPT_OF, Trajectory, call_key
 from langchain_tooltree.flows import Flow, FunctionStep, current_runtime, if_it_can
@@ -274,8 +274,8 @@ MOST_SEARCHES = 64  # searches of which a process keeps the tree, the latest: so
 
 def keep_search(result: SearchResult, folder: Path | None) -> Flow[None]:
     """Keep a search that has ended for `search_result`, and in a folder if there is one."""
-    kept_searches[result.search_id] = result
-    forget_oldest(kept_searches, MOST_SEARCHES)
+    latest_searches[result.search_id] = result
+    forget_oldest(latest_searches, MOST_SEARCHES)
     if folder is not None:
         write = partial(record, folder, as_saved(result), key=result.search_id, thread=thread_here())
         yield FunctionStep(lambda _: write(), None)
@@ -303,14 +303,14 @@ def search_result(message: BaseMessage) -> SearchResult:
             "that was accepted at once has none."
         )
         raise ConfigurationError(msg)
-    if key not in kept_searches:
+    if key not in latest_searches:
         msg = (
             f"The search {key!r} is no longer kept: a process keeps its latest {MOST_SEARCHES}, until runs are "
             "forgotten. Ask right after the run, in the same process, or pass record_searches= to keep each search in "
             "a file."
         )
         raise ConfigurationError(msg)
-    return cast("SearchResult", kept_searches[key])
+    return cast("SearchResult", latest_searches[key])
 
 
 def result_of(ended: Ended) -> SearchResult:

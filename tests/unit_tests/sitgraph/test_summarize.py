@@ -109,7 +109,7 @@ def test_a_model_writes_the_summary_from_the_dialogue(path, graph):
     assert system.text == told_as_data(DEFAULT_SUMMARY_PROMPT)
     document = json.loads(asked.text)
     assert document["question"] == "May it be renewed?"
-    assert "card 17: atlas" in [entry.get("observation") for entry in document["record"]]
+    assert "card 17: atlas" in [entry.get("result") for entry in document["record"]]
 
 
 def test_the_latest_summary_of_a_model_counts(path):
