@@ -26,7 +26,7 @@ from langchain_tooltree.experience.embeddings import resolve_embeddings
 from langchain_tooltree.experience.guide import TurnNote, turn_note
 from langchain_tooltree.experience.recorder import RunRecorder, TrajectoryRecorder
 from langchain_tooltree.experience.run_identity import Namespace, as_metadata, is_collecting, run_id, tools_in
-from langchain_tooltree.experience.store import PENDING, ExperienceStore, entry_of
+from langchain_tooltree.experience.store import MOST_NAMESPACES, PENDING, ExperienceStore, entry_of
 from langchain_tooltree.experience.trajectory import Recall, Source, Trajectory
 from langchain_tooltree.experience.verdict import UNUSABLE, AnyVerdict, resolve_verdict
 from langchain_tooltree.flows import Flow, FunctionStep, async_twin, current_runtime, driven, flow_of, run_flow
