@@ -37,6 +37,6 @@ class Packed:
             self._array = np.frombuffer(content, self._dtype).reshape(-1, *self._shape)
         return np.array(self._array, dtype, copy=copy)
 
-    def __getitem__(self, place: int) -> NDArray[Any]:
+    def __getitem__(self, place: int | slice) -> NDArray[Any]:
         vectors: NDArray[Any] = np.asarray(self)[place]
         return vectors

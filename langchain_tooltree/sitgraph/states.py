@@ -197,8 +197,8 @@ class States:
         self._latest[tool] = rows
         return rows
 
-    def _stacked(self, parts: Iterable[Bytes]) -> Bytes:
-        return np.concatenate([np.zeros((0, self._views, DIMENSIONS), np.int8), *parts])
+    def _stacked(self, parts: Iterable[Bytes | Packed]) -> Bytes:
+        return np.concatenate([np.zeros((0, self._views, DIMENSIONS), np.int8), *map(np.asarray, parts)])
 
 
 def mean_of(vectors: Floats) -> Floats:
