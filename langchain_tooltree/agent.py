@@ -14,7 +14,7 @@ from langchain_core.tools import BaseTool
 from langchain_tooltree.cfgm.agents import CFGMMiddleware
 from langchain_tooltree.cfgm.memory import CFGMMemory
 from langchain_tooltree.effects.calls import CallEffects, Effects
-from langchain_tooltree.errors import ConfigurationError, check_arguments
+from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.experience.guide import Learner
 from langchain_tooltree.experience.verdict import AnyVerdict
 from langchain_tooltree.learning.experience import Experience
@@ -174,8 +174,6 @@ def create_tooltree_agent(
         ToolDefinitionError: If `effects` or the sandbox names a tool that the agent does not have.
         ImportError: If a model is a name and its provider's package is not installed.
     """
-    names = {*inspect.signature(create_agent).parameters, *create_tooltree_agent.__annotations__}
-    check_arguments("create_tooltree_agent", create_agent_arguments, names, SearchConfig)
     middleware = list(middleware)
     declared = CallEffects.declared_as(effects)
     tools = as_tools(() if tools is None else tools, provider_side=True)

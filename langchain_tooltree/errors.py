@@ -23,8 +23,6 @@ exception: it is recorded in the tree and in [`SearchResult`][langchain_tooltree
 """
 
 import types
-from collections.abc import Collection, Iterable
-from difflib import get_close_matches
 from importlib import import_module
 
 from langchain_tooltree.secrets import masked
@@ -106,29 +104,6 @@ def import_extra(module: str, extra: str, user: str) -> types.ModuleType:
             raise
         msg = f"{user} needs {error.name}, which is not installed: pip install 'langchain-tooltree[{extra}]'"
         raise MissingExtraError(msg, name=error.name) from None
-
-
-def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """A question for the end of a message: which known name was meant; empty where none is like the one that came."""
-    nearest = get_close_matches(name, [*names], n=1)
-    return f" Did you mean {nearest[0]!r}?" if nearest else ""
-
-
-def check_arguments(
-    function: str, arguments: Iterable[str], parameters: Collection[str], config: type | None = None
-) -> None:
-    """Refuse a keyword argument that a function does not have, as Python does, and name the nearest one.
-
-    With `config`, the class of what `config=` takes, its fields are named as what they are.
-    """
-    for name in sorted(set(arguments).difference(parameters)):
-        if config is not None and name in config.__annotations__:
-            kind = config.__name__
-            meant = f" It is a setting of {kind}: config={kind}({name}=...)."
-        else:
-            meant = did_you_mean(name, parameters) or f" See help({function})."
-        msg = f"{function}() got an unexpected keyword argument {name!r}.{meant}"
-        raise TypeError(msg)
 
 
 def check_count(name: str, value: object, least: int = 1) -> None:

@@ -22,7 +22,7 @@ from langgraph.types import Command
 from pydantic import PydanticSchemaGenerationError, PydanticUserError, TypeAdapter, ValidationError
 
 from langchain_tooltree.effects.calls import CallEffects
-from langchain_tooltree.errors import ConfigurationError, ToolDefinitionError, described, did_you_mean
+from langchain_tooltree.errors import ConfigurationError, ToolDefinitionError, described
 from langchain_tooltree.text import LONGEST_TEXT, counted, cut, shortened
 
 logger = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ class ToolCard:
         examples: Up to three example calls or results, as text or JSON-like data.
 
     Raises:
-        ToolDefinitionError: If there are more than three examples, or `examples` or `domains` is no sequence of them.
+        ToolDefinitionError: If there are more than three examples, or `examples` is no sequence of them.
     """
 
     name: str
@@ -66,9 +66,6 @@ class ToolCard:
             raise ToolDefinitionError(msg)
         if len(self.examples) > MAX_EXAMPLES:
             msg = f"The card of {self.name!r} has {len(self.examples)} examples; keep the {MAX_EXAMPLES} best."
-            raise ToolDefinitionError(msg)
-        if isinstance(self.domains, str):
-            msg = f"domains of {self.name!r} must be a tuple of tags, got the string {self.domains!r}."
             raise ToolDefinitionError(msg)
 
     @classmethod
@@ -144,9 +141,6 @@ class ToolLibrary(Sequence[BaseTool]):
             msg = "There are no tools to plan with. Pass at least one LangChain tool."
             raise ToolDefinitionError(msg)
         for card in cards:
-            if not isinstance(card, ToolCard):
-                msg = f"cards must hold ToolCards, got {type(card).__name__} {card!r}."
-                raise ToolDefinitionError(msg)
             if card.name not in self.by_name:
                 msg = f"A card names {_but_the_tools_are({card.name}, self.by_name)}"
                 raise ToolDefinitionError(msg)
@@ -190,10 +184,7 @@ def as_tools(tools: Any, *, provider_side: bool = False) -> list[Any]:
 
 
 def _tool_of(source: Any) -> BaseTool:
-    if isinstance(source, type) and issubclass(source, BaseTool):
-        msg = f"Expected a tool, got the class {source.__name__}; pass an object of it, such as {source.__name__}()."
-        raise ToolDefinitionError(msg)
-    if not callable(source):
+    if not callable(source) or isinstance(source, type):
         msg = f"Expected a LangChain tool or a function, got {type(source).__name__} {source!r}."
         raise ToolDefinitionError(msg)
     try:
@@ -207,8 +198,7 @@ def _tool_of(source: Any) -> BaseTool:
 
 def _but_the_tools_are(unknown: Collection[str], names: Iterable[str]) -> str:
     """Names that no tool has, and those that tools have."""
-    meant = did_you_mean(min(unknown), names)
-    return f"{', '.join(sorted(unknown))}, but the tools are {cut(', '.join(names), LONGEST_TEXT)}.{meant}"
+    return f"{', '.join(sorted(unknown))}, but the tools are {cut(', '.join(names), LONGEST_TEXT)}."
 
 
 def checked_arguments(tool: BaseTool, written: Mapping[str, Any]) -> tuple[dict[str, Any], str | None]:

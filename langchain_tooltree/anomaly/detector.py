@@ -169,17 +169,10 @@ def anomaly_condition(
     ```
 
     For a detector of your own, pass `functools.partial(anomaly_condition, detector=detector)`, and the same detector
-    to the node. One with a classifier asks it on the calling thread, and the node would ask it again: there, leave the
-    condition out and let the node stand between the tools and the model unconditionally.
+    to the node. With a classifier, leave the condition out, since the node would ask it again.
 
-    Args:
-        state: The graph state, a mapping or an object, or just a list of messages.
-        messages_key: Where in the state the conversation stands.
-        detector: Tells anomalous observations from normal ones; one with default settings if left out.
-
-    Returns:
-        `"reflect"` or `"model"`. What the agent can do nothing about, such as a wrong password, goes to the model,
-        which sees the error and can tell its user. So does everything if the detector fails, which is logged.
+    What the agent can do nothing about, such as a wrong password, goes to the model, which sees the error and can tell
+    its user. So does everything if the detector fails, which is logged.
     """
     try:
         anomaly = (standard_detector() if detector is None else detector).check(Conversation.of(state, messages_key))

@@ -650,8 +650,8 @@ def _cycle(calls: Sequence[Reading], pollers: Sequence[str]) -> Anomaly | None:
         fills = period > 1 and all(acknowledges(call.text) for call in turn)
         times = REPEATS * 2 if fills else REPEATS
         if len(calls) >= times * period and all(map(_same, calls[period : times * period], calls)):
-            shown = ", ".join(call.call for call in reversed(turn))
-            evidence = f"{shown} came {times} times in a row and brought the same each time, at last {turn[0].quote}."
+            names = ", ".join(call.call for call in reversed(turn))
+            evidence = f"{names} came {times} times in a row and brought the same each time, at last {turn[0].quote}."
             return turn[0].anomaly("repetition" if period == 1 else "cycle", evidence, 0.9, recoverable=True)
     return None
 
@@ -663,8 +663,8 @@ def _stagnation(calls: Sequence[Reading], pollers: Sequence[str]) -> Anomaly | N
     too_few = len(alike) < REPEATS + STAGNATION_BEYOND or len({call.step.turn for call in alike}) < REPEATS
     if too_few or all(_same(call, latest) for call in alike) or acknowledges(latest.text):
         return None
-    shown = ", ".join(list(dict.fromkeys(call.call for call in reversed(alike)))[:MOST_SHOWN])
-    evidence = f"{len(alike)} calls in a row ({shown}) brought the same: {latest.quote}."
+    names = ", ".join(list(dict.fromkeys(call.call for call in reversed(alike)))[:MOST_SHOWN])
+    evidence = f"{len(alike)} calls in a row ({names}) brought the same: {latest.quote}."
     return latest.anomaly("stagnation", evidence, 0.75, recoverable=True)
 
 

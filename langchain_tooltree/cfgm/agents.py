@@ -216,9 +216,6 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
         return request.override(system_message=prompt)
 
 
-Correction = dict[str, list[BaseMessage]] | list[BaseMessage]  # for the state; a list where the state is one
-
-
 class CFGMRecallNode(Runnable[Any, dict[str, str]]):
     """Writes into the state what is recalled of tasks like the latest request, for the model node after it (Alg. 3).
 
@@ -271,7 +268,7 @@ class CFGMRecallNode(Runnable[Any, dict[str, str]]):
     ainvoke = async_twin(invoke)  # type: ignore[arg-type] # mypy takes `self` from the declaration in Runnable
 
 
-class CFGMReflectionNode(Runnable[Any, Correction]):
+class CFGMReflectionNode(Runnable[Any, dict[str, list[BaseMessage]]]):
     """Corrects the course of an agent where an observation is anomalous, for the model node after it.
 
     ```python
@@ -325,25 +322,21 @@ class CFGMReflectionNode(Runnable[Any, Correction]):
         self._messages_key = messages_key
 
     @driven
-    def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Flow[Correction]:  # noqa: A002, ARG002 - as Runnable has it
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Flow[dict[str, list[BaseMessage]]]:  # noqa: A002, ARG002
         """Look at the latest observations of a graph state or a list of messages; correct the course if need be.
 
         Returns:
-            The anomalous observation, with the correction, under `messages_key`; nothing if all is well. Of a state
-            that is a list, a list.
+            The anomalous observation, with the correction, under `messages_key`; nothing if all is well.
         """
         conversation = Conversation(visible_path(input, key=self._messages_key))
         writer = current_writer()
-        corrections: list[BaseMessage] = []
+        # Outside of any graph, the caller puts the correction in its place.
         if writer is not None and any(each.id is None for each in conversation.observations):
             logger.warning("Results of tools have no id, so no correction can take their place: use add_messages.")
-        else:  # outside of any graph, the caller puts the correction in its place
-            help_ = self._help(conversation, writer)
-            message = yield from self._recovery.correction(conversation, names=self._names, help_=help_, writer=writer)
-            corrections += [] if message is None else [message]
-        if isinstance(input, list):
-            return corrections
-        return {self._messages_key: corrections} if corrections else {}
+            return {}
+        help_ = self._help(conversation, writer)
+        message = yield from self._recovery.correction(conversation, names=self._names, help_=help_, writer=writer)
+        return {} if message is None else {self._messages_key: [message]}
 
     ainvoke = async_twin(invoke)  # type: ignore[arg-type] # mypy takes `self` from the declaration in Runnable
 

@@ -70,7 +70,7 @@ LONGEST_FOCUS_POINT = 500  # characters of a focus point that are kept: about 12
 MOST_EXAMPLES = 12  # examples a model is shown, so that there is room for something of each
 
 FOCUS = "focus"  # under what label focus points are kept
-CURRENT = "current"  # key of those that were asked for last; others stand under the digest of what they are from
+CURRENT = "current"  # under what key those that were asked for last stand
 
 
 class FocusPointForm(BaseModel):
@@ -89,9 +89,9 @@ class FocusForm(BaseModel):
 def make_focus_points(
     model: BaseChatModel, collection: RecordCollection, description: str, examples: Sequence[str | Trajectory] = ()
 ) -> Flow[list[str]]:
-    """Make the focus points for an environment, or take those that were made from the same: at most 10.
+    """Make the focus points for an environment, at most 10, unless the latest ones were made from the same.
 
-    Those that were asked for last are the current ones. Raises `ReplyError` if the model's replies hold none.
+    Raises `ReplyError` if the model's replies hold none.
     """
     if not isinstance(description, str) or not description.strip():
         msg = f"description must be a text that says what the environment is, got {description!r:.80}."
@@ -103,13 +103,17 @@ def make_focus_points(
     if examples:
         room = DEFAULT_MAX_CHARACTERS // min(len(examples), MOST_EXAMPLES)
         document["examples"] = [_example(each, room) for each in examples[:MOST_EXAMPLES]]
-    key = digest([{"prompt": DEFAULT_FOCUS_PROMPT, **document}])
-    earlier = yield from collection.getting(key)
-    points = earlier["focus_points"] if earlier else (yield from _ask_for_focus_points(model, document))
-    runs = [each.id for each in examples if isinstance(each, Trajectory)]
-    record = {"focus_points": points, "examples": list(map(example_text, examples)), "trajectories": runs}
-    for place in (key, CURRENT):
-        yield from collection.putting(place, record)
+    made_from = digest([{"prompt": DEFAULT_FOCUS_PROMPT, **document}])
+    record = yield from collection.getting(CURRENT)
+    if record is None or record["made_from"] != made_from:
+        record = {
+            "focus_points": (yield from _ask_for_focus_points(model, document)),
+            "examples": list(map(example_text, examples)),
+            "trajectories": [each.id for each in examples if isinstance(each, Trajectory)],
+            "made_from": made_from,
+        }
+        yield from collection.putting(CURRENT, record)
+    points: list[str] = record["focus_points"]
     return points
 
 
@@ -143,13 +147,12 @@ def current_focus_points(collection: RecordCollection) -> Flow[tuple[list[str], 
 
 
 def forget_focus_points(collection: RecordCollection, runs: AbstractSet[str] | None) -> Flow[int]:
-    """Delete the focus points that were made of some runs, or all; how many sets there were."""
-    count = 0
-    for key, record in (yield from collection.reading()).items():
-        if runs is None or not runs.isdisjoint(record["trajectories"]):
-            yield from collection.deleting(key)
-            count += key != CURRENT
-    return count
+    """Delete the focus points if they were made of some of these runs, or of whatever; how many sets there were."""
+    record = yield from collection.getting(CURRENT)
+    if record is None or (runs is not None and runs.isdisjoint(record["trajectories"])):
+        return 0
+    yield from collection.deleting(CURRENT)
+    return 1
 
 
 # --- tasks, and what became of them ---
@@ -169,15 +172,6 @@ class Task:
     id: str = ""
     data: Any = None
 
-
-@dataclass(frozen=True, slots=True)
-class NamedTask:
-    """A task under the name by which its attempts are recognised in the store."""
-
-    original: str | Task  # what the user passed, for the user's functions
-    text: str
-    id: str
-
     def attempt_id(self, number: int) -> str:
         """The id of the trajectory of its `number`-th attempt, from 1: the same in every collection."""
         return f"collected-{digest(json.dumps([self.id, self.text]), 24)}-{number}"
@@ -186,55 +180,55 @@ class NamedTask:
         return f"{self.id}: {cut(self.text, 60)}".removeprefix(": ")
 
 
-def named_tasks(tasks: Iterable[str | Task]) -> list[NamedTask]:
-    """Check tasks and name them; a `ConfigurationError` if there are none, one says nothing, or two are the same."""
+def task_of(original: str | Task) -> Task:
+    """A task as a record; functions of the user's are passed the original."""
+    return original if isinstance(original, Task) else Task(original)
+
+
+def checked_tasks(tasks: Iterable[str | Task]) -> list[str | Task]:
+    """Tasks in a list; a `ConfigurationError` if there are none, one says nothing, or two are the same."""
     if isinstance(tasks, str | Task):
         msg = f"tasks must be a list of texts or Task records, got {tasks!r:.80}. Put a single task in a list."
         raise ConfigurationError(msg)
-    named: dict[str, NamedTask] = {}
-    for each in tasks:
-        task = NamedTask(each, each.text, each.id) if isinstance(each, Task) else NamedTask(each, each, "")
+    ids: set[str] = set()
+    listed = list(tasks)
+    for original in listed:
+        task = task_of(original)
         if not isinstance(task.text, str) or not task.text.strip():
-            msg = f"A task must be a text that says something, or a Task with one; got {each!r:.80}."
+            msg = f"A task must be a text that says something, or a Task with one; got {original!r:.80}."
             raise ConfigurationError(msg)
-        if named.setdefault(task.attempt_id(1), task) is not task:
+        if task.attempt_id(1) in ids:
             msg = f"Two tasks are the same: {task}. Tell tasks with the same text apart: Task(text, id=...)."
             raise ConfigurationError(msg)
-    if not named:
+        ids.add(task.attempt_id(1))
+    if not listed:
         msg = "tasks is empty: there is nothing to collect experience from. Pass texts or Task records."
         raise ConfigurationError(msg)
-    return list(named.values())
+    return listed
 
 
 @dataclass(frozen=True, slots=True)
 class TaskOutcome:
     """What became of a task."""
 
-    task: str
-    id: str  # empty if it has none
+    task: Task
     success: bool | None  # `None` while it can still be tried: something went wrong that is no fault of the agent
     trajectories: tuple[str, ...]  # ids of its attempts in the store, in order
     reasons: str  # why the last attempt counts as what it does
     problem: str  # why it is unfinished; the same collection, run again, goes on with it
-    made: int  # attempts that were made in this run; the others were stored before
-    cost: Meter  # of this run, with an attempt that it did not finish
 
 
 @dataclass(frozen=True, slots=True)
 class CollectionReport:
-    """What a collection came to, with one outcome for each task, in the order they were passed."""
+    """What a collection came to.
+
+    Attributes:
+        outcomes: One for each task, in the order they were passed.
+        cost: Model calls and tokens of this run; those of each attempt stand in its metadata, under `usage`.
+    """
 
     outcomes: tuple[TaskOutcome, ...]
-
-    @property
-    def attempts(self) -> int:
-        """How many attempts are stored, of this run and of those before."""
-        return sum(len(outcome.trajectories) for outcome in self.outcomes)
-
-    @property
-    def made(self) -> int:
-        """How many attempts were made in this run."""
-        return sum(outcome.made for outcome in self.outcomes)
+    cost: Meter
 
     @property
     def successes(self) -> int:
@@ -246,22 +240,15 @@ class CollectionReport:
         """The tasks with which the same collection, run again, goes on."""
         return tuple(outcome for outcome in self.outcomes if outcome.success is None)
 
-    @property
-    def cost(self) -> Meter:
-        """Model calls and tokens of this run; those of a stored attempt stand in its metadata, under `usage`."""
-        total = Meter(0)
-        for outcome in self.outcomes:
-            total.add(outcome.cost)
-        return total
-
     def __str__(self) -> str:
-        tasks, unfinished, cost = len(self.outcomes), self.unfinished, self.cost
-        failed = tasks - self.successes - len(unfinished)
+        unfinished, cost = self.unfinished, self.cost
+        failed = len(self.outcomes) - self.successes - len(unfinished)
+        attempts = sum(len(outcome.trajectories) for outcome in self.outcomes)
         spent = f"{cost.model_calls:,} model calls, {cost.input_tokens:,} tokens in, {cost.output_tokens:,} out"
         lines = [
-            f"{tasks} tasks: {self.successes} succeeded, {failed} failed, {len(unfinished)} unfinished",
-            f"{self.attempts} attempts, {self.made} of them in this run: {spent}",
-            *(f"unfinished: {each.id or each.task:.60}: {each.problem:.160}" for each in unfinished),
+            f"{len(self.outcomes)} tasks: {self.successes} succeeded, {failed} failed, {len(unfinished)} unfinished",
+            f"{attempts} attempts are stored. This run took {spent}.",
+            *(f"unfinished: {each.task}: {each.problem:.160}" for each in unfinished),
         ]
         return "\n".join(lines)
 
@@ -274,10 +261,6 @@ OUTAGES = (ConnectionError, TimeoutError)
 
 class UnfinishedError(ToolTreeError, RuntimeError):
     """An attempt cannot be evaluated, through no fault of the agent: it is not stored, and is made again later."""
-
-
-class FailedError(ToolTreeError, RuntimeError):
-    """The agent has failed before its attempt could be evaluated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,7 +278,7 @@ class AttemptResult:
 class Attempt:
     """One attempt at a task: the `number`-th, from 1, of at most `max_steps` tool calls or environment steps."""
 
-    task: NamedTask
+    original: str | Task
     number: int
     request: str  # the task, and before it what may help
     max_steps: int
@@ -303,14 +286,14 @@ class Attempt:
     spent: Meter = field(default_factory=lambda: Meter(0))  # it only counts
 
     @property
+    def task(self) -> Task:
+        """The task as a record."""
+        return task_of(self.original)
+
+    @property
     def id(self) -> str:
         """The id of the trajectory that it becomes."""
         return self.task.attempt_id(self.number)
-
-    @property
-    def usage(self) -> dict[str, int]:
-        """What it has cost, as its record says it."""
-        return {name: getattr(self.spent, name) for name in ("model_calls", "input_tokens", "output_tokens")}
 
     def check(self) -> None:
         """Raise `UnfinishedError` once the collection is being stopped."""
@@ -330,6 +313,7 @@ class StepReading:
     reward: float | None = None
     done: bool = False
     truncated: bool = False  # cut off, by a limit of the environment, before the end
+    problem: str = ""  # what the environment raised
 
 
 def is_environment(candidate: object) -> bool:
@@ -418,28 +402,28 @@ def run_in_environment(
     messages: list[BaseMessage] = []
     rewards: list[float] = []
     latest, steps, problem = StepReading(""), 0, ""
-    observation = yield from reset_world(world, attempt.task.original)
+    observation = yield from reset_world(world, attempt.original)
     messages.append(HumanMessage(f"{attempt.request}\n\n{observation}".strip()))
-    try:
-        while not latest.done:
-            messages.append(reply := (yield from _reply(attempt, model, messages)))
-            if not reply.tool_calls:
+    while not (latest.done or problem):
+        messages.append(reply := (yield from _reply(attempt, model, messages)))
+        if not reply.tool_calls:
+            break
+        for call in reply.tool_calls:
+            steps += 1
+            if steps > attempt.max_steps:
+                problem = f"The limit of {attempt.max_steps} steps was reached."
                 break
-            for call in reply.tool_calls:
-                steps += 1
-                if steps > attempt.max_steps:
-                    msg = f"The limit of {attempt.max_steps} steps was reached."
-                    raise FailedError(msg)  # noqa: TRY301 - as the model and the world do
-                latest, message = yield from _act(world, call)
-                messages.append(message)
-                rewards += [] if latest.reward is None else [latest.reward]
-                if latest.done:
-                    break
-            if review is not None and (advised := (yield from review(messages))):
-                ids = [getattr(each, "tool_call_id", None) for each in messages]
-                messages[max(at for at, each in enumerate(ids) if each == advised.tool_call_id)] = advised
-    except FailedError as error:
-        problem = str(error)
+            latest = yield from _act(world, call)
+            if problem := latest.problem:
+                break
+            status = "error" if latest.observation == MISCALLED else "success"
+            messages.append(ToolMessage(latest.observation, tool_call_id=call["id"], name=call["name"], status=status))
+            rewards += [] if latest.reward is None else [latest.reward]
+            if latest.done:
+                break
+        if not problem and review is not None and (advised := (yield from review(messages))):
+            ids = [getattr(each, "tool_call_id", None) for each in messages]
+            messages[max(at for at, each in enumerate(ids) if each == advised.tool_call_id)] = advised
     reward = sum(rewards) if rewards else None
     return AttemptResult(
         Trajectory.from_messages(messages, id=attempt.id, task=attempt.task.text),
@@ -463,21 +447,18 @@ def _reply(attempt: Attempt, model: BaseChatModel, messages: Sequence[BaseMessag
     return reply.model_copy(update={"invalid_tool_calls": []})
 
 
-def _act(world: Any, call: ToolCall) -> Flow[tuple[StepReading, ToolMessage]]:
-    """Carry out a call."""
+def _act(world: Any, call: ToolCall) -> Flow[StepReading]:
+    """Carry out a call. What the environment raises, the agent has brought about, unless it cannot be reached."""
     action = str(call["args"].get("action") or "").strip() if call["name"] == ACT else ""
-    returned: Any = MISCALLED
-    if action:
-        try:
-            returned = yield FunctionStep(world.step, action)
-        except OUTAGES:
-            raise
-        except Exception as error:
-            msg = f"The environment raised {described(error)} on the action {action!r:.120}."
-            raise FailedError(msg) from error
-    reading = read_step(returned)
-    status = "success" if action else "error"
-    return reading, ToolMessage(reading.observation, tool_call_id=call["id"], name=call["name"], status=status)
+    if not action:
+        return StepReading(MISCALLED)
+    try:
+        returned = yield FunctionStep(world.step, action)
+    except OUTAGES:
+        raise
+    except Exception as error:  # noqa: BLE001 - of any kind
+        return StepReading("", problem=f"The environment raised {described(error)} on the action {action!r:.120}.")
+    return read_step(returned)
 
 
 # --- by a graph ---
@@ -607,37 +588,42 @@ class Collection:
     config: RunnableConfig | None
     context: Any
     _stopped: threading.Event = field(default_factory=threading.Event)
+    _spent: list[Meter] = field(default_factory=list)  # of each attempt, also of one that was not finished
 
-    def collecting(self, tasks: Sequence[NamedTask], max_concurrency: int) -> Flow[CollectionReport]:
+    def collecting(self, tasks: Sequence[str | Task], max_concurrency: int) -> Flow[CollectionReport]:
         """Try all tasks, some of them at once, as a flow."""
-        outcomes: dict[str, TaskOutcome] = {}
-        waiting = iter(tasks)  # shared: who is free takes the next one
+        outcomes: dict[int, TaskOutcome] = {}
+        waiting = iter(enumerate(tasks))  # shared: who is free takes the next one
         # An environment is one world, in which one attempt is made at a time.
         workers = 1 if is_environment(self.agent) else min(max_concurrency, len(tasks))
         try:
             yield TogetherStep([self._working(waiting, outcomes) for _ in range(workers)])
         finally:
             self._stopped.set()  # after Ctrl-C other threads still run
-        return CollectionReport(tuple(outcomes[task.attempt_id(1)] for task in tasks))
+        cost = Meter(0)
+        for each in self._spent:
+            cost.add(each)
+        return CollectionReport(tuple(outcomes[place] for place in range(len(tasks))), cost)
 
-    def _working(self, waiting: Iterator[NamedTask], outcomes: dict[str, TaskOutcome]) -> Flow[None]:
+    def _working(self, waiting: Iterator[tuple[int, str | Task]], outcomes: dict[int, TaskOutcome]) -> Flow[None]:
         """Try one task after the other, beside others who do so; after an error nobody begins anything new."""
         try:
-            for task in waiting:
-                outcomes[task.attempt_id(1)] = yield from self._trying(task)
+            for place, original in waiting:
+                outcomes[place] = yield from self._trying(original)
         except BaseException:
             self._stopped.set()
             raise
 
-    def _trying(self, task: NamedTask) -> Flow[TaskOutcome]:
+    def _trying(self, original: str | Task) -> Flow[TaskOutcome]:
         """Try a task until it succeeds or there are no retries left."""
+        task = task_of(original)
         attempts: list[Trajectory] = []
-        made, cost, problem = 0, Meter(0), ""
+        problem = ""
         for number in range(1, self.max_retries + 2):
             trajectory = yield from flow_of(self.experience.get)(task.attempt_id(number))
             if trajectory is None:
                 reflections = [text for each in attempts if (text := str(each.metadata.get("reflection") or ""))]
-                attempt = Attempt(task, number, self._request(task, reflections), self.max_steps, self._stopped)
+                attempt = Attempt(original, number, self._request(task, reflections), self.max_steps, self._stopped)
                 try:
                     trajectory = yield from self._attempting(attempt, reflections)
                 except ConfigurationError:
@@ -647,8 +633,7 @@ class Collection:
                     logger.warning("Attempt %d at the task %s is unfinished.", number, task, exc_info=True)
                     break
                 finally:
-                    cost.add(attempt.spent)
-                made += 1
+                    self._spent.append(attempt.spent)
                 yield from flow_of(self.experience.add)(trajectory)
             attempts.append(trajectory)
             if trajectory.success:
@@ -656,9 +641,9 @@ class Collection:
         ids = tuple(each.id for each in attempts)
         success = None if problem else bool(attempts[-1].success)
         reasons = attempts[-1].reasons if attempts else ""
-        return TaskOutcome(task.text, task.id, success, ids, reasons, problem, made, cost)
+        return TaskOutcome(task, success, ids, reasons, problem)
 
-    def _request(self, task: NamedTask, reflections: Sequence[str]) -> str:
+    def _request(self, task: Task, reflections: Sequence[str]) -> str:
         """What an agent is asked: the task, and in front of it what may help, marked as reference material."""
         parts = []
         if self.examples:
@@ -675,17 +660,18 @@ class Collection:
         """Make an attempt, evaluate it, and reflect on it if it failed."""
         attempt.check()
         run = yield from self._in_world(attempt)
-        success, reward, reasons = yield from evaluating(self.evaluate, attempt.task, run)
+        success, reward, reasons = yield from evaluating(self.evaluate, attempt.original, run)
         trajectory = replace(run.trajectory, success=success, reasons=reasons)
         reflection = "" if success else (yield from self._reflecting(attempt, trajectory, reflections))
+        usage = {name: getattr(attempt.spent, name) for name in ("model_calls", "input_tokens", "output_tokens")}
         about = {"attempt": attempt.number, "task_id": attempt.task.id, "reflection": reflection, "reward": reward}
-        return replace(trajectory, metadata={**trajectory.metadata, **about, "usage": attempt.usage})
+        return replace(trajectory, metadata={**trajectory.metadata, **about, "usage": usage})
 
     def _in_world(self, attempt: Attempt) -> Flow[AttemptResult]:
         """Run the agent, in a world of its own if there is a function that makes one, which is closed afterwards."""
         if is_agent(self.agent):
             return (yield from self._running(attempt, self.agent))
-        world = yield FunctionStep(self.agent, attempt.task.original)
+        world = yield FunctionStep(self.agent, attempt.original)
         if not is_agent(world):
             remedy = "It has to return a compiled graph or an environment with reset and step."
             msg = f"The function passed as agent returned {type(world).__name__} for the task {attempt.task}. {remedy}"
@@ -733,7 +719,9 @@ def _closing(world: Any) -> Flow[None]:
             logger.warning("A world could not be closed: %s", described(error))
 
 
-def evaluating(evaluate: Evaluate | None, task: NamedTask, run: AttemptResult) -> Flow[tuple[bool, float | None, str]]:
+def evaluating(
+    evaluate: Evaluate | None, original: str | Task, run: AttemptResult
+) -> Flow[tuple[bool, float | None, str]]:
     """Judge an attempt, as a flow: whether it succeeded, its reward if it has one, and why.
 
     Without a function of the user's the environment decides. Raises `UnfinishedError` if the function returns neither a
@@ -745,13 +733,14 @@ def evaluating(evaluate: Evaluate | None, task: NamedTask, run: AttemptResult) -
         ended = "is over" if run.result["done"] else "was given up by the agent"
         reasons = f"The episode {'was cut off' if run.result['truncated'] else ended}; its reward is {run.reward}."
         return run.success, run.reward, reasons
-    verdict = yield FunctionStep(lambda original: evaluate(original, run.result), task.original)
+    verdict = yield FunctionStep(lambda task: evaluate(task, run.result), original)
     if isinstance(verdict, bool):
         return verdict, run.reward, f"evaluate says that it {'succeeded' if verdict else 'failed'}."
     with suppress(OverflowError, TypeError, ValueError):
         if math.isfinite(reward := float(verdict)):
             return reward >= SUCCESS_REWARD, reward, f"Its reward is {reward:g}; {SUCCESS_REWARD:g} is a success."
-    msg = f"evaluate returned {verdict!r:.80} for the task {task}. Return True, False or a reward (1 is a success)."
+    remedy = "Return True, False or a reward (1 is a success)."
+    msg = f"evaluate returned {verdict!r:.80} for the task {task_of(original)}. {remedy}"
     raise UnfinishedError(msg)
 
 

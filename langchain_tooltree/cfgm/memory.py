@@ -24,13 +24,14 @@ from langchain_tooltree.cfgm.collect import (
     CollectionReport,
     Evaluate,
     Task,
+    checked_tasks,
     current_focus_points,
     evaluating,
     is_agent,
     is_environment,
     make_focus_points,
-    named_tasks,
     run_in_environment,
+    task_of,
 )
 from langchain_tooltree.cfgm.recall import (
     CANDIDATES,
@@ -41,13 +42,13 @@ from langchain_tooltree.cfgm.recall import (
     recall_text,
 )
 from langchain_tooltree.cfgm.reflection import Help, Recovery, Reflector
-from langchain_tooltree.cfgm.tips import Tip, aligned_tips, distinct, extract_tips, task_id_of, tips_of
+from langchain_tooltree.cfgm.tips import Tip, aligned_tips, distinct, extract_tips, tips_of
 from langchain_tooltree.conversation import Conversation
-from langchain_tooltree.errors import ConfigurationError, ForeignNamespaceError, check_count, described
+from langchain_tooltree.errors import ConfigurationError, check_count
 from langchain_tooltree.experience.run_identity import is_in
 from langchain_tooltree.experience.store import DEFAULT_NAMESPACE, QUARANTINED, ExperienceStore
 from langchain_tooltree.experience.trajectory import Recall, Trajectory
-from langchain_tooltree.flows import Flow, Writer, async_twin, driven, emit, flow_of
+from langchain_tooltree.flows import Flow, Writer, async_twin, driven, emit, flow_of, if_it_can
 from langchain_tooltree.models import resolve_model
 
 logger = logging.getLogger(__name__)
@@ -76,13 +77,12 @@ class CFGMMemory:
     ```
 
     Coarse: focus points say what to watch in an environment, and guide the attempts at training tasks that make up the
-    experience. In between: tips say what the attempts teach. Fine: the runs most like a task are recalled
-    with their tips. A `CFGMMiddleware` or a `CFGMReflectionNode` puts them before an agent.
+    experience. In between: tips say what the attempts teach. Fine: the runs most like a task are recalled with their
+    tips. A `CFGMMiddleware` puts them before an agent.
 
-    Everything is kept in the store, in one namespace for each user or tenant if it has variables, which are filled as
-    `ExperienceStore` describes. All who share a namespace are shown each other's runs: give each circle of users who
-    may know of each other one of its own. The `config` of a method fills the variables of the namespace;
-    `ConfigurationError` is raised for one that is not known. Each async method has a sync twin.
+    Everything is kept in the store, in one namespace for each user or tenant if it has variables. All who share a
+    namespace are shown each other's runs. The `config` of a method fills the variables; `ConfigurationError` is raised
+    for one that is not known.
 
     Args:
         model: Writes focus points, reflections on failed attempts and tips: a chat model, or a name for
@@ -173,9 +173,8 @@ class CFGMMemory:
         """Say what to watch while exploring an environment (CFGM, Alg. 1): at most 10 points, most important first.
 
         `description` says what the environment is, what its tools do, what tasks are like; of the `examples`, runs or
-        texts from it, the model is shown the first 12. They are kept: with the same arguments, the model is asked once.
-        `collect` uses the ones made or asked for last, with their examples. Raises `ReplyError` if the model's replies
-        hold none, even when it is asked again.
+        texts from it, the model is shown the first 12. They are kept until others are asked for, and `collect` uses
+        them, with their examples. Raises `ReplyError` if the model's replies hold none, even when it is asked again.
         """
         collection = self.experience.within_config(config).collection(FOCUS)
         return (yield from make_focus_points(self._model_for("focus"), collection, description, examples))
@@ -204,11 +203,10 @@ class CFGMMemory:
         others and raises nothing; the report says which ones are unfinished. An agent that raises, spends its steps or
         is interrupted has failed. A `CFGMMiddleware` in it neither recalls nor records meanwhile.
 
-        An attempt is done when its trajectory is in the store. Run again with the same arguments, a collection that was
-        stopped or killed makes none of these again, and the others from their beginning. They are known by the id and
-        the text of their task, whatever model, agent or `evaluate` made and judged them; a larger `max_retries` adds
-        attempts to tasks that have failed so far. To start over, use another namespace, or delete the trajectories that
-        the report names.
+        An attempt is done when its trajectory is in the store. Run again, a collection that was stopped or killed makes
+        none of these again; a larger `max_retries` adds attempts to tasks that have failed so far. They are told by the
+        id and the text of their task: to start over, use another namespace, or delete the trajectories that the report
+        names.
 
         Args:
             agent: Who tries. A compiled graph whose state has `messages`; an environment with `reset(task)` and
@@ -245,10 +243,10 @@ class CFGMMemory:
             msg = "focus_points and examples must be lists, got one text. Put it in a list."
             raise ConfigurationError(msg)
         experience = self.experience.within_config(config)
-        shown = [example_text(each) for each in examples]
+        few_shots = [example_text(each) for each in examples]
         if focus_points is None:
             focus_points, current = yield from current_focus_points(experience.collection(FOCUS))
-            shown = shown or current
+            few_shots = few_shots or current
         collection = Collection(
             model=self._model_for("policy"),
             reflector=self._model_for("reflection"),
@@ -256,13 +254,13 @@ class CFGMMemory:
             agent=agent,
             evaluate=evaluate,
             focus_points=focus_points,
-            examples=shown,
+            examples=few_shots,
             max_retries=max_retries,
             max_steps=max_steps,
             config=config,
             context=context,
         )
-        return (yield from collection.collecting(named_tasks(tasks), max_concurrency))
+        return (yield from collection.collecting(checked_tasks(tasks), max_concurrency))
 
     acollect = async_twin(collect)
 
@@ -321,12 +319,9 @@ class CFGMMemory:
             runs = yield from similar(k=4 * CANDIDATES * k)
         others = [run for run in runs if not is_in(run.id, own)]
         chosen = others[:k] if self.is_paper else most_like(task, others, k)
-        tips: list[Tip] = []
-        for run in chosen:
-            # Tasks of the same text may be told apart by an id; the tips of all that are like the task are recalled.
-            tips += yield from tips_of(
-                experience, run.task, [task_id_of(each) for each in runs if each.task == run.task]
-            )
+        # Tasks of the same text may be told apart by an id; the tips of all that are like the task are recalled.
+        alike = [run for each in chosen for run in runs if run.task == each.task]
+        tips = yield from tips_of(experience, alike)
         # A tip counts while the success that it was taken of does: it may be gone, in quarantine, or called a failure.
         successes = {run.id for run in runs}
         sources = {tip.trajectories[-1] for tip in tips} - successes
@@ -358,7 +353,8 @@ class CFGMMemory:
             msg = f"environment must have reset and step, got {type(environment).__name__}."
             raise ConfigurationError(msg)
         check_count("max_steps", max_steps)
-        (to_do,) = named_tasks([task])
+        (original,) = checked_tasks([task])
+        to_do = task_of(original)
 
         @driven
         def similar(query: str) -> Flow[Recollection]:
@@ -368,7 +364,7 @@ class CFGMMemory:
         # In an environment of one tool, the values of its argument are the actions.
         recalled = recall_text(replace(recollection, verbatim=True), max_characters=self.max_characters)
         reflector = self.reflector(self._model_for("reflection"), recall=similar)
-        recovery = recovery_with(self, reflector, detector, max_reflections=max_steps if self.is_paper else None)
+        recovery = recovery_with(self, reflector, detector)
 
         def help_() -> Flow[Help]:
             yield from ()
@@ -377,9 +373,9 @@ class CFGMMemory:
         def reviewed(messages: Sequence[BaseMessage]) -> Flow[ToolMessage | None]:
             return recovery.correction(Conversation(messages), help_=help_(), task=to_do.text, writer=None)
 
-        attempt = Attempt(to_do, 1, f"{recalled}\n\n{to_do.text}".strip(), max_steps)
+        attempt = Attempt(original, 1, f"{recalled}\n\n{to_do.text}".strip(), max_steps)
         run = yield from run_in_environment(attempt, environment, self._model_for("policy"), reviewed)
-        success, reward, reasons = yield from evaluating(evaluate, to_do, run)
+        success, reward, reasons = yield from evaluating(evaluate, original, run)
         runs = (run.id for run in recollection.runs)
         recall = Recall(tuple(runs), {tip.id: tip.trajectories for tip in recollection.tips})
         metadata = {**run.trajectory.metadata, "task_id": to_do.id, "reward": reward, **recall.metadata()}
@@ -426,17 +422,15 @@ def recovery_with(
 def recall_for(
     memory: CFGMMemory, task: str, *, k: int, own: str | None = None, writer: Writer | None
 ) -> Flow[Recollection]:
-    """Recall what is known of tasks like this one, inside a graph; if memory fails, that is logged, and nothing is.
+    """Recall what there is of tasks like this one, inside a graph; if memory fails, that is logged, and nothing is.
 
     `own` is the id under which this conversation itself is remembered: it is not recalled for itself.
     """
-    try:
+
+    def ask() -> Flow[Recollection]:
         recollection = yield from memory.recalling(task, k, memory.experience.within_config(), own)
         runs, tips = [run.task for run in recollection.runs], [tip.advice for tip in recollection.tips]
         yield from emit([{"type": "recall", "task": task, "runs": runs, "tips": tips}], writer)
-    except ForeignNamespaceError:
-        raise
-    except Exception as error:  # noqa: BLE001 - the store may be down, and the agent can do without
-        logger.warning("Nothing was recalled: %s", described(error))
-        return Recollection(task)
-    return recollection
+        return recollection
+
+    return (yield from if_it_can(ask, Recollection(task), "memory of past runs"))

@@ -159,19 +159,19 @@ def _run_text(run: Trajectory, room: int, *, verbatim: bool) -> str:
 def _call(step: Step, *, verbatim: bool) -> str:
     """A call with what came of it."""
     arguments = step.arguments or {}
-    shown = list(arguments)
+    values = list(arguments)
     if verbatim:
-        shown = [f"{name}={cut(compact_json(value), LONGEST_VALUE)}" for name, value in arguments.items()]
+        values = [f"{name}={cut(compact_json(value), LONGEST_VALUE)}" for name, value in arguments.items()]
     came = "ok" if step.outcome is not None else "no result"
     if step.outcome is not None and has_failed(step):
         error = step.outcome.text
         if not verbatim:
-            values = (value for value in arguments.values() if isinstance(value, str) and value)
-            for value in sorted(values, key=len, reverse=True):
+            texts = (value for value in arguments.values() if isinstance(value, str) and value)
+            for value in sorted(texts, key=len, reverse=True):
                 error = error.replace(value, GAP)
             error = IDENTIFYING.sub(GAP, error)
         came = f"failed: {one_line(error, LONGEST_ERROR)}" if error.strip() else "failed"
-    return f"{step.tool}({', '.join(shown)}): {came}"
+    return f"{step.tool}({', '.join(values)}): {came}"
 
 
 def _tips(tips: Sequence[Tip], room: int) -> str:

@@ -6,6 +6,7 @@
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from itertools import islice
 from typing import Annotated, Any, NamedTuple
 
@@ -23,7 +24,7 @@ from langchain_tooltree.errors import ConfigurationError, check_count, described
 from langchain_tooltree.experience.run_identity import tools_in
 from langchain_tooltree.experience.trajectory import ADDED, NOTES, Step, Trajectory, added_to, as_reference
 from langchain_tooltree.experience.verdict import DEFAULT_MAX_CHARACTERS, LONGEST_INSTRUCTIONS, excerpt
-from langchain_tooltree.flows import Flow, Writer, async_twin, driven, emit, flow_of
+from langchain_tooltree.flows import Flow, Writer, async_twin, driven, emit, flow_of, if_it_can
 from langchain_tooltree.models import (
     ATTEMPTS,
     Meter,
@@ -423,11 +424,8 @@ class Recovery:
         observations = conversation.observations
         if not observations or any(map(anomaly_in, observations)):
             return None
-        try:
-            anomaly = yield from flow_of(self._detector.check)(conversation, tools=names)
-        except Exception as error:  # noqa: BLE001 - a classifier may be down, and the agent can do without
-            logger.warning("An observation was not checked: %s", described(error))
-            return None
+        check = partial(flow_of(self._detector.check), conversation, tools=names)
+        anomaly = yield from if_it_can(check, None, "look at an observation")
         if anomaly is None:
             return None
         yield from emit([{"type": "anomaly", "anomaly": anomaly.to_dict()}], writer)
@@ -435,7 +433,9 @@ class Recovery:
             return None
         _, message = _anomalous(conversation, anomaly)
         reflected = (any(map(was_reflected_on, each.observations)) for each in conversation.earlier_rounds())
-        if not self._is_worth_it(conversation, anomaly) or not within_budget(reflected, **self._budget):
+        # An agent gets over most single anomalies by itself; a loop has gone on already.
+        goes_on = anomaly.kind in LOOPS or len(_open_trouble(conversation)) >= self._patience
+        if not goes_on or not within_budget(reflected, **self._budget):
             return with_anomaly(message, anomaly)
         meter = Meter(allowance=ATTEMPTS)
         reflection: Reflection | None = None
@@ -461,10 +461,6 @@ class Recovery:
             [{"type": "reflect", "call_id": anomaly.call_id, "reflection": plain, "problem": problem}], writer
         )
         return with_correction(message, anomaly, reflection)
-
-    def _is_worth_it(self, conversation: Conversation, anomaly: Anomaly) -> bool:
-        """Whether trouble has gone on: in a loop, or after as many anomalies as `patience` that are not over."""
-        return anomaly.kind in LOOPS or len(_open_trouble(conversation)) >= self._patience
 
 
 def within_budget(reflected: Iterable[bool], *, cooldown: int, max_reflections: int) -> bool:

@@ -187,8 +187,8 @@ def aligned_tips(model: BaseChatModel, experience: ExperienceStore, description:
         raise ConfigurationError(msg)
     tips = distinct((yield from all_tips(experience))).values()
     aligned: list[Tip] = []
-    for shown in batch_iterate(MOST_KNOWN, tips):
-        numbered = [{"number": number, "when": tip.when, "tip": tip.text} for number, tip in enumerate(shown, 1)]
+    for batch in batch_iterate(MOST_KNOWN, tips):
+        numbered = [{"number": number, "when": tip.when, "tip": tip.text} for number, tip in enumerate(batch, 1)]
         document = {"environment": shortened(description.strip()), "tips": numbered}
         meter = Meter(allowance=ATTEMPTS)
         prompt, config = document_prompt(ALIGNMENT_PROMPT, document), inner_config("align_tips", {})
@@ -197,7 +197,7 @@ def aligned_tips(model: BaseChatModel, experience: ExperienceStore, description:
             msg = f"The model adapted no tips: {'; '.join(meter.problems)}. Try again, or use another model."
             raise ReplyError(msg)
         forms = {form.number: form for form in reply.tips}
-        for number, tip in enumerate(shown, 1):
+        for number, tip in enumerate(batch, 1):
             if form := forms.get(number):
                 when, text = one_line(form.when, LONGEST_WHEN), shortened(" ".join(form.tip.split()), LONGEST_TIP)
                 aligned.append(replace(tip, text=text, when=_CONDITION.sub("", when).rstrip(" .:,;"), tools=()))
@@ -220,13 +220,13 @@ def tips_from_success(model: BaseChatModel, success: Trajectory, known: Sequence
 
     Of the known tips, those most like the task are shown. `None` if the model gave no usable reply.
     """
-    shown = sorted(known, key=lambda tip: -kinship(success.task, f"{tip.task} {tip.advice}"))[:MOST_KNOWN]
-    numbered = [{"number": number, "tip": tip.advice} for number, tip in enumerate(shown, 1)]
+    nearest = sorted(known, key=lambda tip: -kinship(success.task, f"{tip.task} {tip.advice}"))[:MOST_KNOWN]
+    numbered = [{"number": number, "tip": tip.advice} for number, tip in enumerate(nearest, 1)]
     document = {"succeeded": _attempt(success, DEFAULT_MAX_CHARACTERS), "known_tips": numbered}
     reply = yield from _ask(model, SuccessForm, DEFAULT_SUCCESS_PROMPT, success, document)
     if reply is None:
         return None
-    followed = [tip for number, tip in enumerate(shown, 1) if number in reply.followed]
+    followed = [tip for number, tip in enumerate(nearest, 1) if number in reply.followed]
     return [*followed, *_tips(reply, "success", [success])[:MOST_FROM_SUCCESS]]
 
 
@@ -235,8 +235,8 @@ def _ask(
 ) -> Flow[ReplyT | None]:
     """Ask for tips; a model that gives no usable reply is logged."""
     meter = Meter(allowance=ATTEMPTS)
-    asked = document_prompt(prompt, {"task": shortened(success.task), **document})
-    reply = yield from filled_in(model, form, asked, inner_config("tips", {"trajectory": success.id}), meter)
+    question = document_prompt(prompt, {"task": shortened(success.task), **document})
+    reply = yield from filled_in(model, form, question, inner_config("tips", {"trajectory": success.id}), meter)
     if reply is None:
         problem = "; ".join(meter.problems) or "it was not asked"
         logger.warning("No tips from %s, which is left to the next time: %s", success.id, problem)
@@ -245,8 +245,8 @@ def _ask(
 
 def _attempt(trajectory: Trajectory, room: int) -> dict[str, Any]:
     notes = {"ended": trajectory.reasons, "reflection": str(trajectory.metadata.get("reflection") or "")}
-    told = {name: shortened(text, LONGEST_TEXT) for name, text in notes.items() if text}
-    return {"record": excerpt(trajectory, max_characters=room), **told}
+    about = {name: shortened(text, LONGEST_TEXT) for name, text in notes.items() if text}
+    return {"record": excerpt(trajectory, max_characters=room), **about}
 
 
 def _tips(reply: ComparisonForm, source: Source, attempts: Sequence[Trajectory]) -> list[Tip]:
@@ -280,23 +280,12 @@ def _spaced(text: str) -> str:
     return f" {' '.join(words_of(text))} "
 
 
-_DECISIVE = frozenset(words_of("not no never only before after without unless instead except don doesn cannot"))
-
-Sense = tuple[frozenset[str], frozenset[str], tuple[str, ...]]
-
-
-def distinct(tips: Iterable[Tip]) -> dict[Sense, Tip]:
-    """The tips by what they say, and of such as say the same in other words the first."""
-    kept: dict[Sense, Tip] = {}
+def distinct(tips: Iterable[Tip]) -> dict[tuple[str, ...], Tip]:
+    """The tips by the words of their advice, and of such as have the same words the first."""
+    by_words: dict[tuple[str, ...], Tip] = {}
     for tip in tips:
-        kept.setdefault((*_words(tip.advice), tip.tools), tip)
-    return kept
-
-
-def _words(advice: str) -> tuple[frozenset[str], frozenset[str]]:
-    """The telling words of advice, by their beginnings, and those that turn it into its opposite, with numbers."""
-    decisive = (word for word in words_of(advice) if word in _DECISIVE or not word.isalpha())
-    return telling_words(advice), frozenset(decisive)
+        by_words.setdefault((*words_of(tip.advice),), tip)
+    return by_words
 
 
 APPLIES = 0.5
@@ -322,18 +311,9 @@ class _Attempts:
     """What is stored of one task, by the ids of its attempts."""
 
     task: str
-    task_id: str
     successes: dict[str, int] = field(default_factory=dict)  # their lengths
     failures: dict[str, int] = field(default_factory=dict)  # the numbers of the attempts
     made_from: dict[str, str] = field(default_factory=dict)  # digests of them: a run that goes on keeps its id
-
-    def add(self, attempt: Trajectory) -> None:
-        if attempt.success:
-            self.successes[attempt.id] = len(attempt.steps)
-        else:
-            number = attempt.metadata.get("attempt")
-            self.failures[attempt.id] = number if isinstance(number, int) else 0
-        self.made_from[attempt.id] = digest(attempt.messages, 16)
 
 
 def extract_tips(model: BaseChatModel, experience: ExperienceStore, *, max_concurrency: int) -> Flow[list[Tip]]:
@@ -341,27 +321,31 @@ def extract_tips(model: BaseChatModel, experience: ExperienceStore, *, max_concu
 
     What was made of a task is kept with what it was made from: an extraction that was killed goes on where it stopped,
     and a task is asked about again once there are new attempts at it. A task about which the model gives no usable
-    reply stays as it is until the next time. A tip goes with the runs that it was taken from. The `task_id` in the
-    metadata of attempts sets tasks of the same text apart.
+    reply stays as it is until the next time. A tip goes with the runs that it was taken from.
     """
     collection = experience.collection(LABEL)
     tasks: dict[str, _Attempts] = {}
     for page in batch_iterate(PAGE, (yield from experience.ids())):
         for attempt in (yield from experience.reading(page)):
-            if attempt.success is not None and not attempt.metadata.get(QUARANTINED):
-                key = _key(attempt.task, task_id_of(attempt))
-                tasks.setdefault(key, _Attempts(attempt.task, task_id_of(attempt))).add(attempt)
+            if attempt.success is None or attempt.metadata.get(QUARANTINED):
+                continue
+            of_task = tasks.setdefault(_key(attempt), _Attempts(attempt.task))
+            of_task.made_from[attempt.id] = digest(attempt.messages, 16)
+            if attempt.success:
+                of_task.successes[attempt.id] = len(attempt.steps)
+            else:
+                of_task.failures[attempt.id] = attempt.metadata.get("attempt") or 0
     present = {run for attempts in tasks.values() for run in attempts.made_from}
     yield from _without(experience, lambda run: run not in present)
     notes: dict[str, Note] = yield from collection.reading()
     due = [
         (key, attempts)
-        for key, attempts in sorted(tasks.items(), key=lambda item: (item[1].task, item[1].task_id))
+        for key, attempts in sorted(tasks.items(), key=lambda item: (item[1].task, item[0]))
         if attempts.successes and attempts.made_from != notes.get(key, {}).get("made_from")
     ]
     for together in batch_iterate(max_concurrency, due):
-        asked = [_tips_of_task(model, experience, attempts, _others(notes, key)) for key, attempts in together]
-        replies: list[list[Tip] | None] = yield TogetherStep(asked)
+        questions = [_tips_of_task(model, experience, attempts, _others(notes, key)) for key, attempts in together]
+        replies: list[list[Tip] | None] = yield TogetherStep(questions)
         entries = yield from experience.entries()
         for (key, attempts), reply in zip(together, replies, strict=True):
             if reply is None or not attempts.made_from.keys() <= entries.keys():
@@ -391,13 +375,13 @@ def _tips_of_task(
     return None if praised is None else [*compared, *praised]
 
 
-def tips_of(experience: ExperienceStore, task: str, ids: Iterable[str] = ("",)) -> Flow[tuple[Tip, ...]]:
-    """The tips of one task by its text and ids, those from a comparison first; the id may be empty."""
-    notes: dict[str, Note] = {}
-    for key in dict.fromkeys(_key(task, each) for each in ids):
-        if (note := (yield from experience.collection(LABEL).getting(key))) is not None:
-            notes[key] = note
-    return tuple(_tips_in(notes))
+def tips_of(experience: ExperienceStore, runs: Iterable[Trajectory]) -> Flow[list[Tip]]:
+    """The tips of the tasks of some runs, in the order of these; of a task, those from a comparison first."""
+    tips: list[Tip] = []
+    for key in dict.fromkeys(map(_key, runs)):
+        note = yield from experience.collection(LABEL).getting(key)
+        tips += _tips_in({key: note} if note else {})
+    return tips
 
 
 def all_tips(experience: ExperienceStore) -> Flow[list[Tip]]:
@@ -429,13 +413,9 @@ def _without(experience: ExperienceStore, is_gone: Callable[[str], bool]) -> Flo
             yield from collection.putting(key, {**note, "made_from": made_from, "tips": tips})
 
 
-def task_id_of(attempt: Trajectory) -> str:
-    """The id that sets the task of an attempt apart from others with the same text; empty if it has none."""
-    return str(attempt.metadata.get("task_id") or "")
-
-
-def _key(task: str, task_id: str) -> str:
-    return digest([{"task": task, "id": task_id}])
+def _key(attempt: Trajectory) -> str:
+    """What the tips of an attempt's task stand under; an id sets tasks of the same text apart."""
+    return digest([{"task": attempt.task, "id": str(attempt.metadata.get("task_id") or "")}])
 
 
 def _tips_in(notes: Mapping[str, Note]) -> list[Tip]:

@@ -41,7 +41,7 @@ MODULES = {"demo": "show", "mine": "stores", "copy": "stores"}  # where it is no
 
 PLACE = "a folder, http://host:port/database of a Chroma server, or postgresql://user@host/database"
 BUILDS = "makes the agent with the function that it is given, which stands for create_agent"
-HELD = f"a graph's folder, a saved search (.json), a file of runs, or an experience: {PLACE}"
+HELD = "a graph's folder, a saved search (.json) or a file of runs"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -138,10 +138,6 @@ def _parser() -> argparse.ArgumentParser:
         to.add_argument("--draw", type=Path, metavar="FILE", help=text)
         to.add_argument("--force", action="store_true", help="replace FILE")
 
-    def embedded(to: argparse.ArgumentParser) -> None:
-        text = "embeds texts, such as openai:text-embedding-3-small; by hashing, without a model, if left out"
-        to.add_argument("--embeddings", metavar="MODEL", help=text)
-
     demo = command("demo", "watch a search solve a small task, and explore it on a page", "--model openai:gpt-4.1-mini")
     demo.add_argument("--model", help="a model such as openai:gpt-4.1-mini; without it, a stand-in that needs no key")
     drawn(demo, "draw it to FILE instead of demo.html")
@@ -150,24 +146,22 @@ def _parser() -> argparse.ArgumentParser:
     mine.add_argument("files", nargs="+", type=Path, metavar="FILE", help="runs, one JSON object a line; .gz too")
     mine.add_argument("-o", "--output", type=Path, required=True, metavar="GRAPH", help="folder to write the graph to")
     mine.add_argument("--force", action="store_true", help="replace GRAPH")
-    embedded(mine)
 
-    show = command("show", "show a graph, a saved search, an experience or a file of runs", "search.json")
+    show = command("show", "show a graph, a saved search or a file of runs", "search.json")
     show.add_argument("what", metavar="WHAT", help=HELD)
     drawn(show, "also draw it to FILE")
-    embedded(show)
 
-    view = command("view", "look at any of these in a browser, also while agents run", "searches/")
-    view.add_argument("what", metavar="WHAT", help=f"{HELD}; or a folder of these")
+    view = command("view", "look at these or an experience in a browser, also while agents run", "searches/")
+    view.add_argument("what", metavar="WHAT", help=f"{HELD}; a folder of these; or an experience: {PLACE}")
     view.add_argument("--port", type=int, default=0, help="port on this machine (default: a free one)")
     view.add_argument("--no-browser", action="store_true", help="print the address, and open no browser")
-    embedded(view)
 
     copy = command("copy", "copy an experience to another store", "experience/ postgresql://localhost/agents")
     copy.add_argument("source", metavar="SRC", help=PLACE)
     copy.add_argument("target", metavar="DST", help=PLACE)
     copy.add_argument("--force", action="store_true", help="replace runs in DST that differ from those in SRC")
-    embedded(copy)
+    text = "embeds texts in DST, such as openai:text-embedding-3-small; by hashing, without a model, if left out"
+    copy.add_argument("--embeddings", metavar="MODEL", help=text)
     copy.set_defaults(stopped=" What is copied stays; the same command goes on from there.")
 
     _add_compare(
@@ -181,12 +175,11 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_compare(compare: argparse.ArgumentParser) -> None:
     """Add the options of `compare`."""
-    compare.add_argument("tasks", metavar="TASKS", help="a JSON object a line with input and expected; langsmith:NAME")
+    compare.add_argument("tasks", metavar="TASKS", help="a JSON object a line, with input and expected")
     compare.add_argument("--agent", required=True, metavar="MODULE:FUNCTION", help=BUILDS)
     text = "contains (the default), exact, json, or MODULE:FUNCTION of inputs, outputs and reference_outputs"
     compare.add_argument("--check", default="contains", metavar="CHECK", help=text)
     compare.add_argument("--judge", metavar="MODEL", help="a model that judges the answers, in place of a check")
-    compare.add_argument("--model", help="the model of the agents, in place of their own")
     text = "of the planner, in place of the agent's own"
     compare.add_argument("--effort", choices=("frugal", "balanced", "thorough"), help=text)
     text = f"a third agent that learns from each task, in this store: {PLACE}"
@@ -194,11 +187,7 @@ def _add_compare(compare: argparse.ArgumentParser) -> None:
     compare.add_argument("--limit", type=int, metavar="N", help="only the first N tasks")
     compare.add_argument("--at-once", type=int, default=4, metavar="N", help="runs at once (default: 4)")
     compare.add_argument("--price", type=float, nargs=2, metavar=("IN", "OUT"), help="dollars a million tokens")
-    text = "keeps finished runs (default: TASKS.compare.jsonl)"
-    compare.add_argument("--journal", type=Path, metavar="FILE", help=text)
     text = "keep the searches there, with pages of those that made a difference"
     compare.add_argument("--pages", metavar="FOLDER", help=text)
-    compare.add_argument("--html", type=Path, metavar="FILE", help="also write the report as a page")
-    compare.add_argument("--force", action="store_true", help="replace FILE of --html")
     compare.add_argument("--yes", action="store_true", help="go on without being asked")
     compare.set_defaults(stopped=" The same command goes on from its journal.")

@@ -1,4 +1,4 @@
-"""The commands `show`, for a graph, a saved search, an experience or a file of runs, and `demo`, for a new search."""
+"""The commands `show`, for a graph, a saved search or a file of runs, and `demo`, for a new search."""
 
 import argparse
 from collections import Counter
@@ -8,16 +8,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-from langgraph.store.base import BaseStore
 from rich.console import RenderableType
 from rich.text import Text
 
-from langchain_tooltree.cli import in_words
-from langchain_tooltree.cli.stores import is_store, read_store
+from langchain_tooltree.cli.stores import is_store
 from langchain_tooltree.cli.terminal import (
     Terminal,
     check_free,
-    embeddings_named,
     model_named,
     progress,
     table,
@@ -25,11 +22,8 @@ from langchain_tooltree.cli.terminal import (
 )
 from langchain_tooltree.errors import ConfigurationError, described
 from langchain_tooltree.experience.files import load_trajectories
-from langchain_tooltree.experience.store import TASKS, ExperienceStore, entry_of, listing
+from langchain_tooltree.experience.store import entry_of
 from langchain_tooltree.experience.trajectory import Trajectory
-from langchain_tooltree.flows import Flow, FunctionStep
-from langchain_tooltree.learning.copying import namespaces_of
-from langchain_tooltree.learning.experience import Experience
 from langchain_tooltree.pages.picture import to_svg
 from langchain_tooltree.pages.records import MOST_RUNS, runs_page
 from langchain_tooltree.pages.search import as_saved, read_search, to_html, to_mermaid, to_rich
@@ -58,7 +52,7 @@ def run_show(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[str,
     """Say what it is, and show it."""
     if options.draw:
         check_drawable(options.draw, force=options.force)
-    look = look_at(options.what, options.embeddings)
+    look = look_at(options.what)
     terminal.print(*look.printed, sep="\n")
     if options.draw:
         draw(look.drawings, options.draw, terminal)
@@ -69,8 +63,11 @@ def run_demo(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[str,
     """Search, and show tree, answer and cost; the search as plain data."""
     from langchain_tooltree import demo  # noqa: PLC0415 - no other command needs its world
 
-    if options.draw:
-        check_drawable(options.draw, force=options.force)
+    page = options.draw
+    if page:
+        check_drawable(page, force=options.force)
+    elif not options.json and (options.force or not DEMO_PAGE.exists()):
+        page = DEMO_PAGE
     model = model_named(options.model) if options.model else None
     speaker = options.model or "an offline stand-in that follows a few rules (use --model for a real model)"
     terminal.say(f"{demo.REQUEST}\nModel: {speaker}\n")
@@ -78,14 +75,10 @@ def run_demo(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[str,
         search = as_saved(demo.solved(model))
     look = _look_at_search(search)
     terminal.print(*look.printed[1:], sep="\n")
-    if options.draw:
-        draw(look.drawings, options.draw, terminal)
+    if page:
+        draw(look.drawings, page, terminal)
     elif not options.json:
-        try:  # nobody has asked for this page
-            check_free(DEMO_PAGE, force=options.force)
-            draw(look.drawings, DEMO_PAGE, terminal)
-        except (ConfigurationError, OSError) as error:
-            terminal.say(f"No page was written: {in_words(error)} (--draw FILE.html names another path.)")
+        terminal.say(f"{DEMO_PAGE} is there already: --force replaces it, --draw FILE.html names another one.")
     return search, 0
 
 
@@ -107,27 +100,29 @@ def draw(drawings: Drawings, path: Path, terminal: Terminal) -> None:
     terminal.say(f"\nA page to explore: {path.absolute().as_uri()}" if path.suffix == ".html" else f"Drawn to {path}")
 
 
-def look_at(what: str, embeddings: str | None) -> Look:
+def look_at(what: str) -> Look:
     """What stands at a path or an address."""
     path = Path(what)
     if is_store(what):
-        return _look_at_store(what, embeddings)
+        msg = f"{what} is an experience: `langchain-tooltree view` shows it."
+        raise ConfigurationError(msg)
     if is_graph(path):
-        return _look_at_graph(path, embeddings)
+        return _look_at_graph(path)
     if path.is_dir():
         msg = (
-            f"{path} is a folder without a graph or a store. Pass one that SITGraph.save or ChromaStore has filled, or "
-            f"a file in it; `langchain-tooltree view {path}` lists the searches and runs in a folder."
+            f"{path} is a folder without a graph. Pass one that SITGraph.save has filled, or a file in it; "
+            f"`langchain-tooltree view {path}` lists the searches and runs in a folder."
         )
         raise ConfigurationError(msg)
     if search := read_search(path):
         try:
             look = _look_at_search(search)
-            texts = {ending: drawing() for ending, drawing in look.drawings.items()}
+            for drawing in look.drawings.values():
+                drawing()
         except (LookupError, TypeError, ValueError, AttributeError) as error:  # a file may hold anything
             msg = one_line(f"{path} is no search as SearchResult.to_dict() gives it ({described(error)}).", 300)
             raise ConfigurationError(msg) from error
-        return look._replace(drawings={ending: partial(str, text) for ending, text in texts.items()})
+        return look
     return _look_at_runs(path)
 
 
@@ -150,8 +145,8 @@ def _look_at_search(search: Mapping[str, Any]) -> Look:
     return Look({"kind": "search", **search}, printed, drawings)
 
 
-def _look_at_graph(path: Path, embeddings: str | None) -> Look:
-    graph = SITGraph.load(path, embeddings=embeddings_named(embeddings))
+def _look_at_graph(path: Path) -> Look:
+    graph = SITGraph.load(path)
     ordered = sorted(graph.to_networkx().edges(data=True), key=lambda edge: (-edge[2]["count"], edge[0], edge[1]))
     edges = [{"after": source, "comes": target, **figures} for source, target, figures in ordered]
     rows = (
@@ -162,54 +157,11 @@ def _look_at_graph(path: Path, embeddings: str | None) -> Look:
         table(("after", "comes", "weight", "count", "summaries"), rows),
         f"{counted(len(graph), 'run')}, {counted(len(edges), 'edge')}; {len(edges[:MOST_ROWS])} of them are shown.",
     )
-    drawings: Drawings = {".html": partial(_page_by, graph.to_html), ".mmd": graph.to_mermaid}
+    drawings: Drawings = {".html": partial(page_by, graph.to_html), ".mmd": graph.to_mermaid}
     return Look({"kind": "graph", "runs": len(graph), "edges": edges}, printed, drawings)
 
 
-def _look_at_store(address: str, embeddings: str | None) -> Look:
-    spaces = read_store(address, namespaces_in)
-    runs = [("/".join(space["namespace"]), run) for space in spaces for run in space["runs"]]
-    rows = [(space, run["id"], run["outcome"], one_line(str(run["task"]), MAX_CELL)) for space, run in runs[:MOST_ROWS]]
-    outcomes = [("/".join(space["namespace"]), counts(space["outcomes"])) for space in spaces]
-    printed = (
-        table(("namespace", "run", "outcome", "task"), rows),
-        table(("namespace", "outcomes"), outcomes[:MOST_ROWS]),
-        f"{counted(len(runs), 'run')} in {counted(len(spaces), 'namespace')}; {len(rows)} of the runs are shown.",
-    )
-    drawings = {}
-    if len(spaces) == 1:  # a page shows one namespace, and `view` each of several
-        drawings[".html"] = partial(store_page, address, embeddings, spaces[0]["namespace"])
-    return Look({"kind": "experience", "namespaces": spaces}, printed, drawings)
-
-
-def namespaces_in(store: BaseStore) -> Flow[list[dict[str, Any]]]:
-    """What is in each namespace of a store, as a flow; `changed` is when something was written there last."""
-    spaces = []
-    for root, labels in (yield from namespaces_of(store)).items():
-        items = yield from listing(store, (*root, TASKS))
-        written = [item.updated_at for item in items]
-        for label in labels:  # such as tips
-            written += [item.updated_at for item in (yield from listing(store, (*root, label)))]
-        runs = [{"id": item.key, **{name: item.value.get(name) for name in ("outcome", "task")}} for item in items]
-        changed = max(written).isoformat(timespec="milliseconds") if written else ""
-        outcomes = Counter(run["outcome"] for run in runs)
-        spaces.append({"namespace": [*root], "outcomes": outcomes, "changed": changed, "runs": runs})
-    return spaces
-
-
-def store_page(address: str, embeddings: str | None, namespace: Sequence[str]) -> str:
-    """The page of one namespace of the store at an address."""
-    embedder = embeddings_named(embeddings)
-
-    def written(store: BaseStore) -> Flow[str]:
-        experience = Experience(ExperienceStore(store, namespace=namespace), embeddings=embedder)
-        text: str = yield FunctionStep(_page_by, experience.to_html)
-        return text
-
-    return read_store(address, written)
-
-
-def _page_by(write: Callable[[Path], None]) -> str:
+def page_by(write: Callable[[Path], None]) -> str:
     """The page that an object writes to a file."""
     with TemporaryDirectory() as folder:
         file = Path(folder) / "page.html"

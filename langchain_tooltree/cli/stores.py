@@ -137,7 +137,7 @@ def run_mine(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[str,
                 yield trajectory
 
     with progress("mining"):
-        graph = SITGraph.from_trajectories(runs(), embeddings=embeddings_named(options.embeddings))
+        graph = SITGraph.from_trajectories(runs())
     if not outcomes[True]:
         msg = (
             f"None of {outcomes.total()} runs is marked as a success, so there is nothing to learn. "

@@ -8,7 +8,8 @@ import os
 import sys
 import time
 import webbrowser
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -19,11 +20,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
-from langchain_tooltree.cli.show import counts, is_graph, look_at, namespaces_in, store_page
+from langgraph.store.base import BaseStore
+
+from langchain_tooltree.cli.show import counts, is_graph, look_at, page_by
 from langchain_tooltree.cli.stores import is_store, read_store
 from langchain_tooltree.cli.terminal import Terminal
 from langchain_tooltree.errors import ConfigurationError, ToolTreeError, described
-from langchain_tooltree.flows import in_thread
+from langchain_tooltree.experience.store import TASKS, ExperienceStore, listing
+from langchain_tooltree.flows import Flow, FunctionStep, in_thread
+from langchain_tooltree.learning.copying import namespaces_of
+from langchain_tooltree.learning.experience import Experience
 from langchain_tooltree.pages import data_in, followed, page
 from langchain_tooltree.pages.search import search_in
 from langchain_tooltree.stores.chroma import DATABASE
@@ -121,7 +127,7 @@ class _Request(BaseHTTPRequestHandler):
 
 def run_view(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[str, Any], int]:
     """Serve it until Ctrl-C, for this machine alone."""
-    find, kind = _finder(options.what, options.embeddings)
+    find, kind = _finder(options.what)
     try:
         server = PageServer(find, options.port)
     except (OSError, OverflowError) as error:
@@ -145,22 +151,22 @@ def serve(server: PageServer) -> None:
         server.server_close()
 
 
-def _finder(what: str, embeddings: str | None) -> tuple[Find, str]:
+def _finder(what: str) -> tuple[Find, str]:
     """How the pages of something are found by their names, and what it is; what cannot be shown is refused at once."""
     path = Path(what)
     if is_store(what):
-        store = _Store(what, embeddings)
+        store = _Store(what)
         store.find("")
         return store.find, "experience"
     if path.is_dir() and not is_graph(path):
-        return partial(_in_folder, path, embeddings), "folder"
-    kind = look_at(what, embeddings).report["kind"]
-    return lambda name: None if name else _of_path(path, embeddings), kind
+        return partial(_in_folder, path), "folder"
+    kind = look_at(what).report["kind"]
+    return lambda name: None if name else _of_path(path), kind
 
 
-def _of_path(path: Path, embeddings: str | None) -> Served:
+def _of_path(path: Path) -> Served:
     """A graph, a search or a file of runs."""
-    return Served(_version(path), lambda: look_at(str(path), embeddings).drawings[".html"]())  # noqa: PLW0108 - later
+    return Served(_version(path), lambda: look_at(str(path)).drawings[".html"]())  # noqa: PLW0108 - later
 
 
 def _version(*paths: Path) -> str:
@@ -176,12 +182,36 @@ def _list(name: str, rows: Iterator[Mapping[str, Any]]) -> str:
     return page("list", f"In {name}", {"name": name, "entries": entries, "more": len([*rows]), "none": NOTHING})
 
 
+def namespaces_in(store: BaseStore) -> Flow[list[dict[str, Any]]]:
+    """What is in each namespace of a store, as a flow; `changed` is when something was written there last."""
+    spaces = []
+    for root, labels in (yield from namespaces_of(store)).items():
+        items = yield from listing(store, (*root, TASKS))
+        written = [item.updated_at for item in items]
+        for label in labels:  # such as tips
+            written += [item.updated_at for item in (yield from listing(store, (*root, label)))]
+        changed = max(written).isoformat(timespec="milliseconds") if written else ""
+        outcomes = Counter(item.value.get("outcome") for item in items)
+        spaces.append({"namespace": [*root], "outcomes": outcomes, "changed": changed})
+    return spaces
+
+
+def store_page(address: str, namespace: Sequence[str]) -> str:
+    """The page of one namespace of the store at an address."""
+
+    def written(store: BaseStore) -> Flow[str]:
+        experience = Experience(ExperienceStore(store, namespace=namespace))
+        text: str = yield FunctionStep(page_by, experience.to_html)
+        return text
+
+    return read_store(address, written)
+
+
 @dataclass
 class _Store:
     """The namespaces of a store, with a page of what was learnt in each."""
 
     address: str
-    embeddings: str | None
     state: str = ""
     spaces: Mapping[str, Mapping[str, Any]] | None = None
 
@@ -200,22 +230,22 @@ class _Store:
                     "written": space["changed"],
                     "title": " / ".join(space["namespace"]),
                     "kind": "an experience",
-                    "plan": f"{counted(len(space['runs']), 'run')}: {counts(space['outcomes'])}",
+                    "plan": f"{counted(space['outcomes'].total(), 'run')}: {counts(space['outcomes'])}",
                 }
                 for name, space in self.spaces.items()
             ]
             return Served(digest(rows, 16), lambda: _list(self.address.rpartition("@")[2], iter(rows)))
         if (space := self.spaces.get(name)) is None:
             return None
-        return Served(digest(space, 16), partial(store_page, self.address, self.embeddings, space["namespace"]))
+        return Served(digest(space, 16), partial(store_page, self.address, space["namespace"]))
 
 
-def _in_folder(folder: Path, embeddings: str | None, name: str) -> Served | None:
+def _in_folder(folder: Path, name: str) -> Served | None:
     """The page of a folder of searches, graphs and files of runs, or of one of these. Links lead out."""
     paths = (path for path in folder.iterdir() if not (path.name.startswith(".") or path.is_symlink()))
     shown = [path for path in paths if is_graph(path) or path.name.endswith((".json", ".jsonl", ".jsonl.gz"))]
     if name:
-        return next((_of_path(path, embeddings) for path in shown if path.name == name), None)
+        return next((_of_path(path) for path in shown if path.name == name), None)
     newest = sorted(shown, key=lambda path: (path.stat().st_mtime_ns, path.name), reverse=True)
     return Served(_version(*newest), lambda: _list(str(folder), filter(None, map(_row, newest))))
 

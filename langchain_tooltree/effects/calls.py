@@ -14,8 +14,8 @@ from typing import Any, Literal, NamedTuple, cast
 from langchain_core.tools import BaseTool, StructuredTool
 from langchain_core.utils.pydantic import get_fields
 
-from langchain_tooltree.effects.names import call_digest, verb_of_write
-from langchain_tooltree.errors import ConfigurationError, described, did_you_mean
+from langchain_tooltree.effects.names import call_digest
+from langchain_tooltree.errors import ConfigurationError, described
 from langchain_tooltree.flows import Flow, FunctionStep
 
 logger = logging.getLogger(__name__)
@@ -145,18 +145,9 @@ class CallEffects:
             if effect.argument not in names:
                 msg = (
                     f"effects[{name!r}] looks at the argument {effect.argument!r}, but {name} has only "
-                    f"{', '.join(sorted(names)) or 'none'}.{did_you_mean(effect.argument, names)}"
+                    f"{', '.join(sorted(names)) or 'none'}."
                 )
                 raise ConfigurationError(msg)
-
-    def doubt(self) -> None:
-        """Warn once of tools that are declared reads, whatever the arguments, while their names say that they act."""
-        acting = [f"{name} ({verb})" for name in sorted(self.reads) if (verb := verb_of_write(name))]
-        if acting:
-            self._warn_once(
-                "Declared reads run while searching, whether or not their results are kept, and these sound as if they "
-                f"act: {', '.join(acting)}. Declare writes 'write', and what does both by a function of the arguments."
-            )
 
     def _warn_once(self, message: str) -> None:
         if message not in self._warnings:

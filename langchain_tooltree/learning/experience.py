@@ -274,7 +274,7 @@ class Experience:
 
     @driven
     def to_html(self, path: str | os.PathLike[str]) -> Flow[None]:
-        """Write what was learnt in the namespace as a page to read: runs with verdicts and dialogues, tips, edges.
+        """Write what was learnt in the namespace as a page to read: runs with verdicts and dialogues, and tips.
 
         It is one file that asks nobody for anything, and holds what this namespace has and nothing of another. Of many
         runs, the latest are listed, and those of them that there is room for can be read in it.

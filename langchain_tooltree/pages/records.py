@@ -36,7 +36,6 @@ from langchain_tooltree.flows import Flow, FunctionStep
 from langchain_tooltree.learning.fold import ExperienceStatus, Fold
 from langchain_tooltree.pages import page, table
 from langchain_tooltree.sitgraph.graph import Graph, weights
-from langchain_tooltree.sitgraph.sit_graph import SITGraph
 from langchain_tooltree.sitgraph.transitions import START
 from langchain_tooltree.text import mapping_in, one_line, shortened
 
@@ -50,7 +49,6 @@ MOST_READ = 3_000  # messages whose text is in their page: those of the latest r
 MOST_TIPS = 200
 
 MOST_EDGES = 5_000  # of a graph, those followed most often: at 60 characters each, a third of a megabyte
-LISTED_EDGES = 30  # of them, in the page of an experience
 MOST_SUMMARIES = 6  # summaries of states that are shown of an edge
 NAMED_RUNS = 12  # runs that are named behind an edge
 ALL_NAMED_RUNS = 12_000  # and behind all edges together
@@ -212,7 +210,6 @@ def experience_page(fold: Fold) -> Flow[str]:
             "runs": _rows(runs, entries, dates),
             "tips": [_tip(tip, entries) for tip in tips[:MOST_TIPS]],
             "focus": focus,
-            "edges": _listed_edges(fold.graph),
         }
         return page("experience", title, data)
 
@@ -236,24 +233,13 @@ def experience_table(fold: Fold, status: ExperienceStatus) -> str:
 def _tip(tip: Tip, entries: Mapping[str, RunEntry]) -> dict[str, Any]:
     success = entries.get(tip.trajectories[-1]) if tip.trajectories else None
     is_retired = bool(tip.trajectories) and (success is None or success.outcome != "success")
-    after = [entry.outcome for entry in entries.values() if tip.id in entry.recall.tips and entry.outcome in JUDGED]
     return {
         "id": tip.id,
         "advice": tip.advice,
         "reasoning": tip.reasoning,
         "runs": [_label(run) for run in tip.trajectories],
-        "told": len(after),
-        "went_well": after.count("success"),
         "retired": "the run that it was taken of counts as no success any more" if is_retired else "",
     }
-
-
-def _listed_edges(graph: SITGraph) -> list[list[Any]]:
-    edges = sorted(graph.to_networkx().edges(data=True), key=lambda edge: (-edge[2]["count"], *edge[:2]))
-    return [
-        [_label(source) or "start", _label(target), round(figures["weight"], 3), figures["count"]]
-        for source, target, figures in edges[:LISTED_EDGES]
-    ]
 
 
 # --- a tool graph ---

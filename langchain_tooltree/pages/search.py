@@ -42,7 +42,6 @@ REASONS = {"pre_evaluation": "pruned before", "top_k": "pruned before: not in to
 
 _TIME = "%Y%m%dT%H%M%S%fZ"
 _OWN = re.compile(r"\.?\d{8}T\d{12}Z-[0-9a-f]{16}\.json(\.\w+)?")  # also what a process did not finish writing
-_failing: set[Path] = set()  # folders that could not be written to: the log names each once
 
 
 # --- files ---
@@ -136,7 +135,7 @@ def search_in(path: Path) -> dict[str, Any] | None:
 def record(folder: Path, search: Mapping[str, Any], *, key: str, thread: str = "") -> None:
     """Write a search to its file in a folder: whole or not at all, and for its owner alone to read.
 
-    What cannot be written is logged once, and breaks nothing. The call blocks: on an event loop, make it in a thread.
+    What cannot be written is logged, and breaks nothing. The call blocks: on an event loop, make it in a thread.
     Where a killed process is repeated, the `key` of a search, and its `thread`, have its file be written again.
     """
     try:
@@ -150,11 +149,7 @@ def record(folder: Path, search: Mapping[str, Any], *, key: str, thread: str = "
             with suppress(OSError):  # another process may be at it, too
                 oldest.unlink()
     except Exception as error:  # noqa: BLE001 - a disk, a result that cannot be written: the agent goes on
-        if folder not in _failing:
-            _failing.add(folder)
-            logger.warning("Searches cannot be recorded in %s: %s", folder, described(error))
-    else:
-        _failing.discard(folder)
+        logger.warning("Searches cannot be recorded in %s: %s", folder, described(error))
 
 
 def _replace(path: Path, text: str) -> None:

@@ -15,11 +15,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from langchain_tooltree.errors import did_you_mean, import_extra
+from langchain_tooltree.errors import import_extra
 from langchain_tooltree.toolbox.process import refuse
 
 LONGEST_EXACT = 60  # characters of an exact value that is shown beside its decimals
-AMBIGUOUS = re.compile(r"\d,\d{3}(?!\d)|%")  # thousands or arguments, a percentage or a remainder
+THOUSANDS = re.compile(r"\d,\d{3}(?!\d)")  # or two arguments
 CONSTANTS = {"pi": "pi", "e": "E", "E": "E", "I": "I", "oo": "oo"}
 OPERATORS: dict[Any, Any] = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul}
 OPERATORS |= {ast.Div: operator.truediv, ast.Pow: operator.pow, ast.USub: operator.neg, ast.UAdd: operator.pos}
@@ -28,11 +28,6 @@ SAME_NAME = (
     *("ceiling", "sign", "gcd", "lcm", "factorial", "binomial", "fibonacci", "gamma", "erf", "isprime"),
     *("simplify", "expand", "factor", "apart", "diff", "integrate", "series"),
 )
-UNCLEAR_UNITS = {  # units that can be read in several ways, and what to write
-    r"\btons?\b": "metric_ton (1000 kg), short_ton (907 kg) or long_ton (1016 kg)",
-    r"\bCal(orie)?s?\b": "kilocalorie (4184 J), as of food, or calorie (4.184 J)",
-    r"\b[CF]\b": "degC or degF, or else coulomb or farad",
-}
 Piece = Literal["years", "months", "weeks", "days", "hours", "minutes", "seconds"]
 
 
@@ -59,9 +54,8 @@ def _functions() -> dict[str, Callable[..., Any]]:
 
 def parse(text: str) -> Any:
     """An expression as sympy has it; a `RefusedError` if it is none, or can be read in two ways."""
-    if AMBIGUOUS.search(text):
-        remedy = "12000 and not 12,000; max(1, 200) and not max(1,200); 15 % as 0.15; a remainder as mod(10, 3)"
-        refuse(f"{text!r} can be read in two ways. Write {remedy}.")
+    if THOUSANDS.search(text):
+        refuse(f"{text!r} can be read in two ways. Write 12000 and not 12,000, or a space after the comma.")
     try:
         tree = ast.parse(text.strip().replace("^", "**"), mode="eval")
     except (SyntaxError, ValueError):
@@ -83,14 +77,13 @@ def _build(node: ast.AST) -> Any:  # noqa: PLR0911 - one for each form
             return OPERATORS[type(operation)](_build(left), _build(right))
         case ast.Call(func=ast.Name(id=name), args=nodes, keywords=[]):
             return _call(name, nodes)
-    return refuse(f"{ast.unparse(node)!r} is not understood. Write numbers, names, + - * / ^ and functions.")
+    return refuse(f"{ast.unparse(node)!r} is not understood. Write names, + - * / ^ and functions: mod(10, 3).")
 
 
 def _call(name: str, nodes: Sequence[ast.AST]) -> Any:
     """A function of its arguments, of which tuples are ranges such as (x, 0, 3)."""
     if name not in _functions():
-        meant = did_you_mean(name, _functions())
-        refuse(f"There is no function {name!r}.{meant} Known: {', '.join(_functions())}.")
+        refuse(f"There is no function {name!r}. Known: {', '.join(_functions())}.")
     values = [
         _sympy().Tuple(*map(_build, each.elts)) if isinstance(each, ast.Tuple) else _build(each) for each in nodes
     ]
@@ -175,8 +168,6 @@ def _registry() -> Any:
 
 
 def _unit(text: str) -> Any:
-    if meanings := next((meanings for pattern, meanings in UNCLEAR_UNITS.items() if re.search(pattern, text)), None):
-        refuse(f"{text!r} can be read in several ways. Write {meanings}.")
     try:
         return _registry().Unit(text)
     except Exception as error:  # noqa: BLE001 - pint has many
@@ -188,15 +179,15 @@ def convert_units(value: float, unit: str, to: str) -> str:
 
     Args:
         value: The number.
-        unit: Its unit, such as mile, kg, km/h, m**2, degF, kWh, MiB.
+        unit: Its unit, such as mile, km/h, m**2, degF, kWh, MiB, metric_ton (1000 kg; a ton is 907 kg).
         to: The unit wanted.
     """
     quantity, target = _registry().Quantity(value, _unit(unit)), _unit(to)
     if not quantity.is_compatible_with(target):
-        refuse(f"{unit} measures {quantity.dimensionality}, and {to} measures {target.dimensionality}.")
-    if quantity.check("[temperature]") and "delta" not in unit and round(quantity.to("kelvin").magnitude, 9) < 0:
-        refuse(f"{value:g} {unit} lies below absolute zero. Write a difference of temperatures with delta_degC.")
-    return f"{value:.10g} {unit} = {quantity.to(target).magnitude:.10g} {to}"
+        kinds = f"{quantity.units} measures {quantity.dimensionality}, and {target} measures {target.dimensionality}"
+        refuse(f"{kinds}. Write degC for Celsius, metric_ton for 1000 kg.")
+    # With pint's names, which show how a short one was read: of `C`, a coulomb.
+    return f"{value:.10g} {quantity.units} = {quantity.to(target).magnitude:.10g} {target}"
 
 
 def _moment(text: str) -> datetime:

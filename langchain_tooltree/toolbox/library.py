@@ -13,7 +13,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from langchain_core.tools.base import create_schema_from_function
 
-from langchain_tooltree.errors import ConfigurationError, MissingExtraError, did_you_mean
+from langchain_tooltree.errors import ConfigurationError, MissingExtraError
 from langchain_tooltree.models import inner_config, resolve_model
 from langchain_tooltree.text import cut
 from langchain_tooltree.toolbox.process import POOL, RefusedError, limit_result, perform
@@ -91,8 +91,7 @@ def toolbox(
     for word in domains or DOMAINS:
         entries = [entry for entry in TOOLS if word in entry[:2]]
         if not entries:
-            meant = did_you_mean(str(word), (*DOMAINS, *(name for _, name, *_ in TOOLS)))
-            msg = f"There is no domain and no tool {word!r} in the toolbox.{meant} Domains: {', '.join(DOMAINS)}."
+            msg = f"There is no domain and no tool {word!r} in the toolbox. Domains: {', '.join(DOMAINS)}."
             raise ConfigurationError(msg)
         for domain, name, *examples in entries:
             try:

@@ -18,7 +18,7 @@ from pathlib import Path
 from queue import LifoQueue
 from typing import Any, NoReturn
 
-from langchain_tooltree.errors import described, did_you_mean
+from langchain_tooltree.errors import described
 from langchain_tooltree.text import cut, whole_characters
 
 MAX_FILE = 50_000_000  # bytes of a file: more than a long scanned PDF has
@@ -69,9 +69,7 @@ def inside(folder: str, name: str) -> Path:
     if hidden:
         refuse(f"{name!r} is hidden, and hidden files are not opened. Choose another file.")
     if not is_file:
-        names = names_in(folder)
-        nearest = did_you_mean(name, names) or f" Files: {cut(', '.join(names) or 'none', 500)}."
-        refuse(f"There is no file {name!r} in the folder.{nearest}")
+        refuse(f"There is no file {name!r} in the folder. Files: {cut(', '.join(names_in(folder)) or 'none', 500)}.")
     if (size := path.stat().st_size) > MAX_FILE:
         refuse(f"{name!r} has {size:,} bytes; at most {MAX_FILE:,} are read. Choose a smaller file.")
     return path

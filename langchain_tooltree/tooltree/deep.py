@@ -29,7 +29,7 @@ from langgraph.prebuilt.tool_node import ToolInvocationError
 from langchain_tooltree._langgraph import tool_node_input, with_runtime
 from langchain_tooltree.conversation import Conversation, is_observation, transcript
 from langchain_tooltree.errors import EmptyQueryError, described
-from langchain_tooltree.events import Event, FallbackEvent, StartEvent
+from langchain_tooltree.events import Event
 from langchain_tooltree.experience.trajectory import readable
 from langchain_tooltree.flows import Flow, FunctionStep, TwinStep, arun_flow, awaited, in_thread, run_flow
 from langchain_tooltree.models import ATTEMPTS, Meter, inner_marks
@@ -154,7 +154,7 @@ class DeepSearch:
             The best trajectory without an answer, the tree and the cost.
         """
         search, emit = self._search, self._host.emit
-        start = StartEvent(
+        start = Event(
             type="start",
             query=self._conversation.goal,
             tools=len(self._library),
@@ -181,7 +181,7 @@ class DeepSearch:
         result, events = self._result(), list[Event]()
         if result.fallback:
             details = [*self._tree.root.dropped, *search.problems]
-            events.append(FallbackEvent(type="fallback", reason=result.fallback, details=details))
+            events.append(Event(type="fallback", reason=result.fallback, details=details))
             logger.warning("Planning failed, the plain model takes the turn: %s", result.fallback)
         yield from emit([*events, *search.take_events()])
         return result

@@ -141,7 +141,6 @@ class Planner:
             own = [tool for tool in tools if isinstance(tool, BaseTool)]
             effects = self.effects.among(own)
             effects.check_arguments()
-            effects.doubt()
             may_read = effects.reads | effects.by_arguments
             trials = (t.name for t in own if t.name in may_read and not t.return_direct and not returns_command(t))
             names = (name_of(tool) or str(tool.get("type")) for tool in tools)

@@ -15,5 +15,4 @@ def classify_tools(library, effects=None, sandbox=None):
     declared = CallEffects.declared_as(effects)
     check_effects(library, declared, [tool.name for tool in sandbox.tools] if sandbox else ())
     known = declared.among(library)
-    known.doubt()
     return {name: known.of(name, {}) for name in library.names}

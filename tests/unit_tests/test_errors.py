@@ -3,7 +3,7 @@ import inspect
 import pytest
 
 from langchain_tooltree import ConfigurationError, errors
-from langchain_tooltree.errors import check_arguments, check_count
+from langchain_tooltree.errors import check_count
 
 
 @pytest.mark.parametrize(
@@ -25,16 +25,6 @@ def test_the_drawing_shows_every_error():
     ]
     assert all(name in errors.__doc__ for name in defined)
     assert all(issubclass(getattr(errors, name), errors.ToolTreeError) for name in defined)
-
-
-def test_an_argument_that_a_function_does_not_have_is_refused_with_the_nearest_one():
-    check_arguments("cook", ["salt"], ["salt", "pepper"])
-    with pytest.raises(
-        TypeError, match=r"^cook\(\) got an unexpected keyword argument 'peper'\. Did you mean 'pepper'\?$"
-    ):
-        check_arguments("cook", ["salt", "peper"], ["salt", "pepper"])
-    with pytest.raises(TypeError, match=r"^cook\(\) got an unexpected keyword argument 'x'\. See help\(cook\)\.$"):
-        check_arguments("cook", ["x"], ["salt", "pepper"])
 
 
 @pytest.mark.parametrize("value", [2, 3, 10**9])

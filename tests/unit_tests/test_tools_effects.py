@@ -6,7 +6,7 @@ from langgraph.prebuilt import InjectedStore, ToolRuntime
 from langgraph.types import Command
 
 from langchain_tooltree import ConfigurationError, ObjectSandbox, ToolLibrary, mcp_effects
-from langchain_tooltree.effects.calls import CallEffects
+from langchain_tooltree.effects.names import verb_of_write
 from langchain_tooltree.errors import ToolDefinitionError
 from tests.internals.hall import classify_tools
 
@@ -138,10 +138,6 @@ def test_a_hint_that_is_not_a_plain_yes_is_a_write(hint):
     assert mcp_effects([adapters("a", hint)], server="files") == {"a": "write"}
 
 
-def named(name):
-    return StructuredTool.from_function(lambda: "", name=name, description=name)
-
-
 @pytest.mark.parametrize(
     ("name", "verb"),
     [
@@ -157,16 +153,5 @@ def named(name):
         ("get_last_update", None),
     ],
 )
-def test_a_name_that_acts_draws_one_warning_if_it_is_declared_a_read(caplog, name, verb):
-    library = ToolLibrary([look, named(name)])
-    effects = CallEffects.declared_as({"look": "read", name: "read"})
-    for _ in range(2):
-        assert classify_tools(library, effects)[name] == "read"
-    assert [f"{name} ({verb})" in message for message in caplog.messages] == [True] * (verb is not None)
-
-
-def test_no_name_is_doubted_that_is_declared_by_a_function(caplog):
-    library = ToolLibrary([look, named("send_email")])
-    classify_tools(library, {"look": "read", "send_email": lambda _: "read"})
-    classify_tools(library, {"look": "read", "send_email": "write"})
-    assert not caplog.messages
+def test_the_name_of_a_tool_says_whether_it_acts(name, verb):
+    assert verb_of_write(name) == verb

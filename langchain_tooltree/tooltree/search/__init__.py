@@ -39,7 +39,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, cast
 
 from langchain_tooltree.errors import ResumeError
-from langchain_tooltree.events import BestEvent, Event, StopEvent
+from langchain_tooltree.events import Event
 from langchain_tooltree.tooltree.search.config import KernelConfig, SearchConfig
 from langchain_tooltree.tooltree.search.policies import (
     DONE,
@@ -263,7 +263,7 @@ class TreeSearch:
         """Launch nothing more; the first reason stays."""
         if self.stop_reason is None:
             self.stop_reason = reason
-            self._events.append(StopEvent(type="stop", reason=reason, rollouts=self.rollouts))
+            self._events.append(Event(type="stop", reason=reason, rollouts=self.rollouts))
 
     def _start_rollout(self) -> bool:
         """Begin a rollout; False if none can begin now."""
@@ -473,7 +473,7 @@ class TreeSearch:
         if best and best.id != self._announced_best:
             self._announced_best = best.id
             calls = [step.label for step in self.tree.path(best)]
-            self._events.append(BestEvent(type="best", node=best.id, value=self._best.value or 0.0, calls=calls))
+            self._events.append(Event(type="best", node=best.id, value=self._best.value or 0.0, calls=calls))
         if solved:
             self.stop("solved")
 

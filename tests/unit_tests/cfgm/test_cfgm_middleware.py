@@ -179,7 +179,7 @@ def test_memory_that_fails_costs_the_help_and_not_the_run(path, caplog):
     assert messages[-1].text == ANSWER
     assert advised(messages) == [True]
     assert systems(model) == [SYSTEM, SYSTEM]
-    assert "Nothing was recalled: ConnectionError: the store is down" in caplog.text
+    assert "without a memory of past runs: ConnectionError: the store is down" in caplog.text
     assert "A run was not recorded: the store is down" in caplog.text
 
 

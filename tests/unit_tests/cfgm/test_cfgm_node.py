@@ -27,7 +27,6 @@ from boiler_room import (
 )
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 from langgraph.graph import START, StateGraph
-from langgraph.graph.message import add_messages
 from langgraph.store.memory import InMemoryStore
 
 from langchain_tooltree import (
@@ -83,7 +82,7 @@ def test_an_anomalous_observation_comes_to_the_model_with_a_correction(path):
 def test_a_conversation_that_does_not_end_in_observations_is_left_alone(path, state):
     model = reflector()
 
-    assert either(path, CFGMReflectionNode(model, patience=0))(state) == ([] if isinstance(state, list) else {})
+    assert either(path, CFGMReflectionNode(model, patience=0))(state) == {}
     assert model.calls == []
 
 
@@ -96,18 +95,9 @@ def test_it_takes_states_of_any_shape(path):
 
     for state in given:
         update = either(path, CFGMReflectionNode(reflector(), patience=0, messages_key="said"))(state)
-        (message,) = update if isinstance(state, list) else update["said"]
+        (message,) = update["said"]
         assert message.id == "v1"
         assert NEXT_STEP in message.text
-
-
-def test_a_state_that_is_a_list_of_messages_is_corrected_and_left_alone(path):
-    graph = StateGraph(Annotated[list[AnyMessage], add_messages])
-    graph.add_node("reflect", CFGMReflectionNode(reflector(), patience=0))
-    graph.add_edge(START, "reflect")
-
-    assert advised(either(path, graph.compile())(in_trouble())) == [False, True]
-    assert advised(either(path, graph.compile())([HumanMessage(TASK), *gauged()])) == [False]
 
 
 def test_who_calls_it_outside_of_a_graph_needs_no_ids(path):

@@ -154,7 +154,7 @@ def test_a_task_to_recall_for_must_be_a_text(task):
 
 
 def test_the_tips_of_all_tasks_with_one_text_are_recalled():
-    quotes = {"switches": "switch", "matches": "light", "coins": "go"}
+    quotes = {"matches": "light", "switches": "switch", "coins": "go"}
     replies = [{"tips": [tip_reply(f"Use {each}.", each, quote=quotes[each])], "followed": []} for each in quotes]
     memory = CFGMMemory(ScriptedChatModel(replies=replies), InMemoryStore(), max_concurrency=1)
     memory.experience.add(attempt("Boil water.", ("light", "It burns."), task_id="gas"))

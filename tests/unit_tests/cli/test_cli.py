@@ -33,11 +33,11 @@ def test_the_demo_finds_the_miles_prints_tree_and_cost_and_ends_with_a_page_to_o
     assert [each.name for each in folder.iterdir()] == ["demo.html"]
 
 
-def test_the_demo_overwrites_nothing_and_goes_on_where_it_cannot_write(capsys, folder):
+def test_the_demo_overwrites_nothing(capsys, folder):
     page = folder / "demo.html"
     page.write_text("mine")
     assert main(["demo"]) == 0
-    assert "No page was written: demo.html is there already. Choose another path" in capsys.readouterr().out
+    assert "demo.html is there already: --force replaces it" in capsys.readouterr().out
     assert page.read_text() == "mine"
     assert main(["demo", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["query"] == demo.REQUEST

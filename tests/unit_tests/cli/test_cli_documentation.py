@@ -16,7 +16,7 @@ from tests.unit_tests.documentation import pages
 
 PAGE = "cookbook/docs/how-to/command-line.md"
 DATABASE = "postgresql://localhost/agents"
-KINDS = {"search": "a search", "graph": "a graph", "trajectories": "a file of runs", "experience": "an experience"}
+KINDS = {"search": "a search", "graph": "a graph", "trajectories": "a file of runs"}
 
 
 def commands_in(block):

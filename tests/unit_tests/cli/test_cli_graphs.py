@@ -82,14 +82,6 @@ def test_a_damaged_graph_is_told_in_one_line(graph, tmp_path, capsys):
     assert "nothing-here: No such file" in capsys.readouterr().err
 
 
-def test_an_embedder_that_cannot_be_used_is_told_in_one_line(runs, graph, capsys):
-    for command in (["mine", runs, "-o", "other"], ["show", graph]):
-        assert main([*command, "--embeddings", "no-such-provider:x"]) == REFUSED
-        told = capsys.readouterr().err
-        assert told.count("\n") == 1
-        assert "no-such-provider:x" in told
-
-
 def test_mining_tells_what_it_could_not_use(tmp_path, capsys):
     run = {"success": True, "messages": [{"role": "tool", "content": "Whose?"}, *run_of(1, "look").messages]}
     (tmp_path / "runs.json").write_text(json.dumps(run))

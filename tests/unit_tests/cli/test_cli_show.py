@@ -15,6 +15,8 @@ from rich.console import Console
 from langchain_tooltree import ChromaStore, Experience, SITGraph, Trajectory, demo, dump_trajectories
 from langchain_tooltree.cli import REFUSED, main
 from langchain_tooltree.cli import show as show_module
+from langchain_tooltree.cli.stores import read_store
+from langchain_tooltree.cli.view import namespaces_in
 from langchain_tooltree.pages.search import to_rich
 
 
@@ -132,35 +134,6 @@ def test_a_file_of_runs_is_shown_with_their_tools_and_outcomes(tmp_path, capsys,
     assert runs[0] == {"id": "run 1", "outcome": "success", "task": "Do [job] 1.", "tools": ["look"]}
 
 
-@pytest.mark.slow
-def test_a_folder_with_an_experience_is_shown_by_namespace(tmp_path, capsys):
-    with ChromaStore(tmp_path / "experience") as store:
-        for user in ("ann", "bob"):
-            Experience(store, namespace=("tooltree", "{user_id}")).within(user_id=user).learn(run_of(1))
-        in_use = shown(capsys, tmp_path / "experience")
-    before = held_in(tmp_path / "experience")
-    assert in_use == shown(capsys, tmp_path / "experience")
-    assert held_in(tmp_path / "experience") == before, "neither its database nor its lock is touched"
-    assert "tooltree/bob" in in_use
-    assert "2 runs in 2 namespaces" in in_use
-    [ann, bob] = document(capsys, tmp_path / "experience")["namespaces"]
-    assert (ann["namespace"], bob["outcomes"]) == (["tooltree", "ann"], {"success": 1})
-    assert ann["runs"] == [{"id": "run 1", "outcome": "success", "task": "Do [job] 1."}]
-    picture = tmp_path / "page.html"
-    assert "`langchain-tooltree view` can show it" in shown(
-        capsys, tmp_path / "experience", "--draw", picture, code=REFUSED
-    )
-    with ChromaStore(tmp_path / "experience") as store:
-        Experience(store, namespace=("tooltree", "{user_id}")).within(user_id="bob").forget(run="run 1")
-    shown(capsys, tmp_path / "experience", "--draw", picture)
-    assert "tooltree / ann" in picture.read_text(encoding="utf-8")
-
-
-def held_in(folder):
-    """When each file in a folder was changed, and what is in it."""
-    return {file: (file.stat().st_mtime_ns, file.is_file() and file.read_bytes()) for file in folder.rglob("*")}
-
-
 KILLED = """
 import os, sqlite3, sys
 database = sqlite3.connect(sys.argv[1])
@@ -172,19 +145,19 @@ os._exit(9)
 
 
 @pytest.mark.slow
-def test_a_store_is_read_while_somebody_writes_and_after_they_were_killed(tmp_path, capsys):
+def test_a_store_is_read_while_somebody_writes_and_after_they_were_killed(tmp_path):
     folder = tmp_path / "experience"
     with ChromaStore(folder) as store:
         Experience(store, namespace=("tooltree", "ann")).learn(run_of(1))
-    told = shown(capsys, folder)
+    told = read_store(str(folder), namespaces_in)
     with closing(sqlite3.connect(folder / "chroma.sqlite3", isolation_level=None)) as writing:
         writing.execute("BEGIN IMMEDIATE")
         writing.execute("DELETE FROM embedding_metadata")
-        assert shown(capsys, folder) == told
+        assert read_store(str(folder), namespaces_in) == told
         writing.execute("ROLLBACK")
     subprocess.run([sys.executable, "-c", KILLED, folder / "chroma.sqlite3"], check=False)  # noqa: S603 - our own program
     assert (folder / "chroma.sqlite3-journal").exists()
-    assert shown(capsys, folder) == told, "what the process began is undone"
+    assert read_store(str(folder), namespaces_in) == told, "what the process began is undone"
 
 
 def test_a_page_of_runs_counts_those_too_that_it_has_no_room_for(tmp_path, monkeypatch):
@@ -215,12 +188,13 @@ def test_a_file_that_is_nothing_of_all_this_is_refused_in_one_line(tmp_path, cap
 
 def test_what_is_not_there_and_folders_without_anything_are_refused(tmp_path, capsys):
     assert "nothing.json: No such file" in shown(capsys, "nothing.json", code=REFUSED)
-    assert "without a graph or a store" in shown(capsys, tmp_path, code=REFUSED)
+    assert "a folder without a graph" in shown(capsys, tmp_path, code=REFUSED)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_server_that_does_not_answer_is_told_in_one_line(capsys):
-    said = shown(capsys, "postgresql://me:secret@127.0.0.1:9/none", code=REFUSED)
+    assert main(["view", "postgresql://me:secret@127.0.0.1:9/none"]) == REFUSED
+    said = capsys.readouterr().err
     assert said.count("\n") == 1
     assert "secret" not in said
 
@@ -255,7 +229,6 @@ def hostile(tmp_path_factory, result):
         "mine F/runs.jsonl -o F/mined --force",
         "mine F/runs.jsonl -o F/mined!/graph",
         "show F/mined",
-        "show F/graph --embeddings !",
         "copy F/none! F/other",
         "demo --model !",
         "demo --draw F/none!/demo.html",
@@ -288,10 +261,7 @@ def test_ids_are_whole_on_a_small_screen(tmp_path, capsys, monkeypatch):
     name = "9b7b53a6-46ee-4c6c-9b7b-53a646ee4c6c"
     run = replace(run_of(1), id=name)
     dump_trajectories([run], tmp_path / "runs.jsonl")
-    with ChromaStore(tmp_path / "store") as store:
-        Experience(store, namespace=("shop", "somebody")).store.add(run)
-    for what in ("runs.jsonl", "store"):
-        assert name in shown(capsys, tmp_path / what)
+    assert name in shown(capsys, tmp_path / "runs.jsonl")
     monkeypatch.setenv("COLUMNS", "40")
     text = shown(capsys, tmp_path / "runs.jsonl")
     assert "…" not in text

@@ -12,7 +12,7 @@ from tests.unit_tests.documentation import pages
 pytestmark = pytest.mark.slow
 
 CHAINS = pages.chains()
-SERVICES = {"mcp", "postgres"}
+SERVICES = {"langsmith", "mcp", "postgres"}
 """What a block may need that is more than a package."""
 
 

@@ -58,12 +58,11 @@ def test_all_of_them_are_fifteen_reads_with_cards(everything):
 @pytest.mark.parametrize(
     ("domain", "message"),
     [
-        ("math", r"'math'.*Did you mean 'maths'"),
-        ("calculater", "Did you mean 'calculator'"),
+        ("math", "no tool 'math' in the toolbox. Domains: maths, units"),
         (["maths", "units"], r"no tool \['maths', 'units'\] in the toolbox"),
     ],
 )
-def test_an_unknown_domain_is_refused_with_the_nearest(domain, message):
+def test_an_unknown_domain_is_refused_with_those_there_are(domain, message):
     with pytest.raises(ConfigurationError, match=message):
         toolbox(domain)
 

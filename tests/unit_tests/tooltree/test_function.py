@@ -128,7 +128,7 @@ async def test_the_cards_of_a_library_reach_the_coarse_planner_of_a_deep_search(
         ({"query": []}, EmptyQueryError, "There is nothing to plan for"),
         ({"query": [AIMessage("Hello.")]}, EmptyQueryError, "There is nothing to plan for"),
         ({"tools": 7}, ToolDefinitionError, "tools must be a list of tools and functions, .*, got int"),
-        ({"effects": {"stok": "read"}}, ToolDefinitionError, "Did you mean 'stock'"),
+        ({"effects": {"stok": "read"}}, ToolDefinitionError, "effects names stok"),
         ({"model": 7}, ConfigurationError, "model must be a chat model"),
         ({"config": {"max_rollouts": 3}}, ConfigurationError, "config must be a SearchConfig, got dict"),
     ],
