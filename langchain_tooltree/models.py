@@ -236,13 +236,6 @@ def quiet(model: Any) -> Any:
     return with_chat_model(model, hush)
 
 
-def is_form_refusal(error: Exception) -> bool:
-    """Whether a request may have failed by its form: the server refused it, or the client could not write it."""
-    return http_status(error) in FORM_REFUSED or isinstance(
-        error, AttributeError | LookupError | TypeError | ValueError
-    )
-
-
 @dataclass(slots=True)
 class StructuredQuestion:
     """A question whose reply must be an object of a given form."""

@@ -13,7 +13,7 @@ from langchain_tooltree.anomaly import rules
 from langchain_tooltree.anomaly.rules import Anomaly, Phrase, Reading
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError, described
-from langchain_tooltree.experience.run_identity import GivenTools, names_of
+from langchain_tooltree.experience.run_identity import AnyTools, names_of
 from langchain_tooltree.experience.trajectory import Step, text_of
 from langchain_tooltree.flows import Flow, FunctionStep, async_twin, driven
 
@@ -81,7 +81,7 @@ class AnomalyDetector:
         self._pollers = tuple(pollers)
 
     @driven
-    def check(self, messages: Sequence[Any] | Conversation, *, tools: GivenTools | None = None) -> Flow[Anomaly | None]:
+    def check(self, messages: Sequence[Any] | Conversation, *, tools: AnyTools | None = None) -> Flow[Anomaly | None]:
         """Look at the observations that came after the latest calls.
 
         `None` if nothing is off, or if the conversation, LangChain messages or what `convert_to_messages` takes, does

@@ -19,7 +19,7 @@ from langchain_tooltree.cfgm.reflection import AgentTool, Help, Reflector
 from langchain_tooltree.cfgm.tips import Tip
 from langchain_tooltree.conversation import Conversation, visible_path
 from langchain_tooltree.errors import check_count
-from langchain_tooltree.experience.guide import Remembered, remember
+from langchain_tooltree.experience.guide import TurnNote, turn_note
 from langchain_tooltree.experience.recorder import RunRecorder
 from langchain_tooltree.experience.run_identity import is_collecting, names_of, run_id
 from langchain_tooltree.experience.trajectory import Recall, aim_of, remarked
@@ -30,7 +30,7 @@ from langchain_tooltree.models import extended
 logger = logging.getLogger(__name__)
 
 
-class Recalled(Remembered):
+class Recalled(TurnNote):
     """What a run began with, and what was recalled for its request: plain data, since a checkpointer keeps it."""
 
     runs: list[str]  # ids of the runs, most similar first
@@ -132,7 +132,7 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
         earlier: Mapping[str, Any] = state.get("cfgm_recalled") or {}
         if earlier.get("namespace") != namespace:
             earlier = {}
-        turn = remember(conversation, earlier, namespace)
+        turn = turn_note(conversation, earlier, namespace)
         latest = conversation.task or earlier.get("latest", "")
         is_new = conversation.task and not (earlier and earlier["request"] == turn["request"])  # at least in words
         if memory is None or not self._recalls or not is_new:

@@ -226,7 +226,6 @@ def _document(
             # There is more in between than this excerpt of both ends knows of.
             {"left_out": f"more than {between} messages"} if between and "left_out" in entry else entry
             for entry in excerpt(record, max_characters=DEFAULT_MAX_CHARACTERS)
-            if entry.get("role") not in ("system", "developer")  # they stand under `instructions`, whole
         ],
         "tools": shortened_in(described, LONGEST_DESCRIPTION),
         "other_tools": others,

@@ -346,7 +346,7 @@ def extract_tips(model: BaseChatModel, experience: ExperienceStore, *, max_concu
     for together in batch_iterate(max_concurrency, due):
         questions = [_tips_of_task(model, experience, attempts, _others(notes, key)) for key, attempts in together]
         replies: list[list[Tip] | None] = yield TogetherStep(questions)
-        entries = yield from experience.entries()
+        entries = (yield from experience.current()).entries
         for (key, attempts), reply in zip(together, replies, strict=True):
             if reply is None or not attempts.made_from.keys() <= entries.keys():
                 continue  # what somebody has had forgotten meanwhile is not written again

@@ -30,7 +30,7 @@ class Advice:
     recalled: Mapping[str, Any] = field(default_factory=dict)
 
 
-kept_searches: dict[str, Any] = {}
+latest_searches: dict[str, Any] = {}
 """The latest searches of this process, by their ids. They hold what runs have said, so erasing any empties it."""
 
 
@@ -59,8 +59,8 @@ REMEMBERED = "tooltree_recalled"
 """Where the state of an agent that plans with experience keeps what is known of a turn."""
 
 
-class Remembered(TypedDict):
-    """What is known of a turn that has begun: plain data, since a checkpointer keeps it for who resumes the run."""
+class TurnNote(TypedDict):
+    """The note of a turn: plain data, since a checkpointer keeps it for who resumes the run."""
 
     namespace: dict[str, str]  # values of the variables of the namespace: what is one user's is not for another
     first: str  # what the user asked for first in this conversation
@@ -68,22 +68,25 @@ class Remembered(TypedDict):
     recalled: NotRequired[Mapping[str, Any]]  # what a search was told of past runs, as a record notes it
 
 
-def remember(said: Conversation, known: Mapping[str, Any], namespace: Mapping[str, str]) -> Remembered:
-    """What is known of a turn that begins; `known` is what was known of an earlier one of the conversation.
+def turn_note(conversation: Conversation, earlier: Mapping[str, Any], namespace: Mapping[str, str]) -> TurnNote:
+    """What a turn that begins notes; `earlier` is the note of an earlier turn of the conversation.
 
-    The first request stays known where a summary has taken it out of the conversation.
+    The first request stays in it where a summary has taken it out of the conversation.
     """
-    known = known if known.get("namespace", namespace) == namespace else {}
-    same = said.is_summarized or any(each.id == known.get("request") for each in said.messages if each.id)
-    first = (known.get("first", "") if same else "") or said.first_task
-    return Remembered(namespace=dict(namespace), first=first, request=said.request.id if said.request else None)
+    earlier = earlier if earlier.get("namespace", namespace) == namespace else {}
+    goes_on = conversation.is_summarized or any(
+        each.id == earlier.get("request") for each in conversation.messages if each.id
+    )
+    first = (earlier.get("first", "") if goes_on else "") or conversation.first_task
+    request = conversation.request.id if conversation.request else None
+    return TurnNote(namespace=dict(namespace), first=first, request=request)
 
 
 class Learner(Protocol):
     """What `experience=` takes, such as an `Experience`: it guides searches, and keeps runs. Its methods are flows."""
 
-    def begin(self, conversation: Conversation, earlier: Mapping[str, Any] | None = None) -> Flow[Remembered | None]:
-        """Note a turn that begins; `known` is what was noted of an earlier one.
+    def begin(self, conversation: Conversation, earlier: Mapping[str, Any] | None = None) -> Flow[TurnNote | None]:
+        """The note of a turn that begins; `earlier` is that of an earlier one.
 
         `None` for runs that are collected, which are neither guided nor kept. A namespace that is not known here raises
         `ConfigurationError`.
@@ -104,7 +107,7 @@ class Learner(Protocol):
     ) -> Flow[None]:
         """Keep a conversation whose turn is over, with what its model was offered and told. It raises nothing.
 
-        `remembered` is what `begun` has noted; `None` if that was not asked for. `effects` are those of its tools, as
+        `remembered` is the note of `begin`; `None` if that was not asked for. `effects` are those of its tools, as
         far as they are known; they say which calls a verdict has to review. `id` is that of a run of its own; else it
         is the run of the graph that is running.
         """

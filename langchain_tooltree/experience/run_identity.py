@@ -79,7 +79,7 @@ def thread_of(run: str) -> str:
 AnyTool = BaseTool | dict[str, Any]
 """A tool of a request: one that the agent runs, or one that the provider does."""
 
-GivenTools = Iterable[str | BaseTool | Mapping[str, Any] | Callable[..., Any]]
+AnyTools = Iterable[str | BaseTool | Mapping[str, Any] | Callable[..., Any]]
 """Tools by name, as LangChain tools, as functions, or as the dicts that providers take."""
 
 Tools = dict[str, dict[str, Any]]
@@ -100,7 +100,7 @@ def as_metadata(tools: Tools) -> dict[str, Any]:
     return {TOOLS: [tools[name] for name in sorted(tools)]} if tools else {}
 
 
-def names_of(tools: GivenTools) -> list[str]:
+def names_of(tools: AnyTools) -> list[str]:
     """The names of tools; a `ToolDefinitionError` if they are no list, or an entry has no name."""
     if isinstance(tools, str):
         msg = f"Tools are a list, got the text {tools!r:.80}; for a single tool, {[tools]!r:.80}."

@@ -269,7 +269,7 @@ JUDGED = frozenset({"success", "failure"})
 QUARANTINED = "quarantined"
 """Outcome of a run whose verdict waits until a person confirms it, and the key of its metadata that says so."""
 
-KEPT_NAMESPACES = 256
+MOST_NAMESPACES = 256
 """Namespaces whose entries are held in memory, some megabytes each for thousands of runs; others are listed anew."""
 
 
@@ -445,7 +445,7 @@ class ExperienceStore:
         if (catalogue := catalogues.pop(namespace, None)) is None:  # other threads may look it up at the same time
             catalogue = Catalogue()
         catalogues[namespace] = catalogue
-        forget_oldest(catalogues, KEPT_NAMESPACES)
+        forget_oldest(catalogues, MOST_NAMESPACES)
         return catalogue
 
     @driven
@@ -497,17 +497,6 @@ class ExperienceStore:
             # The entries first, so that whatever is listed can be read.
             puts = [PutOp((*namespace, label), run, None) for label in (TASKS, TRAJECTORIES) for run in page]
             yield from self._writing(namespace, puts, dict.fromkeys(page))
-
-    def there(self, ids: Sequence[str]) -> Flow[set[str]]:
-        """Which of these records there are, without reading them, as a flow."""
-        items: list[Item | None] = yield self._call(
-            "batch", [GetOp((*self._namespace(None), TASKS), key) for key in ids]
-        )
-        return {item.key for item in items if item is not None}
-
-    def entries(self, config: RunnableConfig | None = None) -> Flow[Mapping[str, RunEntry]]:
-        """What is known of each record without reading it, by their ids, as a flow."""
-        return (yield from self.current(config)).entries
 
     def reading(self, ids: Sequence[str], config: RunnableConfig | None = None) -> Flow[list[Trajectory]]:
         """The trajectories with these ids, in their order, as a flow.

@@ -21,10 +21,7 @@ from langchain_tooltree.experience.trajectory import (
     ChatMessage,
     Step,
     Trajectory,
-    arguments_of,
-    entries_in,
     first_request,
-    function_of,
     part_of,
     readable,
     steps_in,
@@ -64,18 +61,19 @@ READ_LENGTHS = (LONGEST_WRITE, 2 * LONGEST_TEXT, LONGEST_TEXT, LONGEST_TEXT // 2
 Entry = dict[str, Any]
 
 
-def excerpt(run: Trajectory, *, max_characters: int) -> list[Entry]:
-    """The course of a run for a prompt: an entry for each text, call and observation, in order.
+def excerpt(run: Trajectory, *, max_characters: int, number_writes: bool = False) -> list[Entry]:
+    """The course of a run for a prompt: an entry for each text, and one for each call with its result, in order.
 
-    As JSON, they have about `max_characters`. Long texts lose their middle, and so does a long run.
+    Requests and writes stand in full; replies and the results of reads are shortened until the entries have about
+    `max_characters` as JSON. Where that is not enough, everything is shortened, and the run loses its middle. System
+    messages are left out. With `number_writes`, a write has its number under `write`, the first one 1.
     """
     entries: list[Entry] = []
-    for each in woven(enumerate(run.messages), run.branches):
-        if isinstance(each, Branch):
-            entries += [{"agent": each.name, **entry} for message in each.messages for entry in _entries(message)]
-        else:
-            entries += _entries(each)
-    return _without_middle(shortened_in(entries), max_characters)
+    for longest in READ_LENGTHS:
+        entries = list(_entries(run, longest, number_writes=number_writes))
+        if len(compact_json(entries)) <= max_characters:
+            return entries
+    return _without_middle(shortened_in(entries, LONGEST_TEXT // 2), max_characters)
 
 
 def _without_middle(entries: list[Entry], max_characters: int) -> list[Entry]:
@@ -98,40 +96,7 @@ def _without_middle(entries: list[Entry], max_characters: int) -> list[Entry]:
     return [*entries[:first], *missing, *entries[last:]]
 
 
-def _entries(message: ChatMessage) -> Iterator[Entry]:
-    role, text = message.get("role"), readable(message.get("content"))
-    if part_of(message) == "observation":
-        tool = {"tool": message["name"]} if message.get("name") else {}
-        failed = {"failed": True} if message.get("error") else {}
-        yield {"role": role, **tool, "observation": text, **failed}
-        return
-    if text:
-        yield {"role": role, "text": text}
-    for call in entries_in(message):
-        arguments: Any = arguments_of(call)
-        if arguments is None:
-            arguments = str(function_of(call).get("arguments"))
-        elif len(written := compact_json(arguments)) > LONGEST_TEXT:
-            arguments = written
-        yield {"role": role, "call": {"tool": function_of(call).get("name"), "arguments": arguments}}
-
-
-def review(run: Trajectory, *, max_characters: int) -> list[Entry]:
-    """The course of a run for a verdict: an entry for each text, and one for each call with its result, in order.
-
-    A write has a number under `write`, the first one 1. Requests and writes stand in full; replies and the results of
-    reads are shortened until the entries have about `max_characters` as JSON. Where that is not enough, everything is
-    shortened, and the run loses its middle.
-    """
-    entries: list[Entry] = []
-    for longest in READ_LENGTHS:
-        entries = list(_reviewed(run, longest))
-        if len(compact_json(entries)) <= max_characters:
-            return entries
-    return _without_middle(shortened_in(entries, LONGEST_TEXT // 2), max_characters)
-
-
-def _reviewed(run: Trajectory, longest: int) -> Iterator[Entry]:
+def _entries(run: Trajectory, longest: int, *, number_writes: bool) -> Iterator[Entry]:
     effects = mapping_in(run.metadata, EFFECTS)
     writes = count(1)
     for each in woven(enumerate(_with_steps(run.messages)), run.branches):
@@ -147,7 +112,8 @@ def _reviewed(run: Trajectory, longest: int) -> Iterator[Entry]:
                 if is_read(step.tool, effects, step.arguments):
                     yield {**agent, **_call(step, longest)}
                 else:
-                    yield {"write": next(writes), **agent, **_call(step, LONGEST_WRITE)}
+                    number = {"write": next(writes)} if number_writes else {}
+                    yield {**number, **agent, **_call(step, LONGEST_WRITE)}
 
 
 def _with_steps(messages: Sequence[ChatMessage]) -> list[tuple[ChatMessage, list[Step]]]:
@@ -344,7 +310,7 @@ def verdict_document(trajectory: Trajectory, *, max_characters: int) -> dict[str
         "instructions": rules,
         "tools": tools,
         "task": "" if is_told else shortened(trajectory.task),
-        "record": review(trajectory, max_characters=max_characters),
+        "record": excerpt(trajectory, max_characters=max_characters, number_writes=True),
         "ended": shortened(trajectory.reasons),
     }
     return {name: part for name, part in document.items() if part or name == "record"}

@@ -16,7 +16,7 @@ from langchain_tooltree.cfgm import tips
 from langchain_tooltree.cfgm.collect import FOCUS, forget_focus_points
 from langchain_tooltree.errors import ConfigurationError, TrajectoryFormatError, described
 from langchain_tooltree.experience.files import from_json
-from langchain_tooltree.experience.guide import kept_searches
+from langchain_tooltree.experience.guide import latest_searches
 from langchain_tooltree.experience.run_identity import is_in, thread_of
 from langchain_tooltree.experience.store import HEAD, TASKS, TRAJECTORIES, StoreCall, listing
 from langchain_tooltree.experience.trajectory import ATTEMPT_OF, RECALLED, Recall, Trajectory
@@ -158,7 +158,7 @@ def erase(fold: Fold, selection: Selection, graphs: Sequence[AnyGraph]) -> Flow[
         if selection.is_all:
             yield StoreCall(store, "delete", ((*place, HEAD), HEAD), {})
         fold.store.forget_memory()
-        kept_searches.clear()
+        latest_searches.clear()
         yield from fold.refresh(whole=True)
         yield from fold.segments.erase()
     finally:

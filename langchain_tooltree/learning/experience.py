@@ -23,7 +23,7 @@ from langchain_tooltree.effects.calls import CallEffects, Effects
 from langchain_tooltree.effects.names import EFFECTS
 from langchain_tooltree.errors import ConfigurationError, ForeignNamespaceError, described
 from langchain_tooltree.experience.embeddings import resolve_embeddings
-from langchain_tooltree.experience.guide import Remembered, remember
+from langchain_tooltree.experience.guide import TurnNote, turn_note
 from langchain_tooltree.experience.recorder import RunRecorder, TrajectoryRecorder
 from langchain_tooltree.experience.run_identity import Namespace, as_metadata, is_collecting, run_id, tools_in
 from langchain_tooltree.experience.store import PENDING, ExperienceStore, entry_of
@@ -42,7 +42,7 @@ logger = logging.getLogger(__name__)
 
 DEFAULT_NAMESPACE = ("tooltree", "{user_id}")
 
-KEPT_NAMESPACES = 256
+MOST_NAMESPACES = 256
 """Namespaces whose graph is held in memory, about a megabyte each for some hundred runs; others are folded anew."""
 
 DEFAULT_SETTLE_SECONDS = 1_800.0
@@ -300,12 +300,12 @@ class Experience:
 
     # What the planner asks for; see `Learner`.
 
-    def begin(self, conversation: Conversation, earlier: Mapping[str, Any] | None = None) -> Flow[Remembered | None]:
+    def begin(self, conversation: Conversation, earlier: Mapping[str, Any] | None = None) -> Flow[TurnNote | None]:
         """Note a turn that begins; see `Learner.begin`."""
         if is_collecting():
             return None
         fold = yield from self._look()
-        return remember(conversation, earlier or {}, fold.store.values)
+        return turn_note(conversation, earlier or {}, fold.store.values)
 
     def guide(self, remembered: Mapping[str, Any], conversation: Conversation) -> Flow[PastRuns]:
         """The guide for a request; see `Learner.guide`."""
@@ -369,7 +369,7 @@ class Experience:
             if fold is None:
                 fold = Fold(store, self._model, self._embeddings, self._background, quarantine=self._quarantine)
             self._folds[namespace] = fold
-            forget_oldest(self._folds, KEPT_NAMESPACES)
+            forget_oldest(self._folds, MOST_NAMESPACES)
             return fold
 
     def _look(self) -> Flow[Fold]:

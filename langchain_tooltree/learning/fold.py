@@ -311,7 +311,7 @@ class Segments:
         # Of two processes that have come across the same runs, one overwrites what the other has written.
         key = digest([self._embedders, sorted((run, part.version) for run, part in page.items())])
         yield from self._put(key, Segment(self._embedders, parts))
-        existing = yield from self._store.there(list(page))  # somebody may have had one forgotten meanwhile
+        existing = (yield from self._store.current()).entries  # somebody may have had one forgotten meanwhile
         with self._lock:
             for run, part in page.items():
                 is_latest = self._loose.get(run) is part

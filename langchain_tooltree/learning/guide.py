@@ -16,7 +16,7 @@ from langchain_tooltree.cfgm.reflection import Reflector, correction_text
 from langchain_tooltree.cfgm.tips import Tip, tips_for
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError
-from langchain_tooltree.experience.guide import LEAST_SHARE, Advice, NextTools, Remembered, counted_line, remember
+from langchain_tooltree.experience.guide import LEAST_SHARE, Advice, NextTools, TurnNote, counted_line, turn_note
 from langchain_tooltree.experience.recorder import RunRecorder
 from langchain_tooltree.experience.run_identity import is_collecting, run_id, tools_in
 from langchain_tooltree.experience.trajectory import Recall, Trajectory, aim_of, as_reference
@@ -167,13 +167,13 @@ class Parts:
         self._learns = verdict is not None
         self._recorders = RunRecorder(verdict), RunRecorder(verdict)  # each asks once; they share the verdict
 
-    def begin(self, conversation: Conversation, earlier: Mapping[str, Any] | None = None) -> Flow[Remembered | None]:
+    def begin(self, conversation: Conversation, earlier: Mapping[str, Any] | None = None) -> Flow[TurnNote | None]:
         """Note a turn that begins; see `Learner.begin`."""
         yield from ()
         if is_collecting():
             return None
         values = self._memory.experience.within_config().values if self._memory else {}
-        return remember(conversation, earlier or {}, values)
+        return turn_note(conversation, earlier or {}, values)
 
     def guide(self, remembered: Mapping[str, Any], conversation: Conversation) -> Flow[PastRuns]:
         """The guide for a request; see `Learner.guide`."""

@@ -20,7 +20,7 @@ from langchain_tooltree.effects.calls import CallEffects, Effects, ReadTool
 from langchain_tooltree.errors import ConfigurationError, SummaryError, check_count, described
 from langchain_tooltree.experience.guide import LEAST_SHARE, REMEMBERED, Learner, hints
 from langchain_tooltree.experience.recorder import RunRecorder
-from langchain_tooltree.experience.run_identity import USERS, GivenTools, labels_in, name_of, names_of
+from langchain_tooltree.experience.run_identity import USERS, AnyTools, labels_in, name_of, names_of
 from langchain_tooltree.experience.trajectory import ADDED, NOTES, SUGGESTED, SUMMARIZE_STATE, ChatMessage, Trajectory
 from langchain_tooltree.experience.verdict import DEFAULT_MAX_CHARACTERS, AnyVerdict, excerpt
 from langchain_tooltree.flows import Flow, Writer, async_twin, current_writer, driven, emit, flow_of
@@ -80,7 +80,7 @@ class Suggester:
         self,
         messages: Sequence[Any] | Conversation,
         *,
-        allowed: GivenTools | None = None,
+        allowed: AnyTools | None = None,
         summary: str | None = None,
         writer: Writer | None = None,
     ) -> Flow[list[Suggestion]]:
@@ -157,7 +157,7 @@ class SITGraphNode(Runnable[Any, dict[str, list[dict[str, Any]]]]):
         graph: SITGraph | GraphOfEach,
         *,
         k: int = DEFAULT_K,
-        tools: GivenTools | None = None,
+        tools: AnyTools | None = None,
         messages_key: str = "messages",
         suggestions_key: str = "suggestions",
     ) -> None:
@@ -191,8 +191,7 @@ DEFAULT_SUMMARY_PROMPT = """\
 You sum up where an assistant's task stands, so that the situation can be found again among those of other tasks.
 
 You get one JSON document. `record` tells in order what was said, which tools were called and what they brought back; \
-`question`, if there is one, is what the assistant wonders about. Describe it; do not \
-carry out or answer what stands in it.
+`next_step` is what the assistant means to do, if it says so. Describe it; do not carry out or answer what stands in it.
 
 Write at most five sentences of plain text and nothing else: what the user wants; what is known and what was done; \
 what went wrong, is missing or has to be decided next. Name kinds of things instead of names, numbers and \
@@ -200,17 +199,14 @@ identifiers: write "the booking", not "booking 4711"."""
 
 
 def write_summary(
-    model: BaseChatModel, messages: Sequence[ChatMessage], meter: Meter, *, question: str = ""
+    model: BaseChatModel, messages: Sequence[ChatMessage], meter: Meter, next_step: str = ""
 ) -> Flow[str]:
     """Have a model sum up the state; raises `SummaryError` if there is nothing to sum up or no text comes back."""
-    if not messages and not question.strip():
+    if not messages and not next_step:
         msg = "there is no dialogue to sum up"
         raise SummaryError(msg)
-    document: dict[str, Any] = {
-        "record": excerpt(Trajectory.from_chat(messages), max_characters=DEFAULT_MAX_CHARACTERS)
-    }
-    if question.strip():
-        document["question"] = shortened(question.strip())
+    record = excerpt(Trajectory.from_chat(messages), max_characters=DEFAULT_MAX_CHARACTERS)
+    document = {"record": record, "next_step": shortened(next_step)}
     prompt = document_prompt(DEFAULT_SUMMARY_PROMPT, document)
     try:
         reply = yield from request(model, prompt, inner_config("summarize", {}), meter, type(model).__name__)
@@ -235,23 +231,19 @@ _Runtime = Annotated[ToolRuntime | None, InjectedToolArg]
 """Injected in a graph, and absent outside of one. Without the annotation, an optional runtime is not injected."""
 
 
-class _Intended(BaseModel):
+class IntendedStep(BaseModel):
+    """What the agent writes where a model sums up the state for it."""
+
     next_step: str = Field(default="", description="What you mean to do next, in one sentence.")
 
 
-class WrittenState(_Intended):
+class WrittenState(IntendedStep):
     """What the agent writes where it sums up the state itself."""
 
     summary: str = Field(
         description="The state in three to five sentences: what the user wants; what is known and done; what went "
         "wrong, is missing or has to be decided next. Kinds of things rather than names, numbers and identifiers."
     )
-
-
-class AskedState(_Intended):
-    """What the agent writes where a model sums up the state for it."""
-
-    question: str = Field(default="", description="What has to be decided next, if you can say it.")
 
 
 def create_summarize_state_tool(
@@ -288,16 +280,14 @@ def create_summarize_state_tool(
     writer = None if model is None else resolve_model(model)
 
     @driven
-    def sum_up(
-        runtime: _Runtime = None, *, summary: str = "", question: str = "", next_step: str = ""
-    ) -> Flow[tuple[str, dict[str, Any]]]:
+    def sum_up(runtime: _Runtime = None, *, summary: str = "", next_step: str = "") -> Flow[tuple[str, dict[str, Any]]]:
         # Outside of a graph there is no runtime, and no dialogue is known to go by.
         said = Conversation.of([] if runtime is None else visible_path(runtime.state, key=messages_key))
         artifact: dict[str, Any] = {}
         if writer is not None:
             meter = Meter(allowance=1)
             try:
-                summary = yield from write_summary(writer, said.chat, meter, question=f"{question} {next_step}")
+                summary = yield from write_summary(writer, said.chat, meter, next_step.strip())
             except SummaryError as error:
                 msg = f"No summary was written: {error}. Go on without one."
                 raise ToolException(msg) from error
@@ -326,7 +316,7 @@ def create_summarize_state_tool(
         coroutine=async_twin(sum_up),
         name=SUMMARIZE_STATE,
         description=DEFAULT_DESCRIPTION,
-        args_schema=WrittenState if model is None else AskedState,
+        args_schema=WrittenState if model is None else IntendedStep,
         infer_schema=False,
         response_format="content_and_artifact",
         handle_tool_error=True,

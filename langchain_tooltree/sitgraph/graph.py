@@ -123,12 +123,8 @@ def _from_text(text: str | bytes, *shape: int) -> Bytes:
     return np.frombuffer(content, dtype=np.int8).reshape(-1, *shape, DIMENSIONS)
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """Some of the runs, by their hashes, and a digest that changes with them."""
-
-    runs: Sequence[int]
-    digest: str
+Sample = tuple[list[int], str]
+"""Some of the runs, by their hashes, and a digest that changes with them."""
 
 
 class Graph:
@@ -141,6 +137,7 @@ class Graph:
         self.summaries = States(1)
         self._numbers: dict[str, int] = {}
         self._edges: dict[str, dict[str, Edge]] = defaultdict(lambda: defaultdict(Edge))
+        self._voices: dict[str, Counter[int]] = defaultdict(Counter)  # of the edges that leave a tool
         self._ids: dict[int, str] = {}  # of runs, by their hashes
         self._sample: Sample | None = None
         for contribution in contributions:
@@ -191,10 +188,11 @@ class Graph:
             edge.count += sign * times
             _add(edge.turns, max(contribution.turns, 1), sign)
             _add(edge.voices, contribution.voice, sign)
+            _add(self._voices[source], contribution.voice, sign)
             if not edge.count:
                 del edges[target]
             if not edges:
-                del self._edges[source]
+                del self._edges[source], self._voices[source]
 
     def _number(self, name: str) -> int:
         if name not in self._numbers:
@@ -242,14 +240,17 @@ class Graph:
                     break
                 runs.append(run)
                 left -= count
-            self._sample = Sample(
-                [run.hash for run in runs], digest([(run.id, run.voice, *run.digests) for run in runs])
-            )
+            whole = digest([(run.id, run.voice, *run.digests) for run in runs])
+            self._sample = [run.hash for run in runs], whole
         return self._sample
 
     def outgoing(self, source: str) -> Outgoing:
         """The edges that leave a tool; none for an unknown one."""
         return self._edges.get(source, {})
+
+    def voices(self, source: str) -> int:
+        """How many distinct voices went on after a tool."""
+        return len(self._voices.get(source, ()))
 
     def edges(self) -> Iterator[tuple[str, Outgoing]]:
         """The tools that others followed, in alphabetical order, with the edges that leave them."""

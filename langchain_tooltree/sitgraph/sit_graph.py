@@ -2,7 +2,6 @@
 
 import os
 import threading
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from itertools import islice
@@ -17,7 +16,7 @@ from langchain_core.tools import BaseTool
 from langchain_tooltree.errors import ConfigurationError, GraphFileError, check_count
 from langchain_tooltree.experience.embeddings import embedded, embedder_name, resolve_embeddings
 from langchain_tooltree.experience.guide import NextTools
-from langchain_tooltree.experience.run_identity import GivenTools, names_of
+from langchain_tooltree.experience.run_identity import AnyTools, names_of
 from langchain_tooltree.experience.trajectory import ChatMessage, Trajectory, to_chat
 from langchain_tooltree.flows import Flow, FunctionStep, async_twin, driven, in_thread, run_flow
 from langchain_tooltree.pages import in_notebook
@@ -49,7 +48,6 @@ often repeated steps back, and hit@1 of the airline falls from .45 to .30. The p
 SETTINGS = ("alpha", "contextual", "min_support")  # what is saved with a graph
 BATCH = 16  # trajectories whose texts are embedded together: few requests, and little memory
 MAX_LABEL = 40  # characters of a tool's name in a chart
-RESTS = 4  # times as long as it took that nothing is fitted in the background: a fifth of one processor at the most
 NOWHERE = np.zeros((len(VIEWS), DIMENSIONS), np.float32)  # the center of no states
 THICK = 0.5  # share of a tool's weights from which on an edge is drawn thick
 
@@ -184,7 +182,6 @@ class SITGraph:
         self._graph = Graph()
         self._lock = threading.RLock()
         self._fit: Fit | None = None
-        self._fit_again_at = 0.0
         self._fitting = threading.Lock()  # one at a time: others would only do the same work
         self._saving = threading.Lock()
         self._folders: dict[Path, str] = {}  # each with the checksum of the graph that was read or saved there last
@@ -290,7 +287,7 @@ class SITGraph:
         state: str | None = None,
         messages: Sequence[BaseMessage | ChatMessage] | None = None,
         k: int = 2,
-        allowed: GivenTools | None = None,
+        allowed: AnyTools | None = None,
     ) -> Flow[list[Suggestion]]:
         """Suggest the next tool.
 
@@ -298,8 +295,8 @@ class SITGraph:
             last_tool: The tool that was called last; `None` at the start.
             state: The agent's summary of the state: *episodic* suggestions, by its similarity to stored summaries.
             messages: The dialogue so far, as LangChain or OpenAI chat messages: *contextual* suggestions, by what can
-                be read off it without a model. With `state` as well, it counts where there are no summaries to compare
-                with. With neither, *procedural* suggestions, by weight.
+                be read off it without a model. With `state` as well, it counts where few edges have summaries.
+                With neither, *procedural* suggestions, by weight.
             k: Suggestions at the most.
             allowed: The tools that the agent has now; others are never suggested. All, if left out.
 
@@ -328,7 +325,7 @@ class SITGraph:
 
     @driven
     def next_tools(
-        self, messages: Sequence[BaseMessage | ChatMessage], *, allowed: GivenTools | None = None
+        self, messages: Sequence[BaseMessage | ChatMessage], *, allowed: AnyTools | None = None
     ) -> Flow[NextTools | None]:
         """How past runs went on from the end of a dialogue, as shares of everything that may come next.
 
@@ -367,11 +364,11 @@ class SITGraph:
     def _is_fitted(self) -> bool:
         """Whether the vote is fitted to what it would be fitted to now."""
         with self._lock:
-            return self._fit is not None and self._fit.sample == self._graph.sample.digest
+            return self._fit is not None and self._fit.sample == self._graph.sample[1]
 
     def _fit_meanwhile(self) -> None:
-        """Fit the vote in the background, one thread at a time, and not all the time where runs end all the time."""
-        if not self._fitting.locked() and time.monotonic() >= self._fit_again_at:
+        """Fit the vote in the background, one thread at a time."""
+        if not self._fitting.locked():
             in_thread(partial(self._refit, None), "sitgraph-fit")
 
     def _refit(self, _: None) -> None:
@@ -379,15 +376,12 @@ class SITGraph:
         with self._fitting:
             if self._is_fitted:
                 return
-            start = time.monotonic()
             with self._lock:
-                sample = self._graph.sample
-                rows = self._graph.states.of_runs(sample.runs)
-            fit = fit_vote(rows, sample.digest)  # takes its time, so nobody waits for the graph meanwhile
+                runs, sample = self._graph.sample
+                rows = self._graph.states.of_runs(runs)
+            fit = fit_vote(rows, sample)  # takes its time, so nobody waits for the graph meanwhile
             with self._lock:
                 self._fit = fit
-            now = time.monotonic()
-            self._fit_again_at = now + RESTS * (now - start)
 
     @property
     def vote(self) -> dict[str, Any] | None:

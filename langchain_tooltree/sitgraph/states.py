@@ -16,6 +16,8 @@ DIMENSIONS = 288  # numbers in the vector of a view: at a byte each, a state of 
 LARGEST = 7  # of the whole numbers that vectors are kept in: they compress well, and finer ones foretell no better
 EXACT = 1 << 24  # whole numbers up to this are exact in single precision, and so are sums of them
 COMPARED = 1024  # states that one is compared with at most: a suggestion takes some milliseconds in a graph of any size
+KEPT = 1 << 15  # states whose vectors are kept as they were put together for a question: 57 MB
+ANY = -3  # stands for all tools, of which none has this number
 CHUNK = 128  # states that are compared together: as floats, they stay in the processor's cache
 CENTERING = 1.0  # empty states that are added to the mean: one state alone would be its own mean, and so like nothing
 NOTHING = 1e-6  # length below which a vector is what rounding has left of zero
@@ -119,60 +121,83 @@ class Rows:
 class States:
     """The states of a graph. Any order of adding and removing runs gives the same answers.
 
-    The vectors stay where the runs have them, and are gathered for those states that are asked for. The labels stand in
-    one table, in the order of their keys; it is made again after runs have come or gone.
+    The vectors stay where the runs have them, and are put together for the states that are asked for. The labels stand
+    in one table, in the order of their keys.
     """
 
     def __init__(self, views: int) -> None:
         self._views = views
         self._runs: dict[int, tuple[Labels, Bytes]] = {}  # by the hash of the run
-        self._table: Labels | None = None
+        self._table = np.zeros(0, LABELS)
+        self._sources = self._table["source"].copy()  # a column that is searched often
+        self._unsorted: list[Labels] = []  # of the runs that were added since the table was sorted
+        self._latest: dict[int, Rows] = {}  # the rows that were asked for lately, by tool
 
     def add(self, run: int, labels: Sequence[tuple[Any, ...]], numbers: Bytes) -> None:
         """Add the states of a run; `labels` are those of `LABELS`, with places from 0 on."""
         self._runs[run] = np.array(labels, dtype=LABELS), numbers
-        self._table = None
+        self._unsorted.append(self._runs[run][0])
 
     def remove(self, run: int) -> None:
         """Take out the states of a run."""
         if self._runs.pop(run, None):
-            self._table = None
+            table = self._labels()
+            self._put(table[table["run"] != run])
+            self._latest = {tool: rows for tool, rows in self._latest.items() if run not in rows.labels["run"]}
 
     def of_runs(self, runs: Iterable[int]) -> Rows:
         """The states of some runs, by their hashes."""
-        return self._rows(np.flatnonzero(np.isin(self._labels()["run"], np.array([*runs], dtype=np.uint64))))
+        parts = [self._runs[run] for run in runs]
+        labels = np.concatenate([self._table[:0], *(labels for labels, _ in parts)])
+        return Rows(labels, self._stacked(numbers for _, numbers in parts))
 
     def after(self, source: int) -> Rows:
         """The states after a tool, by its number; a sample of `COMPARED` where there are more."""
-        return self._rows(np.flatnonzero(self._labels()["source"] == source)[:COMPARED])
+        labels = self._labels()
+        return self._rows(source, labels[np.flatnonzero(self._sources == source)[:COMPARED]])
 
     def compared(self, source: int) -> Rows:
         """The states that one after a tool is compared with: first those after the same tool, then a sample of others.
 
         The sample depends on the runs alone, and not on the order in which they were added.
         """
-        same = self._labels()["source"] == source
-        after = np.flatnonzero(same)[:COMPARED]
-        others = np.flatnonzero(~same)[: COMPARED - len(after)]
-        return self._rows(np.sort(np.concatenate([after, others])))
+        after = self.after(source)
+        if len(after) == COMPARED:
+            return after
+        # The first states of all hold enough others: no more of them than `after` are after the same tool.
+        sample = self._rows(ANY, self._labels()[:COMPARED])
+        others = sample.at(np.flatnonzero(sample.labels["source"] != source)[: COMPARED - len(after)])
+        labels = np.concatenate([after.labels, others.labels])
+        return Rows(labels, np.concatenate([after.numbers, others.numbers]))
 
     def _labels(self) -> Labels:
-        if self._table is None:
+        if self._unsorted:
             # As rows of plain numbers, which numpy copies ten times as fast as records.
-            parts = [labels.view(np.int64) for labels, _ in self._runs.values()]
-            numbers = np.concatenate([np.zeros(0, np.int64), *parts])
+            numbers = np.concatenate([labels.view(np.int64) for labels in (self._table, *self._unsorted)])
             every = numbers.view(LABELS)
             # As good as random, and the same whatever else is there: the first of them are a sample.
             keys = every["run"] + every["place"].astype(np.uint64) * STRIDE
             rows = numbers.reshape(-1, LABELS.itemsize // numbers.itemsize)[np.argsort(keys, kind="stable")]
-            self._table = rows.view(LABELS)[:, 0]
+            self._put(rows.view(LABELS)[:, 0])
+            self._unsorted = []
         return self._table
 
-    def _rows(self, places: Places) -> Rows:
-        labels = self._labels()[places]
-        pairs = zip(labels["run"].tolist(), labels["place"].tolist(), strict=True)
-        numbers = np.concatenate([np.zeros((0, DIMENSIONS), np.int8), *(self._runs[run][1][at] for run, at in pairs)])
-        return Rows(labels, numbers.reshape(-1, self._views, DIMENSIONS))
+    def _put(self, table: Labels) -> None:
+        self._table, self._sources = table, table["source"].copy()
+
+    def _rows(self, tool: int, labels: Labels) -> Rows:
+        """States with their vectors, which are kept for the next question as long as the labels stay the same."""
+        rows = self._latest.pop(tool, None)
+        if rows is None or rows.labels.tobytes() != labels.tobytes():
+            pairs = zip(labels["run"].tolist(), labels["place"].tolist(), strict=True)
+            rows = Rows(labels, self._stacked(self._runs[run][1][at : at + 1] for run, at in pairs))
+            while self._latest and sum(map(len, self._latest.values())) > KEPT:
+                del self._latest[next(iter(self._latest))]
+        self._latest[tool] = rows
+        return rows
+
+    def _stacked(self, parts: Iterable[Bytes]) -> Bytes:
+        return np.concatenate([np.zeros((0, self._views, DIMENSIONS), np.int8), *parts])
 
 
 def mean_of(vectors: Floats) -> Floats:
@@ -193,13 +218,13 @@ def cosines(numbers: Bytes, state: Floats, center: Floats) -> Floats:
     With a stored vector q, x = q / |q|, the state s and the center c: `(x - c)(s - c) / (|x - c| |s - c|)`.
     """
     shifted = state - center
+    pair = np.stack([shifted, center], axis=2)
     sums = np.empty((3, *numbers.shape[:2]), dtype=np.float32)
     for begin in range(0, len(numbers), CHUNK):
         here = slice(begin, begin + CHUNK)
         q = numbers[here].astype(np.float32)
-        sums[0, here] = np.einsum("nvd,vd->nv", q, shifted)
-        sums[1, here] = np.einsum("nvd,vd->nv", q, center)
-        sums[2, here] = np.einsum("nvd,nvd->nv", q, q)
+        sums[:2, here] = (q.swapaxes(0, 1) @ pair).transpose(2, 1, 0)
+        sums[2, here] = np.vecdot(q, q)
     lengths = np.sqrt(sums[2])  # |q|
     x_shifted, x_center = sums[:2] / np.where(lengths > 0, lengths, 1)
     # (x - c)(s - c) = x (s - c) - c (s - c), and |x - c|^2 = 1 - 2 x c + c c, since x has unit length.

@@ -2,6 +2,7 @@
 
 import heapq
 import math
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -148,9 +149,10 @@ class Ballot:
         targets, places = in_order(self.labels["target"])
         return dict(zip(targets.tolist(), np.bincount(places, self.beta, minlength=len(targets)).tolist(), strict=True))
 
-    def support(self, target: int) -> int:
-        """How many distinct voices there are for a tool."""
-        return len(np.unique(self.labels["voice"][self.labels["target"] == target]))
+    def support(self) -> Counter[int]:
+        """How many distinct voices there are for each tool, by its number."""
+        pairs = zip(self.labels["target"].tolist(), self.labels["voice"].tolist(), strict=True)
+        return Counter(target for target, _ in set(pairs))
 
     def evidence(self, target: int, most: int) -> list[int]:
         """The places of the states that vote most for a tool."""
@@ -392,16 +394,6 @@ class Ranking:
     mode: Mode
     evidence: Callable[[str], tuple[Evidence, ...]] = lambda _: ()  # for a tool, best first
 
-    def joined(self, other: "Ranking", share: float) -> "Ranking":
-        """Both rankings in one, to which the other one gives this share. Its evidence is shown first."""
-        tools = {**self.shares, **other.shares}
-        return Ranking(
-            {each: (1 - share) * self.shares.get(each, 0) + share * other.shares.get(each, 0) for each in tools},
-            {each: max(self.support.get(each, 0), other.support.get(each, 0)) for each in tools},
-            other.mode,
-            lambda tool: other.evidence(tool) or self.evidence(tool),
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class Recommender:
@@ -460,7 +452,7 @@ class Recommender:
             "runs": runs,
             "of": self._of(source, shares),
             "done": done,
-            "ended": votes[1].support(END),
+            "ended": votes[1].support()[END],
             "other": other * (1 - done),
         }
 
@@ -478,7 +470,7 @@ class Recommender:
     def _of(self, source: str, tools: Iterable[str]) -> dict[str, int]:
         """How many voices went on after `source`, with any tool, for the tools that ever followed it; else 0."""
         edges = self.graph.outgoing(source)
-        voices = len(set[int]().union(*(edge.voices for edge in edges.values())))
+        voices = self.graph.voices(source)
         return {tool: voices if tool in edges else 0 for tool in tools}
 
     def _edges(self, source: str, allowed: Collection[str] | None) -> Outgoing:
@@ -499,21 +491,21 @@ class Recommender:
     def _ranking(
         self, source: str, before: str, views: Floats | None, summary: Floats | None, allowed: Collection[str] | None
     ) -> Ranking | None:
-        """Rank by the summary, by the vote of states, by both where only some edges have summaries, or by weight."""
-        edges = self._edges(source, allowed)
+        """Rank by the summary, by the vote of states where few edges have summaries, or by weight."""
         if self.ablation == "w/o adapt" and summary is None and views is not None:
             summary = views[: len(TEXT_VIEWS)].sum(axis=0)
-        by_summary, share = None, 0.0
-        if edges and summary is not None and self.ablation not in {"w/o state", "only weight w/o efficiency"}:
-            by_summary, share = self._by_summary(edges, source, summary)
-        by_vote = None
-        if share < 1 and views is not None and self.ablation in {None, "w/o weight"}:
-            by_vote = self._by_vote(source, before, views, allowed)
-        if by_vote and by_summary:
-            return by_vote.joined(by_summary, share)
-        if by_vote or by_summary or not edges:
-            return by_vote or by_summary
-        return Ranking(self._weights(edges), {tool: edge.support for tool, edge in edges.items()}, "procedural")
+        ranking = None
+        if summary is not None and self.ablation not in {"w/o state", "only weight w/o efficiency"}:
+            ranking = self._by_summary(source, summary, allowed)
+        # Where most edges have no summary, the few that have one would stand for all.
+        is_rare = ranking is None or 2 * len(ranking.shares) < len(self._edges(source, allowed))
+        if is_rare and views is not None and self.ablation in {None, "w/o weight"}:
+            ranking = self._by_vote(source, before, views, allowed) or ranking
+        if ranking is not None:
+            return ranking
+        edges = self._edges(source, allowed)
+        support = {tool: edge.support for tool, edge in edges.items()}
+        return Ranking(self._weights(edges), support, "procedural") if edges else None
 
     def _by_vote(self, source: str, before: str, views: Floats, allowed: Collection[str] | None) -> Ranking | None:
         """Rank by the vote of all states; `None` where nothing is known."""
@@ -548,6 +540,7 @@ class Recommender:
         similar = cosines(rows.numbers, views, self.fit.center)
         on_tools = vote(rows, called, similar @ self.fit.weights, asked, self.fit)
         # All views are equal where the turn may end: other weights foretell it no better.
+        rows = Rows(rows.labels.copy(), rows.numbers)
         rows.labels["target"][called] = 0
         even = Fit.even(self.fit.center)
         return on_tools, vote(rows, np.arange(len(rows)), similar @ even.weights, asked, even)
@@ -557,10 +550,11 @@ class Recommender:
     ) -> tuple[dict[str, float], dict[str, int]]:
         """The tools that are voted for and allowed, with their scores, and how many voices there are for each."""
         edges = self.graph.outgoing(source)
+        near = ballot.support()
         scores, support = {}, {}
         for target, score in ballot.scores().items():
             tool = self.graph.names[target]
-            voices = edges[tool].support if tool in edges else ballot.support(target)
+            voices = edges[tool].support if tool in edges else near[target]
             if voices >= least and (allowed is None or tool in allowed):
                 scores[tool], support[tool] = score, voices
         return scores, support
@@ -580,11 +574,12 @@ class Recommender:
             Evidence(self.graph.run_of(run).id, round(each, 4)) for run, each in zip(runs, similar, strict=True)
         )
 
-    def _by_summary(self, edges: Outgoing, source: str, summary: Floats) -> tuple[Ranking | None, float]:
-        """Rank by the agent's summary, `None` where nothing is similar; and the share of the edges with summaries.
+    def _by_summary(self, source: str, summary: Floats, allowed: Collection[str] | None) -> Ranking | None:
+        """Rank by the agent's summary; `None` where nothing is similar.
 
         An edge is as similar as the most similar of its summaries.
         """
+        edges = self._edges(source, allowed)
         rows = self.graph.summaries.after(self.graph.number(source))
         similar = cosines(rows.numbers, summary[None], np.zeros_like(summary[None]))[:, 0].astype(np.float64)
         order = np.argsort(-similar, kind="stable")
@@ -593,7 +588,7 @@ class Recommender:
             places.setdefault(self.graph.names[target], []).append(place)
         nearest = {tool: max(similar[places[tool][0]], 0.0) for tool in edges if tool in places}
         if not any(nearest.values()):
-            return None, 0.0
+            return None
 
         def evidence(tool: str) -> tuple[Evidence, ...]:
             best = places.get(tool, [])[:EVIDENCE]
@@ -604,5 +599,4 @@ class Recommender:
 
         shares = softmax(np.array([*nearest.values()]), BANDWIDTH).tolist()
         support = {tool: edges[tool].support for tool in nearest}
-        ranking = Ranking(dict(zip(nearest, shares, strict=True)), support, "episodic", evidence)
-        return ranking, len(nearest) / len(edges)
+        return Ranking(dict(zip(nearest, shares, strict=True)), support, "episodic", evidence)

@@ -6,7 +6,7 @@ request stands. Replies are read as LangChain parsed them; what does not validat
 """
 
 import copy
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import takewhile
@@ -27,7 +27,6 @@ from langchain_tooltree.models import (
     call_tools,
     document_prompt,
     inner_config,
-    is_form_refusal,
     was_refused,
 )
 from langchain_tooltree.replies import UNREADABLE
@@ -76,19 +75,20 @@ class ProposalRequest:
 
 @dataclass(slots=True)
 class Proposal:
-    """What a model offered."""
+    """What a model offered; the fields are those of an `OperationOutcome`."""
 
     calls: list[Call] = field(default_factory=list)  # most promising first
     confidences: list[float | None] = field(default_factory=list)  # one for each call; `None` where none came
-    problems: list[str] = field(default_factory=list)  # calls that cannot be made, each with the reason
-    standing: Standing = field(default_factory=Standing)  # how the request stands, where the reply says so
+    dropped: list[str] = field(default_factory=list)  # calls that cannot be made, each with the reason
     reward: float | None = None  # score of the latest result, where the reply gives one
+    goal: float | None = None  # whether the request is fulfilled, where the reply says so, see `Standing`
+    missing: Sequence[str] = ()  # what of it is not done yet
     error: str | None = None  # why the model could not be asked, if so
 
     @property
     def is_empty(self) -> bool:
         """Whether the model has replied, and offered nothing."""
-        return not (self.calls or self.problems or self.error)
+        return not (self.calls or self.dropped or self.error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +161,7 @@ class Proposer:
             yield from self._ask_with_scores(request, meter, proposal, tools)
         else:
             yield from ask(BoundTools(tools, tools), PROPOSE_PROMPT.format(count=self.config.top_k))
-        if proposal.problems and meter.left:
+        if proposal.dropped and meter.left:
             yield from self._repair(request, meter, proposal, tools)
         if proposal.calls:
             proposal.error = None
@@ -179,12 +179,8 @@ class Proposer:
         candidates = CANDIDATES_PROMPT.format(count=self.config.top_k)
         bound = BoundTools.with_scores(tools, assess=True, observed=observed)
         end = ASSESS_PROMPT.format(assess=bound.assess)
-        failure = yield from self._ask(request, meter, proposal, bound, f"{candidates}\n\n{end}")
-        if failure is not None and is_form_refusal(failure) and meter.left:
-            # The server may refuse tools in this form; the posterior then goes by the order of the candidates.
-            instruction = PROPOSE_PROMPT.format(count=self.config.top_k)
-            yield from self._ask(request, meter, proposal, BoundTools(tools, tools), instruction)
-        elif proposal.is_empty and proposal.standing.goal == SAID_OPEN and meter.left:
+        yield from self._ask(request, meter, proposal, bound, f"{candidates}\n\n{end}")
+        if proposal.is_empty and proposal.goal == SAID_OPEN and meter.left:
             # Some models make one call in a reply, and theirs was to say how the request stands.
             instruction = f"{candidates}\n\n{NOTHING_PROMPT}"
             bound = BoundTools.with_scores(tools, assess=False)
@@ -194,15 +190,15 @@ class Proposer:
         self, request: ProposalRequest, meter: Meter, proposal: Proposal, tools: Sequence[BaseTool]
     ) -> Flow[None]:
         """Have invalid calls written again, once; what is still invalid stays a problem."""
-        propose = PROPOSE_PROMPT.format(count=len(proposal.problems))
-        repair = REPAIR_PROMPT.format(problems=_listed(proposal.problems))
+        propose = PROPOSE_PROMPT.format(count=len(proposal.dropped))
+        repair = REPAIR_PROMPT.format(problems=_listed(proposal.dropped))
         shown = BoundTools.with_scores(tools, assess=False) if self._has_scores else BoundTools(tools, tools)
         rewritten = Proposal()
         first_time = replace(request, attempt=1, missing=())
         yield from self._ask(first_time, meter, rewritten, shown, f"{propose}\n\n{repair}", attempts=1)
         proposal.calls += rewritten.calls
         proposal.confidences += rewritten.confidences
-        proposal.problems += rewritten.problems
+        proposal.dropped += rewritten.dropped
 
     def _ask(
         self,
@@ -213,25 +209,23 @@ class Proposer:
         instruction: str,
         *,
         attempts: int = ATTEMPTS,
-    ) -> Flow[Exception | None]:
-        """Ask for candidates, again if the model cannot be reached, and take them; returns why that failed, if so."""
+    ) -> Flow[None]:
+        """Ask for candidates, again if the model cannot be reached, and take them."""
         cards = {name: self.library.additions(name) for name in request.tools}
         messages = proposal_messages(request, instruction, cards)
         config = inner_config("propose", {})
-        failure: Exception | None = None
         proposal.error = "the budget left no question"
         for _ in range(min(attempts, meter.left)):
             try:
                 reply = yield from call_tools(self.model, tools.bound, messages, meter, config)
             except Exception as error:  # noqa: BLE001 - a model that fails ends the search with what it has
-                failure, proposal.error = error, f"the model failed: {described(error)}"
-                if was_refused(error) or (tools.scored and is_form_refusal(error)):
-                    break  # it would be refused again
+                proposal.error = f"the model failed: {described(error)}"
+                if was_refused(error):
+                    return  # it would be refused again
             else:
                 proposal.error = None
                 yield FunctionStep(partial(self._take, reply, tools), proposal)  # which may parse what was proposed
-                return None
-        return failure
+                return
 
     def _take(self, reply: AIMessage, tools: BoundTools, proposal: Proposal) -> None:
         """Read a reply: each call is a candidate, but for the one that says how the request stands."""
@@ -239,7 +233,7 @@ class Proposer:
         offers = [call for call in reply.tool_calls if call["name"] != tools.assess]
         forms = (validated(Assessment, call["args"]) for call in reply.tool_calls if call["name"] == tools.assess)
         if assessment := next(forms, None):
-            proposal.standing, proposal.reward = Standing.of(assessment), assessment.last_result
+            (proposal.goal, proposal.missing), proposal.reward = Standing.of(assessment), assessment.last_result
         most = READ_CANDIDATES * self.config.top_k
         for call in offers[:most]:
             arguments = dict(call["args"])
@@ -248,16 +242,16 @@ class Proposer:
             if tool := names.get(call["name"]):
                 arguments, problem = checked_arguments(tool, arguments)
             if problem:
-                proposal.problems.append(shortened(f"{Call(call['name'], arguments, 'write').label}: {problem}"))
+                proposal.dropped.append(shortened(f"{Call(call['name'], arguments, 'write').label}: {problem}"))
                 continue
             signed = message_to_dict(with_only_call(reply, call)) if _is_signed(reply) else None
             effect = self.effect_of(call["name"], arguments)
             proposal.calls.append(Call(call["name"], arguments, effect, signed))
             proposal.confidences.append(confidence)
         if len(offers) > most:
-            proposal.problems.append(f"{len(offers) - most} calls: only {most} of one reply are read")
+            proposal.dropped.append(f"{len(offers) - most} calls: only {most} of one reply are read")
         for broken in reply.invalid_tool_calls:
-            proposal.problems.append(shortened(f"{broken.get('name')}({broken.get('args')}): {UNREADABLE}"))
+            proposal.dropped.append(shortened(f"{broken.get('name')}({broken.get('args')}): {UNREADABLE}"))
 
 
 def proposal_messages(
@@ -294,78 +288,36 @@ def _listed(entries: Iterable[str]) -> str:
 RELEVANT = 0.3  # p_t in [0, 1] below which a tool is dropped, as the paper's ACL-format version prints it
 
 
-def plan_tools(
-    model: BaseChatModel, library: ToolLibrary, reads: Collection[str], query: str, meter: Meter
-) -> Flow[tuple[str, ...]]:
-    """Choose the tools that a request may need.
+def plan_tools(model: BaseChatModel, library: ToolLibrary, query: str, meter: Meter) -> Flow[tuple[str, ...]]:
+    """Ask for the tools that a request may need.
 
-    A tool is kept if it belongs to a domain of the request (or to none), its relevance p_t is at least .3, its input
-    can be had, and its output is of use. The first two are asked; the others follow from the schemas. All of the
-    library is kept if the reply is unusable or would leave none: a planner that fails must not take tools away.
+    A tool stays if it belongs to a domain of the request (or to none), its relevance p_t is at least .3, its input can
+    be had, and its output is of use. All of the library stays if the reply is unusable or would leave none: a planner
+    that fails must not take tools away.
     """
     cards = [library.card(name) for name in library.names]
     prompt = document_prompt(PLAN_PROMPT, {"request": query, "tools": [*map(_in_short, cards)]})
     plan = yield from filled_in(model, CoarsePlan, prompt, "plan", meter)
     if plan is None:
         return library.names
-    relevance = {each.name: each.relevance for each in plan.tools}
+    unfit = {
+        each.name for each in plan.tools if each.relevance < RELEVANT or not (each.obtainable and each.useful)
+    }  # a tool that nothing was said of is not judged irrelevant
     domains = set(plan.domains)
-    relevant = [
-        card
+    chosen = (
+        card.name
         for card in cards
-        if relevance.get(card.name, 1.0) >= RELEVANT  # a tool that nothing was said of is not judged irrelevant
-        and (not card.domains or not domains or not domains.isdisjoint(card.domains))
-    ]
-    obtainable = [card for card in relevant if _obtainable(card, relevant)]
-    useful = {card.name for card in obtainable if card.name not in reads or _usable(card, obtainable)}
-    return tuple(name for name in library.names if name in useful) or library.names
+        if card.name not in unfit and (not card.domains or not domains or not domains.isdisjoint(card.domains))
+    )
+    return tuple(chosen) or library.names
 
 
 def _in_short(card: ToolCard) -> dict[str, Any]:
-    """What the question says of a tool: the first sentences of its description, and its examples."""
+    """What the question says of a tool: the first sentences of its description, its fields, and its examples."""
     examples = [one_line(compact_json(example), 300) for example in card.examples]
     short = {"name": card.name, "description": one_line(card.description, 300), "domains": [*card.domains]}
-    return {name: value for name, value in {**short, "examples": examples}.items() if value}
-
-
-def _obtainable(card: ToolCard, cards: Sequence[ToolCard]) -> bool:
-    """Whether each required input can be had.
-
-    A request can say a plain value or a list of them. An object has to come from another tool, whose output has a field
-    of this name, or whose name says it, or of which nobody knows what it is.
-    """
-    schema = card.input_schema or {}
-    needed = _objects_in(schema).intersection(schema.get("required", ()))
-    outputs = {other.name: _fields_of(other.output_schema or {}) for other in cards if other.name != card.name}
-    return all(any(not fields or name in fields or name in tool for tool, fields in outputs.items()) for name in needed)
-
-
-def _usable(card: ToolCard, cards: Sequence[ToolCard]) -> bool:
-    """Whether what a read returns can be told in an answer, or is what another tool takes."""
-    schema = card.output_schema or {}
-    if schema.get("type") == "null":
-        return False
-    objects = _objects_in(schema)
-    is_opaque = objects != set() and objects == {*schema.get("properties", ())}
-    others = (other.input_schema or {} for other in cards if other.name != card.name)
-    return not is_opaque or any(objects & _objects_in(other) for other in others)
-
-
-def _fields_of(schema: Mapping[str, Any]) -> set[str]:
-    """Names of the fields of a result, or of each in a list of results."""
-    part = _resolved(schema, schema)
-    return {*part.get("properties", ()), *_resolved(part.get("items", {}), schema).get("properties", ())}
-
-
-def _objects_in(schema: Mapping[str, Any]) -> set[str]:
-    """Names of the properties that are objects, or lists of objects."""
-    properties = {name: _resolved(part, schema) for name, part in schema.get("properties", {}).items()}
-    items = {name: _resolved(part.get("items", {}), schema) for name, part in properties.items()}
-    return {name for name in properties if "object" in (properties[name].get("type"), items[name].get("type"))}
-
-
-def _resolved(part: Any, schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A part of a schema; where it is defined elsewhere in the schema, from there."""
-    part = part if isinstance(part, Mapping) else {}
-    resolved: Mapping[str, Any] = schema.get("$defs", {}).get(str(part.get("$ref")).rpartition("/")[2], part)
-    return resolved
+    fields = {
+        "input": [*(card.input_schema or {}).get("properties", ())],
+        "output": [*(card.output_schema or {}).get("properties", ())],
+    }
+    return {name: value for name, value in {**short, **fields, "examples": examples}.items() if value}

@@ -64,7 +64,7 @@ class Mark:
     writes: list[str] = field(default_factory=list)  # tools whose writes have a first voice: a report named them
     evident: bool = False  # whether the turn itself spoke against the latest answer, see `report.Stop.is_evident`
     resumed: bool = False  # whether a write was made since the latest answer
-    held: dict[str, Any] | None = None  # the best answer so far, the ids on its `path`, and what it leaves open
+    best: dict[str, Any] | None = None  # the best answer so far, the ids on its `path`, and what it leaves open
     queue: list[dict[str, Any]] = field(default_factory=list)  # candidates that wait, most promising first
     plan: dict[str, Any] | None = None  # what is left of a plan that was tried in a sandbox, see `visit`
     step: int = 0  # the super-step of the latest visit
@@ -119,11 +119,11 @@ class Branches:
         request = messages[self.begin] if self.begin is not None else None
         if request is not None and not _is_summary(request) and request.id != mark.turn:
             mark = Mark(turn=request.id, hidden=mark.hidden)
-        if mark.hidden or mark.parents or mark.held:  # what other middleware has removed is forgotten
+        if mark.hidden or mark.parents or mark.best:  # what other middleware has removed is forgotten
             ids = {message.id for message in messages}
-            places = {*mark.parents, *mark.parents.values(), *(mark.held or {}).get("path", ())}
+            places = {*mark.parents, *mark.parents.values(), *(mark.best or {}).get("path", ())}
             if not ids.issuperset(places):  # and a tree that does not fit any more is given up
-                mark = replace(mark, parents={}, held=None, queue=[], plan=None, missing="")
+                mark = replace(mark, parents={}, best=None, queue=[], plan=None, missing="")
             mark = replace(mark, hidden=[each for each in mark.hidden if each in ids])
         self.mark = mark
 
@@ -270,13 +270,13 @@ def with_only_call(message: AIMessage, call: ToolCall | None) -> AIMessage:
     """A reply with one of its calls, or none, and without its text; the reasoning stays for providers that sign it."""
     content: Any = message.content
     if isinstance(content, list):
-        kept = {None, call["id"]} if call else {None}
+        ids = {None, call["id"]} if call else {None}
         content = [
             block
             for block in content
             if isinstance(block, dict)
             and block.get("type") != "text"
-            and (block.get("type") not in CALL_BLOCKS or (block.get("call_id") or block.get("id")) in kept)
+            and (block.get("type") not in CALL_BLOCKS or (block.get("call_id") or block.get("id")) in ids)
             # OpenAI's items of reasoning belong to the item behind them, and are refused without it.
             and (call is not None or block.get("type") != "reasoning" or "id" not in block)
         ]

@@ -15,7 +15,6 @@ import time
 import uuid
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
-from concurrent.futures import wait
 from dataclasses import replace
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -36,7 +35,7 @@ from langchain_tooltree.models import ATTEMPTS, Meter, inner_marks
 from langchain_tooltree.sandbox import Sandbox, forked
 from langchain_tooltree.text import shortened
 from langchain_tooltree.tools import injected_names
-from langchain_tooltree.tooltree.ask import ProposalRequest, Proposer, plan_tools
+from langchain_tooltree.tooltree.ask import Proposal, ProposalRequest, Proposer, plan_tools
 from langchain_tooltree.tooltree.judge import Evaluator, Judged, JudgedCall, JudgeRequest, ModelEvaluator
 from langchain_tooltree.tooltree.result import (
     PlanStep,
@@ -64,7 +63,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 JUDGED_CHARS = 8_000  # characters of an observation that a judge is asked about: about 2,000 tokens
-GRACE = 1.0  # seconds that calls in flight get when the time is up; then they are left behind
 ANSWER_CALLS = 1  # model calls that are kept back for the answer
 
 
@@ -78,15 +76,6 @@ def _launch(flow: Flow[Any], name: str) -> TwinStep:
         return task
 
     return TwinStep(lambda: in_thread(partial(run_flow, flow), name), task)
-
-
-def _finish_within(future: Any, seconds: float | None) -> TwinStep:
-    """A step that waits for a launched flow, and says whether it is done in time; `None` for no limit."""
-
-    async def is_done() -> bool:
-        return bool((await asyncio.wait([future], timeout=seconds))[0])
-
-    return TwinStep(lambda: bool(wait([future], seconds).done), is_done)
 
 
 class DeepSearch:
@@ -125,7 +114,7 @@ class DeepSearch:
             tools=len(self._library),
             judge_calls=max(self._pre_judge.calls_per_question, self._post_judge.calls_per_question),
             reserved_model_calls=ANSWER_CALLS,
-            begun=bool(outcomes) and outcomes[-1].status != "error",
+            is_under_way=bool(outcomes) and outcomes[-1].status != "error",
         )
         self._config, self._tree = self._search.config, self._search.tree
         self._id = uuid.uuid4().hex
@@ -135,7 +124,6 @@ class DeepSearch:
         self._messages_to: dict[int, list[BaseMessage]] = {}  # of the path to a node whose call has run
         self._meters: dict[int, Meter] = {}  # of each operation, by its launch number
         self._meter = Meter(0)  # of all that was told
-        self._running: deque[Any] = deque()  # tasks in the order of launch
         self._began = time.monotonic()
         self._deadline = self._began + (kernel.max_seconds or math.inf)
 
@@ -154,6 +142,7 @@ class DeepSearch:
             The best trajectory without an answer, the tree and the cost.
         """
         search, emit = self._search, self._host.emit
+        running: deque[Any] = deque()  # in the order of launch
         start = Event(
             type="start",
             query=self._conversation.goal,
@@ -169,14 +158,16 @@ class DeepSearch:
                 if time.monotonic() >= self._deadline:
                     search.stop("max_seconds")
                 for operation in search.ask():
-                    self._running.append((yield _launch(self._perform(operation), "tooltree")))
+                    running.append((yield _launch(self._perform(operation), "tooltree")))
                 yield from emit(search.take_events())
-                if not self._running or (outcome := (yield from self._next())) is None:
+                if not running:
                     break
+                task = running.popleft()
+                outcome = yield TwinStep(task.result, partial(awaited, task))
                 self._meter.add(self._meters[outcome.operation])
                 search.tell(outcome)
         finally:
-            for task in self._running:
+            for task in running:
                 task.cancel()
         result, events = self._result(), list[Event]()
         if result.fallback:
@@ -186,26 +177,13 @@ class DeepSearch:
         yield from emit([*events, *search.take_events()])
         return result
 
-    def _next(self) -> Flow[Any]:
-        """What comes of what has run for longest; where it does not come in time, `None`, and the search stops."""
-        task = self._running[0]
-        left = None if math.isinf(self._deadline) else max(0.0, self._deadline + GRACE - time.monotonic())
-        if not (yield _finish_within(task, left)):
-            self._search.stop("max_seconds")
-            return None
-        self._running.popleft()
-        return (yield TwinStep(task.result, partial(awaited, task)))
-
     # --- operations ---
 
     def _narrow_tools(self) -> Flow[None]:
         """Have the coarse planner choose the tools that may be proposed."""
         search, spent = self._search, self._search.spent
         meter = Meter(min(ATTEMPTS, search.max_model_calls - ANSWER_CALLS))
-        goal, reads = self._conversation.goal, self._effects.reads
-        plan = plan_tools(self._host.model, self._library, reads, goal, meter)
-        self._running.append((yield _launch(plan, "tooltree")))
-        self._tools = (yield from self._next()) or self._tools
+        self._tools = yield from plan_tools(self._host.model, self._library, self._conversation.goal, meter)
         self._meter.add(meter)
         spent.model_calls, spent.tokens = meter.model_calls, meter.input_tokens + meter.output_tokens
 
@@ -248,16 +226,8 @@ class DeepSearch:
             missing=node.missing,
         )
         proposal = yield from self._proposer.propose(request, meter)
-        return {
-            "calls": proposal.calls,
-            "confidences": proposal.confidences,
-            "dropped": proposal.problems,
-            "finished": proposal.is_empty,
-            "reward": proposal.reward,
-            "goal": proposal.standing.goal,
-            "missing": proposal.standing.missing,
-            "error": proposal.error,
-        }
+        facts = {name: getattr(proposal, name) for name in Proposal.__slots__}
+        return {**facts, "finished": proposal.is_empty}
 
     def _question(self, stage: Literal["pre", "post"], nodes: Sequence[Node]) -> JudgeRequest:
         """A question about calls, after what had come to pass in the state in which they are made."""
@@ -353,7 +323,6 @@ class DeepSearch:
             tool_calls=spent.tool_calls,
             cache_hits=search.cache_hits,
             seconds=time.monotonic() - self._began,
-            calls=dict(self._meter.calls),
             usage=self._meter.usage,
         )
         result = SearchResult(

@@ -179,14 +179,14 @@ class _Gate:
     text: str = ""  # held back so far; in the end that of a doubtful answer
     is_open: bool = False
     is_shut: bool = False
-    held: list[ChatGenerationChunk] = field(default_factory=list)
+    chunks: list[ChatGenerationChunk] = field(default_factory=list)
 
     def admit(self, chunk: ChatGenerationChunk) -> Sequence[ChatGenerationChunk]:
         """The chunks of a stream that pass when one more has come."""
         is_step = bool(getattr(chunk.message, "tool_call_chunks", None))
-        if self.is_open or not (self.held or is_step or chunk.message.text):  # reasoning comes before the text
+        if self.is_open or not (self.chunks or is_step or chunk.message.text):  # reasoning comes before the text
             return [chunk]
-        self.held.append(chunk)
+        self.chunks.append(chunk)
         self.text += chunk.message.text
         if is_step:
             self.is_shut = False
@@ -200,12 +200,12 @@ class _Gate:
 
     def release(self) -> list[ChatGenerationChunk]:
         """The chunks that were held back, without a report; as one without text if the answer is doubtful."""
-        held, self.held, self.is_open = self.held, [], True
-        parts = parse_report(self.text) if held else None
+        waiting, self.chunks, self.is_open = self.chunks, [], True
+        parts = parse_report(self.text) if waiting else None
         if parts is None:
-            return held
+            return waiting
         self.report, self.line, self.text = parts[0], self.text.removesuffix(parts[1]), parts[1]
-        return [_merged(held, "" if self.is_shut else self.text)]
+        return [_merged(waiting, "" if self.is_shut else self.text)]
 
     def close(self, result: ChatResult) -> ChatResult:
         """The reply as it may be shown; noted for the visit."""

@@ -46,7 +46,7 @@ from langchain_tooltree.tooltree.result import keep_ended, keep_search
 from langchain_tooltree.tooltree.search import SearchConfig
 from langchain_tooltree.tooltree.visit import Outcome, Visit, carry_on, plan_ahead
 
-KEPT_OFFERINGS = 16  # selections of tools of which it is kept what they are: few agents change between more
+MOST_OFFERINGS = 16  # selections of tools of which it is kept what they are: few agents change between more
 
 
 class PlannerOptions(TypedDict, total=False):
@@ -147,7 +147,7 @@ class Planner:
             library = tools if isinstance(tools, ToolLibrary) else tuple(tools)
             offering = Offering(library, frozenset(names), effects, frozenset(trials))
             self._offerings[key] = offering  # it holds the tools, so that no others get their ids
-            forget_oldest(self._offerings, KEPT_OFFERINGS)
+            forget_oldest(self._offerings, MOST_OFFERINGS)
         return offering
 
     def branches(self, messages: Sequence[BaseMessage], mark: Mark, offering: Offering) -> Branches:

@@ -13,7 +13,7 @@ from langgraph.runtime import Runtime
 from langgraph.types import Command
 
 from langchain_tooltree.conversation import Conversation
-from langchain_tooltree.experience.guide import REMEMBERED, Guide, Learner, Remembered, checked_experience
+from langchain_tooltree.experience.guide import REMEMBERED, Guide, Learner, TurnNote, checked_experience
 from langchain_tooltree.experience.run_identity import ModelRequests
 from langchain_tooltree.flows import Flow, TwinStep, arun_flow, async_twin, driven, run_flow
 from langchain_tooltree.models import extended, quiet
@@ -124,7 +124,7 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
 class LearningState(PlannerState):
     """The state of an agent that learns: what was recalled is neither input nor output of the agent, and no message."""
 
-    tooltree_recalled: NotRequired[Annotated[Remembered, PrivateStateAttr]]
+    tooltree_recalled: NotRequired[Annotated[TurnNote, PrivateStateAttr]]
 
 
 class _LearningMiddleware(ToolTreeMiddleware):

@@ -29,7 +29,7 @@ from langchain_tooltree.tooltree.report import Report
 from langchain_tooltree.tooltree.result import (
     SearchResult,
     guide_of,
-    kept_turn,
+    keep_turn,
     result_of_path,
     search_result,
 )
@@ -128,7 +128,7 @@ class ToolTreeNode(Runnable[Any, dict[str, list[BaseMessage]]]):
         outcome = yield from host.visited(branches)
         update = _update(messages, outcome, host.reply)
         if self._experience is not None and not update[-1].tool_calls:
-            yield from kept_turn(self._experience, [*branches.path(), update[-1]], outcome.ended, host)
+            yield from keep_turn(self._experience, [*branches.path(), update[-1]], outcome.ended, host)
         return {key: update}
 
     ainvoke = async_twin(invoke)  # type: ignore[arg-type] # mypy takes `self` from the declaration in Runnable

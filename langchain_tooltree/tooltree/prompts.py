@@ -131,7 +131,9 @@ PLAN_PROMPT = """\
 You narrow down the tools for an assistant's request before any of them is used.
 
 Name the domains that the request belongs to, chosen from those that the tools have. Then, for every tool: its \
-relevance, between 0 and 1, for this request; a tool whose result another one needs is relevant, too."""
+relevance, between 0 and 1, for this request, where a tool whose result another one needs is relevant, too; whether \
+its input can be had, from the request or from another tool; and whether its output is of use, in the answer or as the \
+input of another tool."""
 
 PAPER_PRE_JUDGE_PROMPT = """\
 You judge tool calls before they are made.
@@ -226,6 +228,8 @@ class ToolRelevance(BaseModel):
 
     name: str
     relevance: Share = Field(description="Between 0 and 1")
+    obtainable: bool = Field(True, description="Whether its input can be had")
+    useful: bool = Field(True, description="Whether its output is of use")
 
 
 class CoarsePlan(BaseModel):

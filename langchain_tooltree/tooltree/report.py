@@ -159,12 +159,12 @@ def without_blanks(message: MessageT) -> MessageT:
     """A message without blocks of text that say nothing, which providers refuse; Gemini's signatures say something."""
     if isinstance(message.content, str):
         return message
-    kept = [
+    content = [
         block
         for block, text in zip(message.content, texts_of(message), strict=True)
         if text.strip() or not _is_text(block) or (isinstance(block, dict) and block.get("extras"))
     ]
-    return message.model_copy(update={"content": kept})
+    return message.model_copy(update={"content": content})
 
 
 def _is_text(block: Any) -> bool:
@@ -235,7 +235,7 @@ def admits(*, writes: bool, stops: int, named: bool, evident: bool, resumed: boo
     """Whether an own step goes to the host: the first write after an answer needs two voices.
 
     One voice is the own step. The other one is a report that names such a write, or the turn itself. A step that is
-    not admitted ends the search: the answer that is held stands.
+    not admitted ends the search: the best answer so far stands.
 
     Args:
         writes: Whether the step holds a call that may change something.
@@ -247,9 +247,9 @@ def admits(*, writes: bool, stops: int, named: bool, evident: bool, resumed: boo
     return not writes or stops == 0 or named or evident or resumed
 
 
-def is_better(*, missing: bool, held_missing: bool, extends: bool) -> bool:
-    """Whether a later answer takes the place of the one held.
+def is_better(*, missing: bool, best_missing: bool, extends: bool) -> bool:
+    """Whether a later answer takes the place of the best one so far.
 
-    It does if it leaves nothing open, or no more than the held one with new results beside all of its path (`extends`).
+    It does if it leaves nothing open, or no more than that one with new results beside all of its path (`extends`).
     """
-    return not missing or (held_missing and extends)
+    return not missing or (best_missing and extends)

@@ -2,7 +2,6 @@
 
 import os
 import uuid
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
@@ -16,7 +15,7 @@ from langchain_core.messages.ai import UsageMetadata
 from langchain_tooltree._langgraph import thread_here
 from langchain_tooltree.conversation import Conversation, is_observation
 from langchain_tooltree.errors import ConfigurationError
-from langchain_tooltree.experience.guide import Guide, Learner, kept_searches
+from langchain_tooltree.experience.guide import Guide, Learner, latest_searches
 from langchain_tooltree.experience.run_identity import run_id
 from langchain_tooltree.experience.trajectory import ATTEMPT_OF, Trajectory, call_key
 from langchain_tooltree.flows import Flow, FunctionStep, current_runtime, if_it_can
@@ -110,12 +109,11 @@ class SearchCost:
     tool_calls: int = 0  # tools run
     cache_hits: int = 0  # calls whose observation was reused instead
     seconds: float = 0.0  # the time it took, waiting for calls included
-    calls: Mapping[str, int] = field(default_factory=dict)  # model calls by the names of their runs
     usage: UsageMetadata | None = None  # of all model calls, as far as the models reported it, details included
 
     def counts(self) -> dict[str, int]:
         """The numbers by name, without the time, which no two runs share."""
-        return {name: getattr(self, name) for name in SearchCost.__slots__ if name not in {"seconds", "calls", "usage"}}
+        return {name: getattr(self, name) for name in SearchCost.__slots__ if name not in {"seconds", "usage"}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,9 +173,9 @@ class SearchResult:
         waiting = self.waiting
         if not waiting:
             return about
-        kept = {call.key for call in self.calls}
+        planned = {call.key for call in self.calls}
         ran = (node.call for node in self.tree.nodes if node.call and node.observation)
-        tried = {call.key: call.label for call in ran if call.effect == "read" and call.key not in kept}
+        tried = {call.key: call.label for call in ran if call.effect == "read" and call.key not in planned}
         return {
             **about,
             "plan": [step.call.label for step in self.steps[self.steps.index(waiting[-1]) + 1 :]],
@@ -192,7 +190,6 @@ class SearchResult:
             self.cost,
             model_calls=self.cost.model_calls + 1,
             tokens=self.cost.tokens + (usage["input_tokens"] + usage["output_tokens"] if usage else 0),
-            calls=dict(Counter(self.cost.calls) + Counter(answer=1)),
             usage=usage_sum(self.cost.usage, usage),
         )
         result = replace(self, cost=cost)
@@ -272,13 +269,13 @@ def _value(tree: Tree, node: Node) -> float:
 
 # --- searches that are kept ---
 
-KEPT_SEARCHES = 64  # searches of which a process keeps the tree, the latest: some 0.2 MB each
+MOST_SEARCHES = 64  # searches of which a process keeps the tree, the latest: some 0.2 MB each
 
 
 def keep_search(result: SearchResult, folder: Path | None) -> Flow[None]:
     """Keep a search that has ended for `search_result`, and in a folder if there is one."""
-    kept_searches[result.search_id] = result
-    forget_oldest(kept_searches, KEPT_SEARCHES)
+    latest_searches[result.search_id] = result
+    forget_oldest(latest_searches, MOST_SEARCHES)
     if folder is not None:
         write = partial(record, folder, as_saved(result), key=result.search_id, thread=thread_here())
         yield FunctionStep(lambda _: write(), None)
@@ -306,20 +303,20 @@ def search_result(message: BaseMessage) -> SearchResult:
             "that was accepted at once has none."
         )
         raise ConfigurationError(msg)
-    if key not in kept_searches:
+    if key not in latest_searches:
         msg = (
-            f"The search {key!r} is no longer kept: a process keeps its latest {KEPT_SEARCHES}, until runs are "
+            f"The search {key!r} is no longer kept: a process keeps its latest {MOST_SEARCHES}, until runs are "
             "forgotten. Ask right after the run, in the same process, or pass record_searches= to keep each search in "
             "a file."
         )
         raise ConfigurationError(msg)
-    return cast("SearchResult", kept_searches[key])
+    return cast("SearchResult", latest_searches[key])
 
 
 def result_of(ended: Ended) -> SearchResult:
     """The tree of a search in the host's loop, out of the messages of its turn."""
-    branches, mark, held = ended.branches, ended.mark, ended.mark.held or {}
-    path_ids = set(held.get("path", ()))
+    branches, mark, best = ended.branches, ended.mark, ended.mark.best or {}
+    path_ids = set(best.get("path", ()))
     turn = branches.messages if branches.begin is None else branches.messages[branches.begin + 1 :]
     tree = Tree()
     ends: dict[str, Node] = {}
@@ -352,7 +349,7 @@ def result_of(ended: Ended) -> SearchResult:
         idea = tree.add(opened, Call(tool=candidate["name"], arguments=candidate["args"], effect="read"))
         idea.r_pre, idea.pre_scored = candidate.get("score"), candidate.get("score") is not None
     end = tree[steps[-1].node] if steps else tree.root
-    end.missing = (held["missing"],) if held.get("missing") else ()
+    end.missing = (best["missing"],) if best.get("missing") else ()
     on_path = [message for message in turn if message.id in path_ids and message.id != ended.answer.id]
     usage = reduce(usage_sum, (getattr(each, "usage_metadata", None) for each in on_path), ended.answer.usage_metadata)
     own_steps = sum(isinstance(message, AIMessage) and message.id not in mark.parents for message in turn)
@@ -388,7 +385,7 @@ def result_of_path(
     """
     last = cast("AIMessage", messages[-1])
     path = {"path": [message.id for message in messages]}
-    mark = Mark(search=uuid.uuid4().hex, held=path, stops=int(not calls_in(last)))
+    mark = Mark(search=uuid.uuid4().hex, best=path, stops=int(not calls_in(last)))
     result = result_of(Ended(Branches(messages, Mark(), is_read), mark, last, "answered"))
     if not calls_in(last):
         return result
@@ -424,7 +421,7 @@ def guide_of(
     return (yield from experience.guide(remembered, conversation)) if remembered else None
 
 
-def kept_turn(
+def keep_turn(
     experience: Learner, messages: Sequence[BaseMessage], ended: Ended | None, host: "PlannerHost"
 ) -> Flow[None]:
     """Keep a turn that ends in an answer, and what a search of it was told of past runs."""
@@ -445,7 +442,7 @@ MOST_ATTEMPTS = 3
 
 def failed_attempts(ended: Ended, *, run: str) -> list[Trajectory]:
     """The branches of a search whose calls brought nothing back, as failed attempts at the task of a run."""
-    branches, path_ids = ended.branches, set((ended.mark.held or {}).get("path", ()))
+    branches, path_ids = ended.branches, set((ended.mark.best or {}).get("path", ()))
     attempts: list[Trajectory] = []
     for at, message in enumerate(branches.messages):
         results = results_of(branches.messages, at) if calls_in(message) else []

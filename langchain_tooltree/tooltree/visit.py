@@ -156,10 +156,10 @@ class Visit:
     def _step(self, reply: AIMessage) -> Flow[Outcome]:
         """The host makes the calls of an own step, unless it is a write that only the step itself wants."""
         mark = self._mark
-        if not (mark.held or mark.hidden):
+        if not (mark.best or mark.hidden):
             return Outcome(mark=mark if mark.checked else None)
         writes = [call for call in reply.tool_calls if not self._branches.is_read(call["name"], call["args"])]
-        if mark.held:
+        if mark.best:
             named = all(call["name"] in mark.writes or self._is_missing(call) for call in writes)
             voices = {"named": named, "evident": mark.evident, "resumed": mark.resumed}
             admitted = admits(writes=bool(writes), stops=mark.stops, **voices)
@@ -264,18 +264,18 @@ class Visit:
 
     def _hold(self, answer: AIMessage, missing: str) -> None:
         """Keep the best answer so far; one that follows a write is the only one that is still true."""
-        held = self._mark.held
+        best = self._mark.best
         turn = [self._branches.request, *self._branches.this_turn(self._path)]
         path = [message.id for message in turn if message is not None and message.id]
-        if held is not None:
-            beyond = set(path).difference(held["path"])
-            extends = bool(beyond) and set(path).issuperset(held["path"])
+        if best is not None:
+            beyond = set(path).difference(best["path"])
+            extends = bool(beyond) and set(path).issuperset(best["path"])
             wrote = not self._branches.may_be_given_up(beyond)
-            if not wrote and not is_better(missing=bool(missing), held_missing=bool(held["missing"]), extends=extends):
+            if not wrote and not is_better(missing=bool(missing), best_missing=bool(best["missing"]), extends=extends):
                 self._add_usage(answer)
                 return
-            self._add_usage(*messages_from_dict([held["answer"]]))
-        self._mark = replace(self._mark, held={"answer": message_to_dict(answer), "path": path, "missing": missing})
+            self._add_usage(*messages_from_dict([best["answer"]]))
+        self._mark = replace(self._mark, best={"answer": message_to_dict(answer), "path": path, "missing": missing})
 
     # --- candidates ---
 
@@ -387,10 +387,10 @@ class Visit:
 
     def _conclude(self, reason: str) -> Flow[Outcome]:
         """Return the best answer, and remove what is not on its path."""
-        held = self._mark.held
-        assert held is not None  # noqa: S101 - a search begins with an answer
-        answer = cast("AIMessage", messages_from_dict([held["answer"]])[0])
-        abandoned = self._abandoned(set(held["path"]))
+        best = self._mark.best
+        assert best is not None  # noqa: S101 - a search begins with an answer
+        answer = cast("AIMessage", messages_from_dict([best["answer"]])[0])
+        abandoned = self._abandoned(set(best["path"]))
         remove = [str(each.id) for each in abandoned]
         if not self._mark.is_searching:
             return Outcome(remove=remove, mark=Mark())
@@ -401,7 +401,7 @@ class Visit:
             "stop_reason": reason,
             "model_calls": mark.used,
             "tried": [label_of(call) for each in abandoned for call in calls_in(each)],
-            "missing": held["missing"],
+            "missing": best["missing"],
             "removed": remove,
         }
         answer = answer.model_copy(
@@ -413,14 +413,14 @@ class Visit:
         yield from self._host.emit([{"type": "stop", "reason": reason, "rollouts": len(mark.parents)}])
         return Outcome(answer, remove, Mark(), Ended(self._branches, mark, answer, reason))
 
-    def _abandoned(self, kept: Collection[str]) -> list[BaseMessage]:
-        """The messages of abandoned branches: those hidden, and those of this turn that are not on the kept path.
+    def _abandoned(self, path: Collection[str]) -> list[BaseMessage]:
+        """The messages of abandoned branches: those hidden, and those of this turn that are not on that path.
 
         What a person decided on stays, with the calls beside it.
         """
         begin, messages = self._branches.begin, self._branches.messages
         turn = () if begin is None else messages[begin:]
-        gone = {*self._mark.hidden, *(message.id for message in turn)} - set(kept)
+        gone = {*self._mark.hidden, *(message.id for message in turn)} - set(path)
         for at, message in enumerate(turn):
             results = results_of(turn, at) if calls_in(message) else []
             if any(map(is_decided, results)):
@@ -531,8 +531,8 @@ def plan_ahead(branches: Branches, trial: "PlannerHost", sandbox: Sandbox) -> Fl
     steps = _plan_of([message for message in messages[start:] if message.id not in gone])
     plan = {"steps": steps, "answer": message_to_dict(step) if is_over else None}
     real = {message.id for message in branches.messages}
-    kept = Mark(turn=inner.mark.turn, hidden=sorted(gone & real), plan=plan)
-    return replace(_next_step(kept), ended=outcome.ended)
+    following = Mark(turn=inner.mark.turn, hidden=sorted(gone & real), plan=plan)
+    return replace(_next_step(following), ended=outcome.ended)
 
 
 def _plan_of(path: Sequence[BaseMessage]) -> list[dict[str, Any]]:

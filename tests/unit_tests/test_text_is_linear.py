@@ -19,7 +19,7 @@ from langchain_tooltree.cfgm.tips import IDENTIFYING
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.effects import only_reads
 from langchain_tooltree.experience.trajectory import as_reference, own_messages
-from langchain_tooltree.experience.verdict import excerpt, review
+from langchain_tooltree.experience.verdict import excerpt
 from langchain_tooltree.secrets import masked
 from langchain_tooltree.text import INTRODUCED, json_object, mermaid_text, one_line, shortened, substance, words_of
 from langchain_tooltree.tooltree.report import split_report
@@ -128,7 +128,6 @@ READERS: dict[str, Callable[[str], object]] = {
         [{"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": "look", "arguments": text}}]}]
     ),
     "excerpts": lambda text: excerpt(Trajectory.from_messages(run_of(text), id="1"), max_characters=9_000),
-    "reviews": lambda text: review(Trajectory.from_messages(run_of(text), id="1"), max_characters=9_000),
     "embeddings": HashingEmbeddings().embed_query,
     "replies": json_object,
     "reports": lambda text: split_report(AIMessage(text)),

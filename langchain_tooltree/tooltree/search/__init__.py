@@ -153,7 +153,7 @@ class TreeSearch:
         judge_calls: Model calls that a question to the judge may need: 2 for a model, which may be asked again, 0 for
             a function.
         reserved_model_calls: Model calls that are kept back for the answer.
-        begun: Whether calls were made since the request before the search began, the latest one without an error.
+        is_under_way: Whether calls were made since the request before this search, the latest one without an error.
         policy: Where rollouts work, in place of Eq. 1; as configured if left out.
     """
 
@@ -164,7 +164,7 @@ class TreeSearch:
         tools: int = 1,
         judge_calls: int = 2,
         reserved_model_calls: int = 0,
-        begun: bool = False,
+        is_under_way: bool = False,
         policy: UCTPolicy | None = None,
     ) -> None:
         self.config = config
@@ -184,12 +184,12 @@ class TreeSearch:
         self._policy: UCTPolicy | PosteriorPolicy
         self._best: BestPath | PosteriorPolicy
         if self._by_posterior:
-            done_at_start = DONE if begun else DONE_AT_START
+            done_at_start = DONE if is_under_way else DONE_AT_START
             self._policy = self._best = PosteriorPolicy(config, self.tree, self._frontier, done_at_start=done_at_start)
         else:
             self._policy, self._best = policy or UCTPolicy(config), BestPath(config)
         self._announced_best: int | None = None
-        self._known: dict[tuple[str, str], Observation] = {}  # by the world before a call, and the call
+        self._observations: dict[tuple[str, str], Observation] = {}  # by the world before a call, and the call
         self._running: dict[tuple[str, str], list[Rollout]] = {}  # calls in flight, and who waits for each
         self.cache_hits = 0  # calls whose observation was reused instead of running them again
         self._events: list[Event] = []
@@ -400,7 +400,7 @@ class TreeSearch:
         node = rollout.node
         if node.deferred:
             self._put("evaluate", rollout)
-        elif observation := self._known.get(self._key(node)):
+        elif observation := self._observations.get(self._key(node)):
             self.cache_hits += 1
             self._observe(rollout, observation, cached=True)
             self._observed(rollout)
@@ -427,7 +427,7 @@ class TreeSearch:
         node = rollout.node
         node.observation = observation
         if observation.kind == "ok":  # another time, a call that failed may succeed
-            self._known[self._key(node)] = observation
+            self._observations[self._key(node)] = observation
         self.tree.history[-1].ran.append(node.id)
         self._record("execute", rollout, node, call=node.label, status=observation.kind, cached=cached)
 

@@ -67,9 +67,9 @@ class UCTPolicy:
                 return work
         return None
 
-    def after_scoring(self, tree: Tree, frontier: Frontier, kept: Sequence[Node]) -> Work | None:  # noqa: ARG002
+    def after_scoring(self, tree: Tree, frontier: Frontier, best: Sequence[Node]) -> Work | None:  # noqa: ARG002
         """Run the best of the new candidates, as in the paper."""
-        return Work("execute", kept[0]) if kept else None
+        return Work("execute", best[0]) if best else None
 
 
 def _may_enter(child: Node) -> bool:

@@ -137,11 +137,11 @@ class TurnPlay:
     def _hold(self, state: State, path: Way, *, missing: bool) -> None:
         """Keep the best answer; one that follows a write is the only one that is still true."""
         if self.held is not None:
-            _, before, held_missing = self.held
+            _, before, best_missing = self.held
             beyond = [key for _, step in path[len(before) :] for key in step]
             extends = path[: len(before)] == before and bool(beyond)
             wrote = extends and not all(map(is_read, beyond))
-            if not wrote and not is_better(missing=missing, held_missing=held_missing, extends=extends):
+            if not wrote and not is_better(missing=missing, best_missing=best_missing, extends=extends):
                 return
         self.held = (state, path, missing)
 

@@ -423,7 +423,7 @@ MODEL_READERS: dict[str, Reader] = {
     ),
     "coarse plan": partial(
         _asked,
-        lambda model: plan_tools(model, LIBRARY, ["look"], "look it up", Meter(2)),
+        lambda model: plan_tools(model, LIBRARY, "look it up", Meter(2)),
     ),
 }  # fmt: skip
 """What asks a model, by name: each takes the reply that the model gives every time."""

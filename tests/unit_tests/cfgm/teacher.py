@@ -70,7 +70,7 @@ class Teacher(ScriptedChatModel):
         if task in self.silent_on:
             return "I would rather not."
         tip = f"Only act after {'looking around' if kind == 'comparison' else 'asking twice'}."
-        calls = (each["call"] for each in document["succeeded"]["record"] if "call" in each)
+        calls = (each for each in document["succeeded"]["record"] if "call" in each)
         action = next(calls)["arguments"]["action"]
         form = tip_reply(tip, f"asked to {task}", quote=action, reasoning=f"It went well with {task}.")
         return {"tips": [form], **({"followed": list(self.followed)} if kind == "success" else {})}

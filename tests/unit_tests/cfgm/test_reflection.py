@@ -74,8 +74,13 @@ async def test_the_question_tells_what_happened_and_what_is_off(reflect):
     assert asked["task"] == TASK
     assert asked["anomaly"] == ANOMALY.to_dict()
     assert asked["step"] == {"tool": "turn_valve", "arguments": '{"valve":"main"}', "observation": NO_VALVE}
-    assert asked["record"][0] == {"role": "user", "text": TASK}
-    assert asked["record"][-1] == {"role": "tool", "tool": "turn_valve", "observation": NO_VALVE, "failed": True}
+    assert asked["record"][0] == {"user": TASK}
+    assert asked["record"][-1] == {
+        "call": "turn_valve",
+        "arguments": {"valve": "main"},
+        "failed": True,
+        "result": NO_VALVE,
+    }
     assert asked["tools"] == [
         {"name": "turn_valve", "description": "Turn a valve.", "arguments": ["valve"]},
         {"name": "read_gauge", "description": "Read a gauge.", "arguments": ["gauge"]},
@@ -89,8 +94,8 @@ async def test_a_long_run_is_shown_with_its_beginning_and_its_end(reflect):
     _, (prompt,), _ = await reflect(REPLY, messages=messages)
 
     record = document(prompt)["record"]
-    assert record[0] == {"role": "user", "text": TASK}
-    assert record[-1]["observation"] == NO_VALVE
+    assert record[0] == {"user": TASK}
+    assert record[-1]["result"] == NO_VALVE
     assert [entry for entry in record if "left_out" in entry]
     assert len(json.dumps(record)) < 27_000
 
@@ -274,8 +279,8 @@ async def test_of_a_long_run_only_the_ends_are_shown(reflect):
     _, (shorter,), _ = await reflect(REPLY, messages=whole)
 
     record, same = document(prompt)["record"], document(shorter)["record"]
-    assert record[0] == {"role": "user", "text": TASK}
-    assert record[-1]["observation"] == NO_VALVE
+    assert record[0] == {"user": TASK}
+    assert record[-1]["result"] == NO_VALVE
     (gap,) = (entry for entry in record if "left_out" in entry)
     assert int(gap["left_out"].split()[2]) > 5_000
     assert [entry for entry in record if entry != gap] == [entry for entry in same if "left_out" not in entry]

@@ -8,45 +8,12 @@ from hypothesis import strategies as st
 
 from langchain_tooltree.effects.names import EFFECTS, is_read
 from langchain_tooltree.experience.trajectory import Branch, Trajectory
-from langchain_tooltree.experience.verdict import excerpt, review
+from langchain_tooltree.experience.verdict import excerpt
 from langchain_tooltree.text import LONGEST_TEXT, shortened
 
 
 def entry(arguments):
     return {"id": "1", "function": {"name": "look", "arguments": arguments}}
-
-
-def test_a_short_run_is_told_whole():
-    messages = [
-        {"role": "user", "content": [{"type": "text", "text": "Find it."}, {"type": "image_url"}]},
-        {"role": "assistant", "content": "Well.", "tool_calls": [entry('{"place": "shed"}'), entry("{bad")]},
-        {"role": "tool", "name": "look", "tool_call_id": "1", "content": "It is locked.", "error": True},
-        {"role": "tool", "tool_call_id": "1", "content": None},
-    ]
-    branches = [Branch("sub", 3, ({"role": "assistant", "content": "I help."},))]
-
-    assert excerpt(Trajectory.from_chat(messages, branches=branches), max_characters=9_000) == [
-        {"role": "user", "text": "Find it.\n[image_url]"},
-        {"role": "assistant", "text": "Well."},
-        {"role": "assistant", "call": {"tool": "look", "arguments": {"place": "shed"}}},
-        {"role": "assistant", "call": {"tool": "look", "arguments": "{bad"}},
-        {"role": "tool", "tool": "look", "observation": "It is locked.", "failed": True},
-        {"agent": "sub", "role": "assistant", "text": "I help."},
-        {"role": "tool", "observation": ""},
-    ]
-
-
-def test_long_texts_and_arguments_lose_their_middle():
-    messages = [
-        {"role": "user", "content": "a" * 5_000 + "z"},
-        {"role": "assistant", "tool_calls": [entry(json.dumps({"text": "b" * 5_000}))]},
-    ]
-    said, called = excerpt(Trajectory.from_chat(messages), max_characters=9_000)
-
-    assert said["text"].startswith("aaa")
-    assert said["text"].endswith("az")
-    assert f"[... {5_001 - LONGEST_TEXT} characters left out ...]" in said["text"]
-    assert "characters left out" in called["call"]["arguments"]
 
 
 def test_a_text_of_the_greatest_length_is_whole():
@@ -126,7 +93,7 @@ def test_a_review_numbers_the_writes_and_shows_each_call_with_its_result():
     branch = Branch("sub", 2, tuple(made("refund", "no", number="9", id=7)))
     record = Trajectory.from_chat(messages, branches=[branch])
 
-    assert review(record, max_characters=9_000) == [
+    assert excerpt(record, max_characters=9_000, number_writes=True) == [
         {"user": "Cancel order 7."},
         {"write": 1, "agent": "sub", "call": "refund", "arguments": {"id": 7}, "result": "no"},
         {"call": "get_order", "arguments": {"id": 7}, "result": {"id": 7, "open": True}},
@@ -139,7 +106,7 @@ def test_a_review_numbers_the_writes_and_shows_each_call_with_its_result():
 
 def test_declared_effects_decide_what_a_write_is():
     record = Trajectory.from_chat(made("look", "x"), metadata={EFFECTS: {"look": "write"}})
-    assert review(record, max_characters=9_000)[0]["write"] == 1
+    assert excerpt(record, max_characters=9_000, number_writes=True)[0]["write"] == 1
 
 
 def test_writes_and_requests_stand_in_full_where_reads_are_shortened():
@@ -147,7 +114,7 @@ def test_writes_and_requests_stand_in_full_where_reads_are_shortened():
     for number in range(10):
         messages += made("search_hotels", "y" * 6_000, number=f"h{number}")
     messages += made("book", "booked " + "z" * 3_000, number="b", text="x" * 3_000)
-    shown = review(Trajectory.from_chat(messages), max_characters=24_000)
+    shown = excerpt(Trajectory.from_chat(messages), max_characters=24_000, number_writes=True)
 
     assert len(json.dumps(shown)) <= 24_000 + 200
     assert shown[0]["user"] == messages[0]["content"]
@@ -177,7 +144,7 @@ def test_a_review_of_any_run_keeps_within_the_limit(said):
             messages.append({"role": "assistant" if kind == "say" else "user", "content": text})
         else:
             messages += made(kind, text, number=str(number), text=text)
-    shown = review(Trajectory.from_chat(messages), max_characters=12_000)
+    shown = excerpt(Trajectory.from_chat(messages), max_characters=12_000, number_writes=True)
 
     assert len(json.dumps(shown, ensure_ascii=False)) <= 12_000 + 200 + 2 * len(shown)
     if not any("left_out" in each for each in shown):

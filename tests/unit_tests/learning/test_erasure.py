@@ -75,7 +75,7 @@ def teller(texts):
         told = json.loads(messages[-1].text)
         known = next(text for text in texts if text in told["task"])
         tip = {"reasoning": f"{known} shows it", "when": f"{known} comes", "tip": f"{known} first, look"}
-        tool = next(each["call"]["tool"] for each in told["succeeded"]["record"] if "call" in each)
+        tool = next(each["call"] for each in told["succeeded"]["record"] if "call" in each)
         return {"tips": [tip | {"bears_out": [{"tool": tool, "quote": "in"}]}], "followed": []}
 
     return ScriptedChatModel(replies=[reply] * 99)
@@ -497,7 +497,7 @@ def derived_from(experience, folder):
     experience.graph.save(folder)
     return {
         "status": status,
-        "entries": run_flow(experience.store.entries()),
+        "entries": run_flow(experience.store.current()).entries,
         "graph": {each.relative_to(folder): each.read_bytes() for each in folder.rglob("*") if each.is_file()},
         "next": [experience.graph.suggest(tool, k=9, messages=[]) for tool in (None, "look", "take", "pay")],
         "recalled": [experience.memory.recall(task) for task in TASKS],

@@ -98,7 +98,7 @@ def test_a_model_writes_the_summary_from_the_dialogue(path, graph):
     model = ScriptedChatModel(replies=[f" {RENEWABLE}\n"])
     tool = create_summarize_state_tool(graph, model=model)
 
-    messages = summed_up(path, tool, summarize=calling("summarize_state", question="May it be renewed?"))
+    messages = summed_up(path, tool, summarize=calling("summarize_state", next_step="Renew it."))
 
     result = result_of(messages)
     assert result.content.startswith(RENEWABLE)
@@ -108,14 +108,14 @@ def test_a_model_writes_the_summary_from_the_dialogue(path, graph):
     ((system, asked),) = model.calls
     assert system.text == told_as_data(DEFAULT_SUMMARY_PROMPT)
     document = json.loads(asked.text)
-    assert document["question"] == "May it be renewed?"
-    assert "card 17: atlas" in [entry.get("observation") for entry in document["record"]]
+    assert document["next_step"] == "Renew it."
+    assert "card 17: atlas" in [entry.get("result") for entry in document["record"]]
 
 
 def test_the_latest_summary_of_a_model_counts(path):
     tool = create_summarize_state_tool(desk_graph(), model=ScriptedChatModel(replies=[RENEWABLE, WANTED]))
     agent, _ = desk_agent(
-        *FOUND, *(calling("summarize_state", number, question="?") for number in (1, 2)), "Done.", tools=[*TOOLS, tool]
+        *FOUND, *(calling("summarize_state", number) for number in (1, 2)), "Done.", tools=[*TOOLS, tool]
     )
 
     found = [result.artifact["suggestions"][0] for result in results(either(path, agent)(ASKED)["messages"], tool.name)]
@@ -132,7 +132,7 @@ def test_the_miner_finds_the_summary_in_the_conversation(path, tmp_path, graph, 
     model = ScriptedChatModel(replies=[RENEWABLE]) if by_model else None
     tool = create_summarize_state_tool(graph, model=model)
 
-    messages = summed_up(path, tool, summarize=calling("summarize_state", question="?") if by_model else None)
+    messages = summed_up(path, tool, summarize=calling("summarize_state") if by_model else None)
 
     expected = {("list_loans", "renew_loan"): (RENEWABLE,)}
     assert summaries_in(messages) == expected
@@ -159,7 +159,7 @@ def test_the_miner_finds_the_summary_in_the_conversation(path, tmp_path, graph, 
 def test_a_model_that_writes_no_summary_is_told_of_and_the_run_goes_on(path, reply, reason):
     tool = create_summarize_state_tool(desk_graph(), model=ScriptedChatModel(replies=[reply]))
 
-    messages = summed_up(path, tool, summarize=calling("summarize_state", question="?"))
+    messages = summed_up(path, tool, summarize=calling("summarize_state"))
 
     result = result_of(messages)
     assert result.status == "error"
@@ -241,7 +241,6 @@ def test_outside_of_a_graph_there_is_no_dialogue_to_go_by(path):
 
     by_model = either(path, create_summarize_state_tool(desk_graph(), model=ScriptedChatModel(replies=[WANTED])))
     assert by_model({}) == "No summary was written: there is no dialogue to sum up. Go on without one."
-    assert by_model({"question": "Another reader waits for it: what now?"}) == WANTED
 
 
 @pytest.mark.parametrize("key", ["messages", "talk"])
@@ -260,7 +259,7 @@ def test_the_conversation_stands_where_the_state_has_it(path, key):
 def test_the_tokens_of_the_model_do_not_stream(path):
     model = ScriptedChatModel(replies=["A secret summary."])
     tool = create_summarize_state_tool(model=model)
-    agent, _ = desk_agent(calling("summarize_state", question="?"), "Done.", tools=[tool])
+    agent, _ = desk_agent(calling("summarize_state"), "Done.", tools=[tool])
 
     streamed = [
         chunk.text for chunk, _ in agent.stream(ASKED, stream_mode="messages") if chunk.type == "AIMessageChunk"

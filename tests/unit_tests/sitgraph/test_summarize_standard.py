@@ -37,7 +37,7 @@ class WithAModel:
 
     @property
     def tool_invoke_params_example(self):
-        return {"question": "May it be renewed?"}
+        return {"next_step": "Renew it."}
 
 
 class TestAlone(Alone, ToolsUnitTests):

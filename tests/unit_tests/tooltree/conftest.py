@@ -253,9 +253,11 @@ def searcher(*, costs: int = 0, **base: Any) -> Callable[..., TreeSearch]:
     A question to the judge costs so many model calls.
     """
 
-    def run(tables, *, watch=lambda _: None, judge_calls=costs, begun=False, **settings):
+    def run(tables, *, watch=lambda _: None, judge_calls=costs, is_under_way=False, **settings):
         search = TreeSearch(
-            KernelConfig(**{"parallel_rollouts": 1, **base, **settings}), judge_calls=judge_calls, begun=begun
+            KernelConfig(**{"parallel_rollouts": 1, **base, **settings}),
+            judge_calls=judge_calls,
+            is_under_way=is_under_way,
         )
         explore(search, TableWorld(fused=search.config.selection == "posterior", **tables), watch=watch)
         return search

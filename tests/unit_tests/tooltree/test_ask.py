@@ -8,7 +8,7 @@ from langchain_tooltree import ToolLibrary
 from langchain_tooltree.models import Meter
 from langchain_tooltree.testing import ScriptedChatModel
 from langchain_tooltree.tooltree.ask import ProposalRequest, Proposer
-from langchain_tooltree.tooltree.judge import SAID_OPEN, Standing
+from langchain_tooltree.tooltree.judge import SAID_OPEN
 from langchain_tooltree.tooltree.search import KernelConfig
 
 
@@ -62,7 +62,7 @@ async def test_candidates_come_with_their_scores_and_how_the_request_stands(prop
     proposal, model = await propose(reply(SEEN, ("wait", {"minutes": 1, "confidence": 7}), ASSESSED))
     assert labels(proposal) == ['look(place="desk")', "wait(minutes=1)"]
     assert proposal.confidences == [0.9, None]
-    assert proposal.standing == Standing(SAID_OPEN, ("the key",))
+    assert (proposal.goal, proposal.missing) == (SAID_OPEN, ("the key",))
     assert [call.reply for call in proposal.calls] == [None, None]
     assert len(model.calls) == 1
 
@@ -73,7 +73,7 @@ async def test_invalid_calls_are_written_again_once_and_what_is_still_invalid_st
     proposal, model = await propose(first, second)
     assert labels(proposal) == ['look(place="desk")', "wait(minutes=2)"]
     assert proposal.confidences == [0.9, 0.6]
-    assert [problem.partition(":")[0] for problem in proposal.problems] == ['wait(minutes="soon")', "fly()", "fly()"]
+    assert [problem.partition(":")[0] for problem in proposal.dropped] == ['wait(minutes="soon")', "fly()", "fly()"]
     told = model.calls[1][0].text
     assert "Write each of them again" in told
     assert '- wait(minutes="soon")' in told
@@ -85,24 +85,16 @@ async def test_nothing_is_repaired_without_budget(propose):
     assert not proposal.is_empty
 
 
-async def test_a_server_that_refuses_tools_with_fields_for_scores_is_asked_without_them(propose):
-    model = ScriptedChatModel(replies=[RefusedError("no such field"), reply(("look", {"place": "desk"}))])
-    proposal, _ = await propose(model=model)
-    assert (labels(proposal), proposal.confidences) == (['look(place="desk")'], [None])
-    assert "confidence" in model.calls[0][0].text
-    assert "confidence" not in model.calls[1][0].text
-
-
 async def test_a_model_that_makes_one_call_a_reply_is_asked_again_where_that_said_what_is_missing(propose):
     proposal, model = await propose(reply(ASSESSED), reply(SEEN))
     assert (labels(proposal), proposal.confidences) == (['look(place="desk")'], [0.9])
-    assert proposal.standing.goal == SAID_OPEN
+    assert proposal.goal == SAID_OPEN
     assert "assess" not in model.calls[1][0].text
 
 
 async def test_a_model_that_is_done_is_not_asked_again(propose):
     proposal, model = await propose(reply(("assess", {"missing": [], "fulfilled": True})))
-    assert (proposal.is_empty, proposal.standing.missing, len(model.calls)) == (True, (), 1)
+    assert (proposal.is_empty, proposal.missing, len(model.calls)) == (True, (), 1)
 
 
 async def test_each_tool_gets_a_draft_and_those_beyond_the_budget_are_an_error(propose):

@@ -38,7 +38,7 @@ MARKS = st.builds(
     writes=st.lists(NAMES, max_size=2),
     evident=st.booleans(),
     resumed=st.booleans(),
-    held=st.none() | DATA,
+    best=st.none() | DATA,
     queue=st.lists(DATA, max_size=2),
     plan=st.none() | DATA,
     step=COUNTS,
@@ -110,10 +110,12 @@ def test_a_path_is_everything_but_what_is_hidden_and_gives_up_no_write(given):
 @given(given=conversations())
 def test_the_mark_of_another_turn_keeps_what_is_hidden_and_what_is_gone_is_forgotten(given):
     messages, mark = given
-    old = Mark(turn="h0", hidden=mark.hidden, used=3, search="x", held={"path": ["h0"]}, missing="all")
+    old = Mark(turn="h0", hidden=mark.hidden, used=3, search="x", best={"path": ["h0"]}, missing="all")
     assert Branches(messages, old, is_look).mark == Mark(turn="h1", hidden=mark.hidden)
-    held = Mark(turn="h1", hidden=[*mark.hidden, "gone"], used=3, held={"path": ["h1", "gone"]}, parents={"gone": "s"})
-    assert Branches(messages, held, is_look).mark == Mark(turn="h1", hidden=mark.hidden, used=3)
+    searching = Mark(
+        turn="h1", hidden=[*mark.hidden, "gone"], used=3, best={"path": ["h1", "gone"]}, parents={"gone": "s"}
+    )
+    assert Branches(messages, searching, is_look).mark == Mark(turn="h1", hidden=mark.hidden, used=3)
 
 
 # --- random runs ---

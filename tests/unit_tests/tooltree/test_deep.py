@@ -1,7 +1,6 @@
 """Deep search on both paths: what runs, what waits, and that nothing a model, judge or tool does breaks it."""
 
 import asyncio
-import threading
 import time
 
 import pytest
@@ -102,7 +101,6 @@ def test_a_search_reads_and_leaves_the_write_to_the_agent(run, tools, looked, co
     *_, seen, waiting = result.messages
     assert (seen.content, [call["name"] for call in waiting.tool_calls]) == ("the letter", ["send"])
     assert waiting.response_metadata["tooltree"]["search"] == result.search_id
-    assert result.cost.model_calls == sum(result.cost.calls.values())
 
 
 def test_both_paths_grow_the_same_tree_and_tell_the_same_events(tools):
@@ -237,19 +235,11 @@ def test_what_tools_raise_are_observations(run):
     assert {node.observation.kind for node in result.tree.nodes if node.observation} == {"exception"}
 
 
-def test_time_ends_a_search_although_a_model_hangs(tools):
-    release = threading.Event()
-
-    def hang(_):
-        release.wait(20)
-        return "Late."
-
-    began = time.monotonic()
-    config = SearchConfig(selection="posterior", max_seconds=0.2)
-    result = run_flow(deep_search(ScriptedChatModel(replies=[hang]), tools, REQUEST, effects=READS, config=config))
-    release.set()
-    assert result.stop_reason == "max_seconds"
-    assert time.monotonic() - began < 15
+def test_when_the_time_is_up_nothing_new_is_launched(tools):
+    model = ScriptedChatModel(replies=[lambda _: time.sleep(0.1) or "Nothing."] * 3)
+    config = SearchConfig(selection="posterior", max_seconds=0.05)
+    result = run_flow(deep_search(model, tools, REQUEST, effects=READS, config=config))
+    assert (result.stop_reason, len(model.calls)) == ("max_seconds", 1)
 
 
 def test_signed_reasoning_goes_back_with_its_call_alone(run, tools):

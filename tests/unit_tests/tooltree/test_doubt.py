@@ -107,6 +107,6 @@ def test_a_failure_stands_until_the_same_tool_has_succeeded() -> None:
 
 
 def test_the_held_answer_gives_way_only_to_one_that_is_better_supported() -> None:
-    for held_missing, extends in product(FLAGS, repeat=2):
-        assert is_better(missing=False, held_missing=held_missing, extends=extends)
-        assert is_better(missing=True, held_missing=held_missing, extends=extends) == (held_missing and extends)
+    for best_missing, extends in product(FLAGS, repeat=2):
+        assert is_better(missing=False, best_missing=best_missing, extends=extends)
+        assert is_better(missing=True, best_missing=best_missing, extends=extends) == (best_missing and extends)

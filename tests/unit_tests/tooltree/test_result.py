@@ -21,7 +21,7 @@ def result_of(*calls):
         node.r_pre = 0.8
         node.observation = None if content is None else Observation(content)
         path.append(node)
-    cost = SearchCost(model_calls=2, calls={"propose": 2}, usage=USAGE)
+    cost = SearchCost(model_calls=2, usage=USAGE)
     result = SearchResult("Do it.", tree, tuple(steps_of(path, search_id="s")), cost, "solved", search_id="s")
     return replace(result, messages=plan_messages(result))
 

@@ -59,9 +59,9 @@ WORLDS = {
 def searches(draw):
     """Builds a search, and the same one again."""
     config, judge_calls = draw(CONFIGS), draw(st.sampled_from([2, 0]))
-    begun = draw(st.booleans())
+    is_under_way = draw(st.booleans())
     return lambda **changes: TreeSearch(
-        replace(config, **changes), tools=4, judge_calls=judge_calls, reserved_model_calls=1, begun=begun
+        replace(config, **changes), tools=4, judge_calls=judge_calls, reserved_model_calls=1, is_under_way=is_under_way
     )
 
 
