@@ -90,7 +90,7 @@ def _langsmith_tasks(name: str) -> list[TrialTask]:
 
     tasks = []
     try:
-        for example in Client().list_examples(dataset_name=name):
+        for example in Client(auto_batch_tracing=False).list_examples(dataset_name=name):
             asked = (example.inputs or {}).get("messages") or only(example.inputs)
             asked = asked if isinstance(asked, str | list) else compact_json(asked)
             tasks.append(TrialTask(id=str(example.id), input=asked, expected=only(example.outputs)))

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from langsmith.utils import LangSmithError
 
-from langchain_tooltree import ConfigurationError
+from langchain_tooltree import ChromaStore, ConfigurationError, Experience
 from langchain_tooltree.cli import main
 from langchain_tooltree.cli.trial import (
     ADOPT,
@@ -190,8 +190,8 @@ def test_experience_makes_a_third_agent_that_learns_from_each_task(capsys):
     code, shown, _ = compare(capsys, "--yes", "--experience", "store", "--limit", "6", "--check", "little_agent:near")
     assert code == UNCERTAIN
     assert "Not enough tasks to tell whether the planner with experience helps" in shown
-    main(["show", "store"])
-    assert "6 success" in capsys.readouterr().out
+    with ChromaStore("store") as store:
+        assert Experience(store, namespace=("compare",)).status().successes == 6
 
 
 def test_a_run_that_raises_is_not_solved_and_is_made_again_by_the_same_command(capsys):

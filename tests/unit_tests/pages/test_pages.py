@@ -143,7 +143,6 @@ def test_a_page_of_an_experience_tells_what_was_learnt_of_whom_and_of_no_other_n
     assert runs["good"]["tools"] == "find → send"
     assert next(each["text"] for each in runs["back"]["messages"] if "text" in each) == "Task of back."
     assert data["status"]["runs"] == 3
-    assert data["edges"] == []
     assert all(run["kept"] for run in data["runs"])
     assert asks_nobody((tmp_path / "hers.html").read_text())
     shown = hers._repr_html_()  # as a notebook does
