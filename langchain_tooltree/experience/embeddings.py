@@ -1,11 +1,11 @@
 """HashingEmbeddings: text vectors without a model, a download or a network."""
 
 import re
+import zlib
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from itertools import pairwise
-from zlib import crc32
 
 import numpy as np
 from langchain.embeddings import init_embeddings
@@ -43,7 +43,7 @@ class HashingEmbeddings(Embeddings):
         """Embed one text; see `embed_documents`."""
         vector = np.zeros(self.dims)
         for feature, count in Counter(_features(text)).items():
-            code = crc32(feature.encode())
+            code = zlib.crc32(feature.encode())
             vector[code % self.dims] += (1 if code & 0x80000000 else -1) * _weight(feature) * (1 + np.log(count))
         length = float(np.linalg.norm(vector))
         return (vector / length if length else vector).tolist()  # type: ignore[no-any-return]

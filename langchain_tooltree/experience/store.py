@@ -30,6 +30,7 @@ from langchain_tooltree.experience.run_identity import (
 )
 from langchain_tooltree.experience.trajectory import Recall, Source, Trajectory
 from langchain_tooltree.flows import Flow, arun_flow, async_twin, driven, flow_of, run_flow
+from langchain_tooltree.packing import Packed
 from langchain_tooltree.secrets import masked
 from langchain_tooltree.text import digest, forget_oldest
 
@@ -44,7 +45,7 @@ PENDING = "pending"
 seconds since 1970, and 0 for one that cannot go on."""
 
 Vector = NDArray[np.float32]
-Given = Sequence[float] | NDArray[np.floating[Any]]
+Given = Sequence[float] | NDArray[np.floating[Any]] | Packed
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +111,7 @@ class TaskVectors:
 
     def __init__(self) -> None:
         self._tasks: dict[str, str] = {}
-        self._vectors: dict[str, Vector] = {}
+        self._vectors: dict[str, Vector | Packed] = {}
         self._stacked: tuple[list[str], Vector] | None = None  # the runs with a vector, and these as a matrix
         self._lock = threading.Lock()
 
@@ -123,13 +124,14 @@ class TaskVectors:
             return {run: entry.task for run, entry in list(entries.items()) if self._tasks.get(run) != entry.task}
 
     def add(self, tasks: dict[str, str], vectors: Mapping[str, Given]) -> None:
-        """Keep the vectors of tasks, each by its text, for the runs that have them."""
+        """Keep the tasks of runs, and the vectors of these, by the ids of the runs."""
         with self._lock:
             self._tasks |= tasks
-            self._vectors |= {run: _unit(vectors[task]) for run, task in tasks.items()}
+            # Packed ones stay so until they are compared.
+            self._vectors |= {run: each if isinstance(each := vectors[run], Packed) else _unit(each) for run in tasks}
             self._stacked = None
 
-    def of(self, runs: Sequence[str]) -> dict[str, Vector]:
+    def of(self, runs: Sequence[str]) -> dict[str, Vector | Packed]:
         """The vectors of the tasks of some runs, as far as there are any."""
         with self._lock:
             return {run: self._vectors[run] for run in runs if run in self._vectors}
@@ -142,7 +144,8 @@ class TaskVectors:
             if not self._vectors:
                 return []
             if self._stacked is None:
-                self._stacked = list(self._vectors), np.stack(list(self._vectors.values()))
+                rows = [_unit(each) if isinstance(each, Packed) else each for each in self._vectors.values()]
+                self._stacked = list(self._vectors), np.stack(rows)
                 self._vectors = dict(zip(*self._stacked, strict=True))  # rows of the matrix: no vector is held twice
             runs, matrix = self._stacked
         distances = (-(matrix @ _unit(query))).tolist()
@@ -156,7 +159,7 @@ class TaskVectors:
 
 def _unit(vector: Given) -> Vector:
     """A vector of unit length, or zero."""
-    array: Vector = np.asarray(vector, dtype=np.float32)
+    array: Vector = np.asarray(vector, dtype=np.float32).reshape(-1)
     length = float(np.linalg.norm(array))
     return array / np.float32(length) if length else array
 
@@ -557,7 +560,7 @@ class ExperienceStore:
 
     asimilar = async_twin(similar)
 
-    def vectors(self, runs: Sequence[str]) -> Flow[dict[str, Vector]]:
+    def vectors(self, runs: Sequence[str]) -> Flow[dict[str, Vector | Packed]]:
         """The vectors of the tasks of some runs, as a flow; none where the store ranks tasks itself."""
         catalogue = yield from self.current()
         tasks = [catalogue.entries[run].task for run in runs if run in catalogue.entries]
@@ -567,12 +570,11 @@ class ExperienceStore:
         yield from self._embedding(catalogue, {run: missing[run] for run in runs if run in missing})
         return catalogue.tasks.of(runs)
 
-    def hold_vectors(self, vectors: Mapping[str, NDArray[np.floating[Any]]]) -> None:
+    def hold_vectors(self, vectors: Mapping[str, Packed]) -> None:
         """Hold vectors of the tasks of some runs that were made earlier, by another process."""
         catalogue = self.catalogue
         entries = catalogue.entries
-        tasks = {run: entries[run].task for run in vectors if run in entries}
-        catalogue.tasks.add(tasks, {task: vectors[run] for run, task in tasks.items()})
+        catalogue.tasks.add({run: entries[run].task for run in vectors if run in entries}, vectors)
 
     @property
     def embedder(self) -> str:
@@ -587,8 +589,8 @@ class ExperienceStore:
     def _embedding(self, catalogue: Catalogue, tasks: dict[str, str]) -> Flow[None]:
         """Make the vectors of some tasks, given by the ids of their runs."""
         if texts := list(dict.fromkeys(tasks.values())):
-            made = yield from embedded(self._embeddings, texts)
-            catalogue.tasks.add(tasks, dict(zip(texts, made, strict=True)))
+            made = dict(zip(texts, (yield from embedded(self._embeddings, texts)), strict=True))
+            catalogue.tasks.add(tasks, {run: made[task] for run, task in tasks.items()})
 
     def _indexed(self, namespace: Namespace, task: str, k: int, *, success: bool | None) -> Flow[list[str] | None]:
         """What the store's own index finds; `None` if it has none."""
@@ -633,8 +635,11 @@ def entry_of(trajectory: Trajectory, written: str | None = None) -> RunEntry:
     return RunEntry(outcome, digest(text), _storable(trajectory.aim), float(waiting or 0), recalled)
 
 
+_NOTED = tuple(each.name for each in fields(RunEntry))
+
+
 def _entry(item: Item) -> RunEntry:
-    values = {each.name: item.value[each.name] for each in fields(RunEntry) if each.name in item.value}
+    values = {name: item.value[name] for name in _NOTED if name in item.value}
     return RunEntry(**{"outcome": "unknown", "version": ""} | values)
 
 

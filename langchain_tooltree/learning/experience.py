@@ -26,7 +26,7 @@ from langchain_tooltree.experience.embeddings import resolve_embeddings
 from langchain_tooltree.experience.guide import TurnNote, turn_note
 from langchain_tooltree.experience.recorder import RunRecorder, TrajectoryRecorder
 from langchain_tooltree.experience.run_identity import Namespace, as_metadata, is_collecting, run_id, tools_in
-from langchain_tooltree.experience.store import PENDING, ExperienceStore, entry_of
+from langchain_tooltree.experience.store import MOST_NAMESPACES, PENDING, ExperienceStore, entry_of
 from langchain_tooltree.experience.trajectory import Recall, Source, Trajectory
 from langchain_tooltree.experience.verdict import UNUSABLE, AnyVerdict, resolve_verdict
 from langchain_tooltree.flows import Flow, FunctionStep, async_twin, current_runtime, driven, flow_of, run_flow
@@ -41,9 +41,6 @@ from langchain_tooltree.text import forget_oldest
 logger = logging.getLogger(__name__)
 
 DEFAULT_NAMESPACE = ("tooltree", "{user_id}")
-
-MOST_NAMESPACES = 256
-"""Namespaces whose graph is held in memory, about a megabyte each for some hundred runs; others are folded anew."""
 
 DEFAULT_SETTLE_SECONDS = 1_800.0
 """Seconds after which a thread that has not gone on is taken to rest: as long as a visit lasts in web analytics."""
@@ -287,16 +284,6 @@ class Experience:
         yield FunctionStep(partial(Path(path).write_text, encoding="utf-8"), text)
 
     ato_html = async_twin(to_html)
-
-    def _repr_html_(self) -> str | None:
-        """What a notebook shows: a table, since viewers take scripts out, and a notebook is to stay small."""
-        from langchain_tooltree.pages.records import experience_table  # noqa: PLC0415 - as above
-
-        try:
-            return experience_table(self._here(), self.status())
-        except Exception as error:  # noqa: BLE001 - whose namespace it is may not be known, and the store may be down
-            logger.info("There is nothing to show of an experience: %s", described(error))
-            return None
 
     # What the planner asks for; see `Learner`.
 

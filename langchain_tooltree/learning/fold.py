@@ -1,34 +1,33 @@
 """Fold: what the records of one namespace come to, which version of each record is in it, and how that is stored.
 
 What runs give to the fold is stored in segments, so that no process reads all records again. A segment is one item with
-the parts of some hundred runs, each with the version of the record that it was made of. Segments are a cache: what is
+the parts of some dozen runs, each with the version of the record that it was made of. Segments are a cache: what is
 damaged or missing is made again from the records, and nothing of a run that was forgotten or has changed stays in one.
 """
 
 import atexit
-import base64
+import gc
 import json
 import logging
 import math
 import threading
 import time
 import weakref
-import zlib
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
+from contextlib import contextmanager
 from contextvars import Context
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import accumulate, islice
-from typing import Any, Literal
+from itertools import islice
+from typing import Any, Literal, Self
 
 import numpy as np
 from langchain_core.embeddings import Embeddings
 from langchain_core.language_models import BaseChatModel
 from langchain_core.utils import batch_iterate
 from langgraph.store.base import Item, SearchItem
-from numpy.typing import NDArray
 
 from langchain_tooltree.cfgm.memory import CFGMMemory
 from langchain_tooltree.cfgm.tips import all_tips
@@ -48,8 +47,11 @@ from langchain_tooltree.experience.store import (
 )
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.flows import Flow, FunctionStep, has_loop, in_thread, run_flow
+from langchain_tooltree.packing import Packed
 from langchain_tooltree.sitgraph.graph import Contribution
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
+from langchain_tooltree.sitgraph.states import DIMENSIONS
+from langchain_tooltree.sitgraph.transitions import VIEWS
 from langchain_tooltree.text import digest
 
 logger = logging.getLogger(__name__)
@@ -66,13 +68,13 @@ class FoldDefaults:
             whose event loop has stopped never answers.
         read_at_once: Records that are read while somebody waits, about a second of work; more are read in the
             background.
-        segment: Runs in a segment. Of fewer, each process reads the records, which takes about a second.
+        segment: Runs in a segment. Of fewer, each process reads the records, which takes about a fifth of a second.
     """
 
     workers: int = 4
     exit_seconds: float = 30.0
     read_at_once: int = 128
-    segment: int = 128
+    segment: int = 32
 
 
 DEFAULTS = FoldDefaults()
@@ -86,14 +88,11 @@ POLL_SECONDS = 0.02
 SEGMENTS = "segments"
 """Label under which segments stand."""
 
-FORMAT = 3
+FORMAT = 4
 """Version of what stands in a segment, contributions included; one with another version is ignored."""
 
 VOTE = "vote"
 """Key of an item without parts that holds the settings of the graph's vote: fitting them takes about a second."""
-
-LEVEL = 3
-"""Of compression: six sevenths of what vectors take are gone, and twice the effort takes away a hundredth more."""
 
 
 class Background:
@@ -189,7 +188,24 @@ class Part:
 
     version: str
     contribution: Contribution | None
-    task: NDArray[np.floating[Any]] | None = None
+    task: Packed | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The part as plain data."""
+        contribution = None
+        if self.contribution is not None:
+            contribution = self.contribution.to_dict() | {"states": Packed.of(self.contribution.states).text}
+        task = None if self.task is None else self.task.text
+        return {"version": self.version, "contribution": contribution, "task": task}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """The part of which `to_dict` made plain data."""
+        contribution, task = data["contribution"], data["task"]
+        if contribution is not None:
+            states = Packed(contribution["states"], np.int8, len(VIEWS), DIMENSIONS)
+            contribution = Contribution.from_dict(contribution | {"states": states})
+        return cls(data["version"], contribution, None if task is None else Packed(task, np.float16))
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,18 +217,10 @@ class Segment:
     vote: Vote | None = None
 
     def to_value(self) -> dict[str, str]:
-        """The segment as an item's value: one ASCII text, as records are, and the vectors, compressed."""
-        parts: dict[str, Any] = {}
-        vectors: list[bytes] = []
-        for run, part in self.parts.items():
-            contribution, states = None, b""
-            if part.contribution is not None:
-                contribution, states = {**part.contribution.to_dict(), "states": ""}, part.contribution.states.tobytes()
-            task = b"" if part.task is None else part.task.astype(np.float16).tobytes()
-            vectors += [states, task]
-            parts[run] = {"version": part.version, "contribution": contribution, "bytes": [len(states), len(task)]}
-        text = json.dumps({"format": FORMAT, "embedders": self.embedders, "parts": parts, "vote": self.vote})
-        return {"segment": text, "vectors": base64.b64encode(zlib.compress(b"".join(vectors), LEVEL)).decode()}
+        """The segment as an item's value: one ASCII text, as records are."""
+        parts = {run: part.to_dict() for run, part in self.parts.items()}
+        data = {"format": FORMAT, "embedders": self.embedders, "parts": parts, "vote": self.vote}
+        return {"segment": json.dumps(data)}
 
     @classmethod
     def from_item(cls, item: Item) -> "Segment":
@@ -221,18 +229,23 @@ class Segment:
             data = json.loads(item.value["segment"])
             if data["format"] != FORMAT:
                 return cls(())
-            vectors = zlib.decompress(base64.b64decode(item.value["vectors"]))
-            parts, place = {}, 0
-            for run, part in data["parts"].items():
-                contribution, (_, middle, end) = part["contribution"], accumulate(part["bytes"], initial=place)
-                if contribution is not None:
-                    contribution = Contribution.from_dict({**contribution, "states": vectors[place:middle]})
-                task = np.frombuffer(vectors[middle:end], np.float16) if end > middle else None
-                parts[run], place = Part(part["version"], contribution, task), end
+            parts = {run: Part.from_dict(part) for run, part in data["parts"].items()}
             return cls(data["embedders"], parts, data["vote"])
         except Exception as error:  # noqa: BLE001 - however it is damaged, the records are still there
             logger.info("The segment %r cannot be read; what it held is made again: %r", item.key, error)
             return cls(())
+
+
+@contextmanager
+def paused_collection() -> Iterator[None]:
+    """Pause the garbage collector while many objects are made that stay: it would look at all of them many times."""
+    is_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if is_enabled:
+            gc.enable()
 
 
 class Segments:
@@ -272,6 +285,7 @@ class Segments:
         self._store.hold_vectors({run: part.task for run, part in parts.items() if part.task is not None})
         return parts
 
+    @paused_collection()
     def _parts(self, entries: Mapping[str, RunEntry], items: Sequence[Item]) -> dict[str, Part]:
         parts: dict[str, Part] = {}
         for item in items:
@@ -307,7 +321,11 @@ class Segments:
         with self._lock:
             page = dict(islice(self._loose.items(), DEFAULTS.segment))
         vectors = yield from self._store.vectors(list(page))
-        parts = {run: replace(part, task=vectors.get(run)) for run, part in page.items()}
+        tasks = {
+            run: each if isinstance(each, Packed) else Packed.of(each.astype(np.float16))
+            for run, each in vectors.items()
+        }
+        parts = {run: replace(part, task=tasks.get(run)) for run, part in page.items()}
         # Of two processes that have come across the same runs, one overwrites what the other has written.
         key = digest([self._embedders, sorted((run, part.version) for run, part in page.items())])
         yield from self._put(key, Segment(self._embedders, parts))
@@ -432,6 +450,7 @@ class Fold:
             self._is_loaded = True
         return [run for run, version in good.items() if self._versions.get(run) != version]
 
+    @paused_collection()
     def _fold(self, parts: Mapping[str, Part]) -> None:
         for run, part in parts.items():
             if part.contribution is not None:

@@ -217,19 +217,6 @@ def experience_page(fold: Fold) -> Flow[str]:
     return text
 
 
-def experience_table(fold: Fold, status: ExperienceStatus) -> str:
-    """What there is in a namespace, in a few lines."""
-    return table(
-        {
-            "Namespace": "/".join(fold.place),
-            "Runs": f"{status.runs}, of which {status.successes} succeeded, {status.judged - status.successes} failed",
-            "Waiting": f"{status.pending} for a verdict, {status.quarantined} in quarantine",
-            "In the graph": status.in_graph,
-            "Tips": status.tips,
-        }
-    )
-
-
 def _tip(tip: Tip, entries: Mapping[str, RunEntry]) -> dict[str, Any]:
     success = entries.get(tip.trajectories[-1]) if tip.trajectories else None
     is_retired = bool(tip.trajectories) and (success is None or success.outcome != "success")

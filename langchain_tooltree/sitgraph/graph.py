@@ -15,6 +15,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from langchain_tooltree.packing import Packed
 from langchain_tooltree.sitgraph.states import DIMENSIONS, END, Bytes, States
 from langchain_tooltree.sitgraph.transitions import VIEWS
 from langchain_tooltree.text import digest
@@ -73,7 +74,7 @@ class Contribution:
     id: str
     turns: int  # T, its number of assistant messages
     labels: Sequence[tuple[str, str, str | None]]  # of states: last tool, the one before it, next one; None at an end
-    states: Bytes  # shape `(len(labels), len(VIEWS), DIMENSIONS)`
+    states: Bytes | Packed  # shape `(len(labels), len(VIEWS), DIMENSIONS)`
     summaries: Sequence[tuple[int, str, Bytes]] = ()  # place of the state that it is of, text, vector
     digests: Sequence[str] = ()  # of all that each state tells of, so that it is not made again
     came_from: str = ""  # whom it came from; empty if that is unknown
@@ -99,14 +100,15 @@ class Contribution:
         """The contribution as plain data; vectors are base64."""
         data = {name: getattr(self, name) for name in _FIELDS}
         summaries = [(place, text, _to_text(vector)) for place, text, vector in self.summaries]
-        return {**data, "states": _to_text(self.states), "summaries": summaries}
+        return {**data, "states": _to_text(np.asarray(self.states)), "summaries": summaries}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """The contribution of which `to_dict` made plain data, or JSON of that; `states` may also be bytes."""
+        """The contribution of which `to_dict` made plain data, or JSON of that; `states` may also be packed."""
         values = {name: data[name] for name in _FIELDS}
         values["labels"] = [*map(tuple, data["labels"])]
-        values["states"] = _from_text(data["states"], len(VIEWS))
+        if isinstance(data["states"], str):
+            values["states"] = _from_text(data["states"], len(VIEWS))
         values["summaries"] = [(place, text, _from_text(vector)[0]) for place, text, vector in data["summaries"]]
         return cls(**values)
 
@@ -118,9 +120,8 @@ def _to_text(vectors: Bytes) -> str:
     return base64.b64encode(vectors.tobytes()).decode()
 
 
-def _from_text(text: str | bytes, *shape: int) -> Bytes:
-    content = base64.b64decode(text) if isinstance(text, str) else text
-    return np.frombuffer(content, dtype=np.int8).reshape(-1, *shape, DIMENSIONS)
+def _from_text(text: str, *shape: int) -> Bytes:
+    return np.frombuffer(base64.b64decode(text), dtype=np.int8).reshape(-1, *shape, DIMENSIONS)
 
 
 Sample = tuple[list[int], str]

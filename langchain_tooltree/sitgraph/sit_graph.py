@@ -91,7 +91,7 @@ class _Draft:
         self._moments = [*(each.moment for each in transitions), *ends]
         self._targets = [*(each.target for each in transitions), *[None] * len(ends)]
         self._summaries = [(place, text) for place, each in enumerate(transitions) for text in each.summaries]
-        self._states = dict(zip(earlier.digests, earlier.states, strict=True)) if earlier else {}
+        self._states = dict(zip(earlier.digests, np.asarray(earlier.states), strict=True)) if earlier else {}
         self._written = {text: vector for _, text, vector in earlier.summaries} if earlier else {}
         new = {each.digest: each for each in self._moments if each.digest not in self._states}
         self._new = {name: (texts_of(moment).values(), features_of(moment)) for name, moment in new.items()}

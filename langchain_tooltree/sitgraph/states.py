@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from langchain_tooltree.errors import ConfigurationError
+from langchain_tooltree.packing import Packed
 
 DIMENSIONS = 288  # numbers in the vector of a view: at a byte each, a state of six views takes 1,728 bytes
 LARGEST = 7  # of the whole numbers that vectors are kept in: they compress well, and finer ones foretell no better
@@ -127,13 +128,13 @@ class States:
 
     def __init__(self, views: int) -> None:
         self._views = views
-        self._runs: dict[int, tuple[Labels, Bytes]] = {}  # by the hash of the run
+        self._runs: dict[int, tuple[Labels, Bytes | Packed]] = {}  # by the hash of the run
         self._table = np.zeros(0, LABELS)
         self._sources = self._table["source"].copy()  # a column that is searched often
         self._unsorted: list[Labels] = []  # of the runs that were added since the table was sorted
         self._latest: dict[int, Rows] = {}  # the rows that were asked for lately, by tool
 
-    def add(self, run: int, labels: Sequence[tuple[Any, ...]], numbers: Bytes) -> None:
+    def add(self, run: int, labels: Sequence[tuple[Any, ...]], numbers: Bytes | Packed) -> None:
         """Add the states of a run; `labels` are those of `LABELS`, with places from 0 on."""
         self._runs[run] = np.array(labels, dtype=LABELS), numbers
         self._unsorted.append(self._runs[run][0])
@@ -196,8 +197,8 @@ class States:
         self._latest[tool] = rows
         return rows
 
-    def _stacked(self, parts: Iterable[Bytes]) -> Bytes:
-        return np.concatenate([np.zeros((0, self._views, DIMENSIONS), np.int8), *parts])
+    def _stacked(self, parts: Iterable[Bytes | Packed]) -> Bytes:
+        return np.concatenate([np.zeros((0, self._views, DIMENSIONS), np.int8), *map(np.asarray, parts)])
 
 
 def mean_of(vectors: Floats) -> Floats:

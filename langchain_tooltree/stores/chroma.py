@@ -598,7 +598,14 @@ def connect(path_or_client: str | os.PathLike[str] | ClientAPI) -> Connection:
     """A store's connection: to a folder, which is made and locked, or through a client of chromadb."""
     chromadb = import_extra("chromadb", "chroma", "ChromaStore")
     if isinstance(path_or_client, str | os.PathLike):
-        return _share(Path(path_or_client).resolve())
+        folder = Path(path_or_client).resolve()
+        with _folders_lock:
+            if folder not in _folders:
+                _folders[folder] = _open(folder)
+            shared = _folders[folder]
+            shared.check()
+            shared.users += 1
+        return shared
     settings = path_or_client.get_settings() if isinstance(path_or_client, chromadb.api.ClientAPI) else None
     if settings is None or (settings.is_persistent and not settings.chroma_server_host):
         msg = (
@@ -607,16 +614,6 @@ def connect(path_or_client: str | os.PathLike[str] | ClientAPI) -> Connection:
         )
         raise ConfigurationError(msg)
     return Connection(path_or_client)
-
-
-def _share(folder: Path) -> Connection:
-    with _folders_lock:
-        if folder not in _folders:
-            _folders[folder] = _open(folder)
-        shared = _folders[folder]
-        shared.check()
-        shared.users += 1
-        return shared
 
 
 def _open(folder: Path) -> Connection:
