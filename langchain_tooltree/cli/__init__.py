@@ -175,11 +175,12 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_compare(compare: argparse.ArgumentParser) -> None:
     """Add the options of `compare`."""
-    compare.add_argument("tasks", metavar="TASKS", help="a JSON object a line, with input and expected")
+    compare.add_argument("tasks", metavar="TASKS", help="a JSON object a line with input and expected; langsmith:NAME")
     compare.add_argument("--agent", required=True, metavar="MODULE:FUNCTION", help=BUILDS)
     text = "contains (the default), exact, json, or MODULE:FUNCTION of inputs, outputs and reference_outputs"
     compare.add_argument("--check", default="contains", metavar="CHECK", help=text)
     compare.add_argument("--judge", metavar="MODEL", help="a model that judges the answers, in place of a check")
+    compare.add_argument("--model", help="the model of the agents, in place of their own")
     text = "of the planner, in place of the agent's own"
     compare.add_argument("--effort", choices=("frugal", "balanced", "thorough"), help=text)
     text = f"a third agent that learns from each task, in this store: {PLACE}"
@@ -187,7 +188,11 @@ def _add_compare(compare: argparse.ArgumentParser) -> None:
     compare.add_argument("--limit", type=int, metavar="N", help="only the first N tasks")
     compare.add_argument("--at-once", type=int, default=4, metavar="N", help="runs at once (default: 4)")
     compare.add_argument("--price", type=float, nargs=2, metavar=("IN", "OUT"), help="dollars a million tokens")
+    text = "keeps finished runs (default: TASKS.compare.jsonl)"
+    compare.add_argument("--journal", type=Path, metavar="FILE", help=text)
     text = "keep the searches there, with pages of those that made a difference"
     compare.add_argument("--pages", metavar="FOLDER", help=text)
+    compare.add_argument("--html", type=Path, metavar="FILE", help="also write the report as a page")
+    compare.add_argument("--force", action="store_true", help="replace FILE of --html")
     compare.add_argument("--yes", action="store_true", help="go on without being asked")
     compare.set_defaults(stopped=" The same command goes on from its journal.")

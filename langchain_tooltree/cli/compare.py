@@ -2,346 +2,71 @@
 
 import argparse
 import asyncio
-import inspect
-import math
+import os
 import sys
 import time
-from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import Any
+from urllib.parse import quote
 from uuid import uuid4
 
-import numpy as np
 from langchain.agents import create_agent
 from langchain_core.callbacks import AsyncCallbackHandler
-from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage
 from langchain_core.outputs import LLMResult
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel
 from rich.progress import Progress
 
 from langchain_tooltree._langgraph import interrupts_in
 from langchain_tooltree.agent import OWN_OPTIONS, create_tooltree_agent
 from langchain_tooltree.cli.stores import opened
-from langchain_tooltree.cli.terminal import Terminal, imported, model_named, table
-from langchain_tooltree.errors import ConfigurationError, ToolTreeError, check_count, described
+from langchain_tooltree.cli.terminal import Terminal, check_free, imported, model_named, table
+from langchain_tooltree.cli.trial import (
+    CHECKS,
+    SUCCESS,
+    Check,
+    Journal,
+    Run,
+    TrialTask,
+    check_of,
+    load_tasks,
+    mean_with_bounds,
+    paired_difference,
+    recommendation,
+)
+from langchain_tooltree.errors import ConfigurationError, check_count, described
 from langchain_tooltree.experience.trajectory import Trajectory
-from langchain_tooltree.flows import arun_flow
 from langchain_tooltree.learning.experience import Experience
-from langchain_tooltree.models import ATTEMPTS, Meter, document_prompt, filled_in, inner_config
+from langchain_tooltree.pages import page
 from langchain_tooltree.pages.search import search_in, to_html
-from langchain_tooltree.text import compact_json, counted, digest, json_object, one_line, shortened
+from langchain_tooltree.text import compact_json, counted, one_line, shortened
 from langchain_tooltree.tooltree.search import SearchConfig
 
 PILOT = 3  # tasks that the plain agent does before anybody is asked: what they cost is what the rest may cost
 TIMES = 1.3  # the planner's calls for each of the plain agent's, for the estimate: what was measured on recorded runs
-MOST_ROWS = 20  # tasks, and errors, that are printed; the JSON document has all
+MOST_ROWS = 20  # tasks, and errors, that are printed; the JSON document and the page have all
 COSTS = ("model_calls", "tokens")  # what is compared task by task, beside success
 WAITS = "It waits for somebody's approval, and nobody is there. Build it without."
 PLAIN, PLANNER, EXPERIENCED = "plain agent", "planner", "planner with experience"
-LONGEST_ANSWER = 4_000  # characters of an answer that the journal keeps: about 1,000 tokens
-SUCCESS = 0.5  # score in [0, 1] from which a task counts as solved
-
-JUDGE_PROMPT = """\
-You judge an assistant's answer to a task.
-
-You get one JSON document: `task`, what was asked for; `expected`, what a right answer says, if that is known; and \
-`answer`. Is the answer right and complete? Words may differ from what is expected; facts and figures may not."""
-
-
-# --- tasks ---
-
-
-class TrialTask(BaseModel):
-    """Something to be done, and what is expected of the answer."""
-
-    id: str = ""
-    input: str | list[Any] = Field(min_length=1)  # a text, or messages
-    expected: Any = None
-
-
-def load_tasks(source: str) -> list[TrialTask]:
-    """Tasks of a JSONL file.
-
-    A line is an object with `input`, a text or a list of messages, and, where they are there, `expected` and `id`.
-
-    Raises:
-        ConfigurationError: If a line is no task, if two have one id, or if there is none; the message names the place.
-    """
-    lines = Path(source).read_text(encoding="utf-8").splitlines()
-    tasks = [_task(line, f"{source}, line {number}") for number, line in enumerate(lines, 1) if line.strip()]
-    if not tasks:
-        msg = f'There is no task in {source}. Write one a line: {{"input": "...", "expected": "..."}}.'
-        raise ConfigurationError(msg)
-    name, times = Counter(task.id for task in tasks).most_common(1)[0]
-    if times > 1:
-        msg = f'Two tasks in {source} are the same, or have the id {name!r}. Give each an "id" of its own.'
-        raise ConfigurationError(msg)
-    return tasks
-
-
-def _task(line: str, where: str) -> TrialTask:
-    try:
-        task = TrialTask.model_validate_json(line)
-    except ValidationError as error:
-        msg = (
-            f"{where} is no task ({error.errors()[0]['msg']}): {line:.80}. Write one object a line, with an "
-            '"input", a text or a list of messages, and where there is one an "expected" and a text as its "id".'
-        )
-        raise ConfigurationError(msg) from error
-    return task if task.id else task.model_copy(update={"id": digest(compact_json(task.input), 8)})
-
-
-# --- checks of answers ---
-
-Check = Callable[[TrialTask, str], Awaitable[float]]
-"""Scores an answer in [0, 1]."""
-
-
-def exact(expected: Any, answer: str) -> bool:
-    """Whether the answer is what is expected, but for case and spaces."""
-    return _normalized(answer) == _normalized(expected)
-
-
-def contains(expected: Any, answer: str) -> bool:
-    """Whether the answer has what is expected, or each of several things, but for case and spaces."""
-    parts = expected if isinstance(expected, list) else [expected]
-    return all(_normalized(part) in _normalized(answer) for part in parts)
-
-
-def json_fields(expected: Any, answer: str) -> bool:
-    """Whether the JSON object that the answer is has the expected fields with these values."""
-    data = json_object(answer) or {}
-    return all(data.get(name) == value for name, value in expected.items())
-
-
-def _normalized(value: Any) -> str:
-    text = value if isinstance(value, str) else compact_json(value)
-    return " ".join(text.casefold().split())
-
-
-CHECKS: Mapping[str, Callable[[Any, str], bool]] = {"contains": contains, "exact": exact, "json": json_fields}
-"""Checks by the names that the command knows; they need an `expected`."""
-
-
-def check_of(check: str | Callable[..., Any] | BaseChatModel, tasks: Sequence[TrialTask]) -> Check:
-    """A check by its name, by a function, or by a model that judges.
-
-    A function is called as evaluators of openevals and agentevals are, with `inputs`, `outputs` and
-    `reference_outputs`; it returns a bool, a number in [0, 1], or a mapping with a `score`, and may be async.
-
-    Raises:
-        ConfigurationError: If a task has nothing to be checked by, or not in the form that the check needs.
-    """
-    if isinstance(check, BaseChatModel):
-        return partial(_judged, check)
-    if callable(check):
-        return partial(_evaluated, check)
-    for task in tasks:
-        if task.expected is None or (check == "json" and not isinstance(task.expected, dict)):
-            what = 'an object of fields as its "expected"' if check == "json" else 'an "expected"'
-            msg = f"The task {task.id!r} needs {what} for --check {check}. Add it, or pass --check MODULE:FUNCTION."
-            raise ConfigurationError(msg)
-
-    def named(*, outputs: str, reference_outputs: Any, **_: Any) -> bool:
-        return CHECKS[check](reference_outputs, outputs)
-
-    return partial(_evaluated, named)
-
-
-async def _evaluated(function: Callable[..., Any], task: TrialTask, answer: str) -> float:
-    """The score that an evaluator gives."""
-    try:
-        score = function(inputs=task.input, outputs=answer, reference_outputs=task.expected)
-        score = await score if inspect.isawaitable(score) else score
-    except ToolTreeError:
-        raise
-    except Exception as error:
-        msg = f"The check raised for the task {task.id!r}: {described(error)}."
-        raise ConfigurationError(msg) from error
-    score = score.get("score") if isinstance(score, Mapping) else score
-    if not isinstance(score, bool | int | float) or not 0 <= score <= 1:
-        msg = f"The check returned {score!r:.80} for {task.id!r}; it has to be a bool, a number in [0, 1] or a score."
-        raise ConfigurationError(msg)
-    return float(score)
-
-
-class _JudgeForm(BaseModel):
-    """What a model says of an answer."""
-
-    reason: str = Field(description="Why, in one sentence")
-    right: bool = Field(description="Whether the answer is right and complete")
-
-
-async def _judged(model: BaseChatModel, task: TrialTask, answer: str) -> float:
-    """1 if a model finds the answer right, 0 otherwise."""
-    document = {"task": task.input, "expected": task.expected, "answer": answer}
-    meter = Meter(allowance=ATTEMPTS)
-    prompt = document_prompt(JUDGE_PROMPT, {name: value for name, value in document.items() if value is not None})
-    form = await arun_flow(filled_in(model, _JudgeForm, prompt, inner_config("compare", {}), meter))
-    if form is None:
-        msg = f"The judge gave no usable verdict on {task.id!r}: {'; '.join(meter.problems)}."
-        raise ConfigurationError(msg)
-    return float(form.right)
-
-
-# --- runs ---
-
-
-class Run(BaseModel):
-    """What became of a task with one of the agents."""
-
-    task: str
-    version: str  # of the task, and of how it was done and checked
-    agent: str
-    score: float = 0.0  # in [0, 1]
-    answer: str = ""
-    thread: str = ""  # under which its searches are recorded
-    model_calls: int = 0
-    input_tokens: int = 0
-    output_tokens: int = 0
-    seconds: float = 0.0
-    error: str = ""  # why it did not come to an answer
-
-    @property
-    def solved(self) -> bool:
-        """Whether it counts as solved."""
-        return not self.error and self.score >= SUCCESS
-
-    @property
-    def tokens(self) -> int:
-        """Tokens sent and received."""
-        return self.input_tokens + self.output_tokens
-
-
-@dataclass
-class Journal:
-    """A file that keeps each run, so that the same command goes on from there; runs that raised are made again.
-
-    Runs of tasks, agents or checks that are others by now stay in the file, and do not count.
-    """
-
-    path: Path
-    settings: Mapping[str, Any]
-    runs: dict[tuple[str, str, str], Run] = field(default_factory=dict)  # by task, version and agent
-
-    def __post_init__(self) -> None:
-        lines = self.path.read_text(encoding="utf-8").splitlines() if self.path.exists() else []
-        for line in lines:
-            with suppress(ValidationError):  # cut off as the process ended: that run is made again
-                run = Run.model_validate_json(line)
-                if not run.error:
-                    self.runs[run.task, run.version, run.agent] = run
-
-    def version(self, task: TrialTask) -> str:
-        """What changes as soon as somebody edits the task, or chooses other settings."""
-        return digest([task.input, task.expected, self.settings], 12)
-
-    def of(self, task: TrialTask, agent: str) -> Run | None:
-        """The run of an agent on a task as it stands now."""
-        return self.runs.get((task.id, self.version(task), agent))
-
-    def add(self, run: Run) -> None:
-        """Keep a run."""
-        self.runs[run.task, run.version, run.agent] = run
-        line = run.model_copy(update={"answer": shortened(run.answer, LONGEST_ANSWER)}).model_dump_json()
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(f"\n{line}")  # a line of its own, also behind one that was cut off
-
-
-# --- what the runs prove ---
-
-Z = 1.96  # standard deviations of a normal distribution within which 95 % lie
-LEVEL = 0.05  # probability of so uneven gains and losses by chance, below which they count
-LITTLE = 0.05  # difference in success that hardly anybody would change an agent for
-MOST_TASKS = 2_000  # more than that nobody collects to tell
-SAMPLES = 2_000  # of the bootstrap
-ADOPT, REJECT, UNCERTAIN = 0, 1, 3  # exit codes
-
-
-class Paired(NamedTuple):
-    """Two agents over the same tasks: the difference in success of the second to the first, in [-1, 1]."""
-
-    tasks: int
-    gained: int  # tasks that only the second one solves
-    lost: int  # tasks that only the first one solves
-    difference: float
-    low: float  # bounds at 95 %
-    high: float
-    p: float  # of so uneven gains and losses by chance
-
-    @property
-    def code(self) -> int:
-        """The exit code: both the interval and the test have to agree that it solves more, or less."""
-        if self.p < LEVEL and not self.low <= 0 <= self.high:
-            return ADOPT if self.low > 0 else REJECT
-        return REJECT if self.high < LITTLE else UNCERTAIN
-
-
-def paired_difference(tasks: int, gained: int, lost: int) -> Paired:
-    """What so many gains and losses mean.
-
-    The interval is that of Bonett and Price (2012), which holds for few tasks; p is the exact test of McNemar:
-
-    p12 = (gained + 1) / (n + 2),  p21 = (lost + 1) / (n + 2)
-    p12 - p21 +- z * sqrt((p12 + p21 - (p12 - p21)^2) / (n + 2))
-    """
-    p12, p21 = (gained + 1) / (tasks + 2), (lost + 1) / (tasks + 2)
-    half = Z * math.sqrt((p12 + p21 - (p12 - p21) ** 2) / (tasks + 2))
-    low, high = max(-1.0, p12 - p21 - half), min(1.0, p12 - p21 + half)
-    uneven = gained + lost
-    tail = sum(math.comb(uneven, count) for count in range(min(gained, lost) + 1)) / 2**uneven
-    return Paired(tasks, gained, lost, (gained - lost) / tasks, low, high, min(1.0, 2 * tail))
-
-
-def mean_with_bounds(values: Sequence[float]) -> dict[str, float]:
-    """The mean of values, one a task, with its bounds at 95 % by a bootstrap over the tasks."""
-    means = np.random.default_rng(0).choice(values, (SAMPLES, len(values))).mean(axis=1)
-    low, high = np.percentile(means, (2.5, 97.5))
-    return {"mean": float(np.mean(values)), "low": float(low), "high": float(high)}
-
-
-def recommendation(paired: Paired, name: str) -> str:
-    """Adopt it, do not, or too few tasks to tell, and then how many more it takes: in one sentence."""
-    bounds = f"{paired.difference:+.0%} of the tasks, 95 % interval {paired.low:+.0%} to {paired.high:+.0%}"
-    if paired.code == ADOPT:
-        return f"Adopt {name}: it solves more ({bounds})."
-    if paired.code == REJECT:
-        return f"Do not adopt {name}: it solves {'less' if paired.high < 0 else 'hardly more, if anything'} ({bounds})."
-    more = more_tasks(paired)
-    wanted = f"about {more}" if more else f"more than {MOST_TASKS:,}"
-    return f"Not enough tasks to tell whether {name} helps ({bounds}): at this rate it takes {wanted} more."
-
-
-def more_tasks(paired: Paired) -> int | None:
-    """How many more tasks would tell, if gains and losses go on as before; `None` if that would be too many."""
-    more = 1
-    while more <= MOST_TASKS:
-        times = 1 + more / paired.tasks
-        later = paired_difference(paired.tasks + more, round(paired.gained * times), round(paired.lost * times))
-        if later.code != UNCERTAIN:
-            return more
-        more += max(1, more // 10)
-    return None
-
-
-# --- the comparison ---
 
 
 def run_compare(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[str, Any], int]:
     """Run the agents over the tasks, and say what to do."""
+    if options.html:
+        check_free(options.html, force=options.force)
     check_count("--at-once", options.at_once)
     check_count("--limit", 1 if options.limit is None else options.limit)
     build, tasks = imported(options.agent), load_tasks(options.tasks)[: options.limit]
     named = options.check if options.check in CHECKS else None
     check = check_of(model_named(options.judge) if options.judge else named or imported(options.check), tasks)
-    settings = {name: getattr(options, name) for name in ("agent", "check", "judge", "effort", "experience")}
-    journal = Journal(Path(f"{Path(options.tasks).stem}.compare.jsonl"), settings)
+    names = ("agent", "check", "judge", "model", "effort", "experience")
+    settings = {"compare": options.tasks, **{name: getattr(options, name) for name in names}}
+    journal = Journal(options.journal or Path(f"{Path(options.tasks.replace(':', '-')).stem}.compare.jsonl"), settings)
     with ExitStack() as stack:
         # All in one loop: clients of models that are used in one do not work in another.
         loop = stack.enter_context(asyncio.Runner())
@@ -355,6 +80,12 @@ def run_compare(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[s
         loop.run(comparison.run(tasks, comparison.agents, "all tasks"))
     report, code = _report(tasks, comparison)
     _print(terminal, report)
+    if options.html:
+        title = f"Comparison: {options.agent} on {options.tasks}"
+        rows = [{**row, "page": _link(row["page"], options.html.parent)} for row in report["differing"]]
+        text = page("compare", title, {**report, "title": title, "differing": rows})
+        options.html.write_text(text, encoding="utf-8")
+        terminal.say(f"Written to {options.html}.")
     return report, code
 
 
@@ -421,7 +152,7 @@ class Comparison:
         usage, start, thread = Usage(), time.monotonic(), f"{task.id} {agent} {uuid4().hex[:8]}"
         messages = [("user", task.input)] if isinstance(task.input, str) else task.input
         config = {"callbacks": [usage], "configurable": {"thread_id": thread}}
-        run = Run(task=task.id, version=self.journal.version(task), agent=agent, thread=thread)
+        run = Run(task=task.id, version=task.version, agent=agent, thread=thread)
         try:
             state = await self.build(partial(self._create, task, agent)).ainvoke({"messages": messages}, config)
             run.answer, run.error = answer_in(state), WAITS if interrupts_in(state) else ""
@@ -434,6 +165,7 @@ class Comparison:
 
     def _create(self, task: TrialTask, agent: str, model: Any, tools: Any = None, **options: Any) -> Any:
         """Stands for `create_agent`; the plain agent leaves out what only the planner takes."""
+        model = model_named(self.options.model) if self.options.model else model
         if agent == PLAIN:
             return create_agent(model, tools, **{k: v for k, v in options.items() if k not in OWN_OPTIONS})
 
@@ -461,7 +193,7 @@ def answer_in(state: Mapping[str, Any]) -> str:
 def _agree(options: argparse.Namespace, terminal: Terminal, comparison: Comparison, tasks: Sequence[TrialTask]) -> None:
     """Say what the rest may cost, and ask whether to go on."""
     left = comparison.left(tasks, comparison.agents)
-    plain = [run for task in tasks if (run := comparison.journal.of(task, PLAIN))]
+    plain = [run for run in comparison.journal.runs.values() if run.agent == PLAIN]
     done = [run for run in plain if not run.error]
     if not left:
         return
@@ -560,6 +292,11 @@ def _pages(folder: str | None, threads: Collection[str]) -> dict[str, str]:
             path.write_text(to_html(search), encoding="utf-8")
             pages[thread] = str(path)
     return pages
+
+
+def _link(path: str, folder: Path) -> str:
+    """The address of a page in one that stands in a folder."""
+    return quote(Path(os.path.relpath(path, folder)).as_posix()) if path else ""
 
 
 def _print(terminal: Terminal, report: Mapping[str, Any]) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 from langchain_core.language_models import BaseChatModel
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from langchain_tooltree.effects.names import EFFECTS, is_read
 from langchain_tooltree.errors import ConfigurationError, check_count
@@ -153,9 +153,8 @@ You get one JSON document:
 - `instructions`: the rules that the assistant had to keep. Without them, it may do whatever the user wants.
 - `tools`: the names of its tools, where they are known.
 - `task`: what it was asked to do, where the record does not tell.
-- `record`: in order, what the user and the assistant said, and each call of a tool with its `arguments` and `result`. \
-A call with a number under `write` may have changed something; the others looked something up. Long texts are \
-shortened, with a note of how much is missing.
+- `record`: in order, what the user and the assistant said, and each call of a tool with its `arguments` and `result`.\
+%(numbered)s Long texts are shortened, with a note of how much is missing.
 - `ended`: how the run stopped, if it did not end by itself.
 
 Only the result of a call is a fact. What the user or the assistant says is a claim: look it up in the results, and \
@@ -165,18 +164,7 @@ Reply with one JSON object that has these fields, in this order, since each rest
 
 `rules`: a list with the rules of the instructions that decide something in this run, each in one sentence with its \
 conditions and numbers. Empty if none does.
-
-`writes`: a list with one object for each write that did not fail; handing the user over is no write. Empty if there \
-is none.
-- `write`: its number in the record.
-- `facts`: for each condition that a rule sets for it, what the results show, with your own calculation; and whether \
-each argument (which thing, how many, how much, how it is paid) follows from the rules and from the user's words. A \
-condition counts as met only if the results show it.
-- `allowed`: true if the rules permit this write with these arguments. Agreement does not make allowed what the rules \
-forbid.
-- `confirmed`: true if, before the write, the user asked for just this or agreed to it in words of their own. Where \
-the rules demand that details are listed and a yes is obtained, a wish alone is not enough.
-
+%(writes)s
 `missing`: a list with everything that the assistant should have done and did not do, or not rightly, each in one \
 sentence. Empty if there is nothing. Go through all that the user wanted, with its conditions ("the cheapest", "all of \
 them", "if not, then ..."); where the user changed their mind, the last word counts. Something is missing if it was \
@@ -186,13 +174,37 @@ was told something false that changes how things stand in the end. What the rule
 what the user gave up freely does not count as missing.
 
 `verdict`: one of three words.
-- "failure" if a write was not allowed, was not confirmed or had a wrong argument, or if anything is missing. It does \
-not matter how content the user is, who does not know the rules.
-- "success" if all writes were right and nothing is missing. Refusing, or handing the user over, is right where the \
-rules demand it. Clumsy words and needless lookups are no fault.
+- "failure" if %(fault)sanything is missing. It does not matter how content the user is, who does not know the rules.
+- "success" if %(right)snothing is missing. Refusing, or handing the user over, is right where the rules \
+demand it. Clumsy words and needless lookups are no fault.
 - "unclear" only if the record does not show what decides.
 
 `reasons`: two or three sentences that say what decided it."""
+
+NUMBERED = """ \
+A call with a number under `write` may have changed something; the others looked something up."""
+
+WRITES_PROMPT = """
+`writes`: a list with one object for each write that did not fail; handing the user over is no write.
+- `write`: its number in the record.
+- `facts`: for each condition that a rule sets for it, what the results show, with your own calculation; and whether \
+each argument (which thing, how many, how much, how it is paid) follows from the rules and from the user's words. A \
+condition counts as met only if the results show it.
+- `allowed`: true if the rules permit this write with these arguments. Agreement does not make allowed what the rules \
+forbid.
+- `confirmed`: true if, before the write, the user asked for just this or agreed to it in words of their own. Where \
+the rules demand that details are listed and a yes is obtained, a wish alone is not enough.
+"""
+
+
+def verdict_prompt(*, writes: bool) -> str:
+    """The instructions of a model that judges a run; how to check writes is told where there are some."""
+    return VERDICT_PROMPT % {
+        "numbered": NUMBERED if writes else "",
+        "writes": WRITES_PROMPT if writes else "",
+        "fault": "a write was not allowed, was not confirmed or had a wrong argument, or if " if writes else "",
+        "right": "all writes were right and " if writes else "",
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +242,7 @@ class WriteCheck(BaseModel):
 
 
 class Review(BaseModel):
-    """What a model replies about a run; each part is the ground of the next.
+    """What a model replies about a run; each part is the ground of the next. A run that only reads has no `writes`.
 
     It is asked for every field, but a reply that leaves out an empty list is read all the same.
     """
@@ -243,6 +255,10 @@ class Review(BaseModel):
     verdict: Literal["success", "failure", "unclear"]
     reasons: str = Field(description="What decided it, in two or three sentences")
 
+
+_READ_FIELDS: Any = {name: (each.annotation, each) for name, each in Review.model_fields.items() if name != "writes"}
+ReadReview = create_model("ReadReview", __config__=Review.model_config, **_READ_FIELDS)
+"""What a model is asked about a run that only looked something up."""
 
 MOST_TOOLS = 100
 """Names of tools that a model is shown: about 500 tokens, and few agents have more."""
@@ -263,7 +279,7 @@ class ModelVerdict:
 
     Args:
         model: The chat model, or the name of one.
-        prompt: Its instructions.
+        prompt: Its instructions, in place of ours, which speak of writes only where there are some.
         max_characters: About how much of a run it is shown, beside the instructions.
     """
 
@@ -271,7 +287,7 @@ class ModelVerdict:
         self,
         model: str | BaseChatModel,
         *,
-        prompt: str = VERDICT_PROMPT,
+        prompt: str | None = None,
         max_characters: int = DEFAULT_MAX_CHARACTERS,
     ) -> None:
         check_count("max_characters", max_characters, FEWEST_CHARACTERS)
@@ -283,10 +299,12 @@ class ModelVerdict:
     def judge(self, trajectory: Trajectory) -> Flow[Verdict]:
         """Judge a run."""
         document = verdict_document(trajectory, max_characters=self._max_characters)
+        has_writes = any("write" in entry for entry in document["record"])
+        prompt = self._prompt or verdict_prompt(writes=has_writes)
         question = StructuredQuestion(
             model=self._model,
-            schema=Review,
-            prompt=document_prompt(self._prompt, document),
+            schema=Review if has_writes else ReadReview,
+            prompt=document_prompt(prompt, document),
             usable=lambda reply: _read(reply) is not None,
             config=inner_config("verdict", {"trajectory": trajectory.id}),
         )

@@ -25,7 +25,7 @@ _DATA = re.compile(r'<script type="application/json" id="data">(.*?)</script>', 
 def page(kind: str, title: str, data: Mapping[str, Any]) -> str:
     """Data as a page that runs its own script alone and may send nothing anywhere; without secrets.
 
-    `kind` chooses the view in that script: `search`, `graph`, `run`, `experience` or `list`. Where texts
+    `kind` chooses the view in that script: `search`, `graph`, `run`, `experience`, `list` or `compare`. Where texts
     would make the page larger than 1 MB, long ones are shortened.
     """
     text = _INCLUDED.sub(lambda include: _read(include[1]), _read("page.html"))

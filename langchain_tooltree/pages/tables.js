@@ -149,3 +149,41 @@ addEventListener("hashchange", () => {
   const there = view.back ? $("title") : document.querySelector(`[data-key="${CSS.escape(key)}"]`);
   if (there) there.focus();
 });
+
+// --- a comparison ---
+VIEWS.compare = (data) => {
+  const signed = (value, digits) => (value < 0 ? "-" : "+") + Math.abs(value).toLocaleString("en", { maximumFractionDigits: digits });
+  const bounds = (digits, ...values) => "{} ({} to {})".replace(/{}/g, () => signed(values.shift(), digits));
+  const cost = (name, field, digits, more = (each) => each["more_" + field]) => ({
+    name, of: (each) => lines(inner(each[field]), note(more(each) && bounds(digits, ...Object.values(more(each))))),
+  });
+  const change = ({ difference, low, high, gained, lost, p }) => p !== undefined && lines(
+    bounds(0, 100 * difference, 100 * low, 100 * high) + " % of the tasks", note(`${gained} gained, ${lost} lost (p = ${p.toPrecision(2)})`));
+  const figures = table("Agents", [
+    { name: "Agent", of: (each) => each.name },
+    { name: "Solved", of: (each) => each.solved + " of " + data.tasks, look: "amount", share: (each) => each.share },
+    { name: "Against the plain agent", of: (each) => change(each) || "" },
+    cost("Model calls a task", "model_calls", 1), cost("Tokens a task", "tokens", 0),
+    { name: "Seconds a task", of: (each) => each.seconds }, { name: "Raised", of: (each) => each.errors || "" },
+    { name: "Dollars in all", of: (each) => each.dollars_in_all && String(each.dollars_in_all) },
+  ], Object.entries(data.agents).map(([name, each]) => ({ name, ...each, ...data.against_plain[name] })));
+  const columns = [
+    { name: "Task", of: (row) => lines(make("code", row.task), make("div", row.input)), by: (row) => row.task },
+    { name: "Solved by", of: (row) => row.solved_by }, { name: "Plain agent's answer", of: (row) => row.plain_answer },
+    { name: "Planner's answer", of: (row) => lines(make("div", row.answer), row.page && anchor("its search", row.page)) },
+    { name: "Expected", of: ({ expected }) => (typeof expected === "object" ? expected && JSON.stringify(expected) : expected) },
+  ];
+  const place = make("div"), raised = data.errors.map((text) => make("p", text, "bad"));
+  return {
+    title: data.title, summary: word(data.tasks, "task"), placeholder: "Find a task or an answer",
+    body: [
+      ...data.verdicts.map((text) => make("h2", text)), ...figures, make("p", "In brackets: 95 % intervals, task by task.", "dim"),
+      make("h2", "Where they differ"), place, ...section("What raised, and counts as not solved", ...raised),
+    ],
+    filter(words) {
+      const rows = data.differing.filter((row) => JSON.stringify(Object.values(row)).toLowerCase().includes(words));
+      place.replaceChildren(...(rows.length ? table("Differing", columns, rows) : [make("p", "Nowhere.", "dim")]));
+      return words && rows.length + " found";
+    },
+  };
+};

@@ -2,6 +2,7 @@
 
 import os
 import threading
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from itertools import islice
@@ -39,6 +40,7 @@ from langchain_tooltree.text import digest, mermaid_text, one_line
 if TYPE_CHECKING:
     import networkx as nx
 
+RESTS = 4  # times as long as it took that nothing is fitted in the background: a fifth of one processor at the most
 REMEMBERED = 512  # texts whose vectors are kept: from one step of a dialogue to the next, most views stay the same
 DEFAULT_ALPHA = 1.0
 """Factor of 1 / T in Eq. 1: nearly inert. With T about 10 to 16 it changes which two edges weigh most at 2 of 20 tools
@@ -183,6 +185,7 @@ class SITGraph:
         self._lock = threading.RLock()
         self._fit: Fit | None = None
         self._fitting = threading.Lock()  # one at a time: others would only do the same work
+        self._fit_again_at = 0.0
         self._saving = threading.Lock()
         self._folders: dict[Path, str] = {}  # each with the checksum of the graph that was read or saved there last
 
@@ -367,8 +370,8 @@ class SITGraph:
             return self._fit is not None and self._fit.sample == self._graph.sample[1]
 
     def _fit_meanwhile(self) -> None:
-        """Fit the vote in the background, one thread at a time."""
-        if not self._fitting.locked():
+        """Fit the vote in the background, one thread at a time, and not all the time where runs end all the time."""
+        if not self._fitting.locked() and time.monotonic() >= self._fit_again_at:
             in_thread(partial(self._refit, None), "sitgraph-fit")
 
     def _refit(self, _: None) -> None:
@@ -376,12 +379,15 @@ class SITGraph:
         with self._fitting:
             if self._is_fitted:
                 return
+            start = time.monotonic()
             with self._lock:
                 runs, sample = self._graph.sample
                 rows = self._graph.states.of_runs(runs)
             fit = fit_vote(rows, sample)  # takes its time, so nobody waits for the graph meanwhile
             with self._lock:
                 self._fit = fit
+            now = time.monotonic()
+            self._fit_again_at = now + RESTS * (now - start)
 
     @property
     def vote(self) -> dict[str, Any] | None:

@@ -15,7 +15,7 @@ from langgraph.store.memory import InMemoryStore
 from langchain_tooltree import Experience, SearchConfig, SITGraph, Trajectory, demo
 from langchain_tooltree.cli import main
 from langchain_tooltree.experience.trajectory import Branch
-from langchain_tooltree.pages import in_notebook
+from langchain_tooltree.pages import in_notebook, page
 from langchain_tooltree.pages.search import to_html
 from tests.internals.pages import made, search_of
 
@@ -568,5 +568,46 @@ def test_hostile_words_in_an_experience_are_shown_and_never_run(browser: Browser
     show_all += f"if (!({fits})) wide.push(id); }} return wide; }})()"
     assert browser.run("data.runs.length") == len(HOSTILE)
     assert browser.run(show_all) == []
+    assert browser.run("[document.scripts.length, document.images.length]") == [2, 0]
+    assert quiet(browser, file)
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+def test_a_comparison_shows_its_verdict_and_leads_to_searches(browser: Browser, tmp_path: Path, width: int) -> None:
+    figures = {"solved": 1, "share": 0.5, "errors": 1, "model_calls": 2.5, "tokens": 1_200, "seconds": 0.1}
+    more = {"mean": 1.5, "low": -0.5, "high": 3.25}
+    paired = {"gained": 1, "lost": 0, "difference": 0.5, "low": -0.25, "high": 0.9, "p": 1.0}
+    row = {"task": "t", "solved_by": "planner", "plain_answer": "?", "answer": "!", "expected": {"a": 1}, "page": ""}
+    rows = [{**row, "input": text, "answer": text} for text in HOSTILE] + [
+        {**row, "input": "Who?", "page": "a%20b.html"}
+    ]
+    data = {
+        "title": HOSTILE[0],
+        "tasks": 2,
+        "agents": {"plain agent": figures, "planner": {**figures, "dollars_in_all": 0.0123}},
+        "against_plain": {"planner": {**paired, "more_model_calls": more, "more_tokens": more}},
+        "differing": rows,
+        "errors": [HOSTILE[1]],
+        "verdicts": ["Adopt the planner."],
+    }
+    file = tmp_path / "report.html"
+    file.write_text(page("compare", HOSTILE[2], data), encoding="utf-8")
+    for dark in (False, True):
+        browser.open(file, width=width, dark=dark)
+        assert browser.run(CONTRASTS) == []
+    shown = browser.run("document.body.innerText")
+    for part in (
+        "Adopt the planner.",
+        "+50 (-25 to +90) % of the tasks",
+        "1 gained, 0 lost (p = 1.0)",
+        "+1.5 (-0.5 to",
+    ):
+        assert part in shown
+    browser.press("/", *"who?")
+    assert browser.run("[$('hits').textContent, document.querySelector('td a').getAttribute('href')]") == [
+        "1 found",
+        "a%20b.html",
+    ]
+    assert browser.run("document.documentElement.scrollWidth <= innerWidth")
     assert browser.run("[document.scripts.length, document.images.length]") == [2, 0]
     assert quiet(browser, file)

@@ -6,10 +6,11 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from langsmith.utils import LangSmithError
 
 from langchain_tooltree import ChromaStore, ConfigurationError, Experience
 from langchain_tooltree.cli import main
-from langchain_tooltree.cli.compare import (
+from langchain_tooltree.cli.trial import (
     ADOPT,
     CHECKS,
     REJECT,
@@ -22,6 +23,7 @@ from langchain_tooltree.cli.compare import (
     recommendation,
 )
 from langchain_tooltree.testing import ScriptedChatModel
+from tests.internals.pages import data_in
 
 AGENT = '''
 from langchain_core.messages import AIMessage
@@ -131,7 +133,8 @@ def compare(capsys, *options, agent="little_agent:build"):
 
 
 def test_the_planner_is_adopted_where_it_solves_more(capsys):
-    code, shown, _ = compare(capsys, "--yes", "--price", "1", "2", "--pages", "searches")
+    options = ("--yes", "--price", "1", "2", "--pages", "searches", "--html", "report.html")
+    code, shown, _ = compare(capsys, *options)
     assert code == ADOPT
     assert "21 more runs: about" in shown
     assert "planner against the plain agent: 8 tasks gained, 0 lost (p = 0.0078), +" in shown
@@ -139,6 +142,11 @@ def test_the_planner_is_adopted_where_it_solves_more(capsys):
     pages = {path.name for path in Path("searches").glob("*.html")}
     assert len(pages) == len(list(Path("searches").glob("*.json"))) == 8
     assert f"The search of t1: searches/{min(pages)[:8]}" in shown
+    data = data_in(Path("report.html").read_text())
+    assert data["verdicts"][0].startswith("Adopt the planner")
+    assert {Path(row["page"]).name for row in data["differing"]} == pages
+    assert data["differing"][0]["answer"] == "In the drawer."
+    assert "is there already" in compare(capsys, *options)[2]
 
 
 def test_it_goes_on_from_its_journal_and_runs_nothing_twice(capsys):
@@ -154,20 +162,7 @@ def test_it_goes_on_from_its_journal_and_runs_nothing_twice(capsys):
     assert len(made) == 8 + 16 + 1
     compare(capsys, "--yes")
     assert len(made) == 25
-    compare(capsys, "--yes", "--effort", "frugal")
-    assert len(made) == 25 + 24, "runs with other settings do not count"
-    assert len(Journal(journal, {}).runs) == 48
-
-
-def test_the_journal_keeps_answers_short_and_knows_a_task_that_was_edited(tmp_path):
-    (tmp_path / "runs").write_text("my notes")
-    journal, task = Journal(tmp_path / "runs", {"a": 1}), TrialTask(id="t", input="?")
-    journal.add(Run(task="t", version=journal.version(task), agent="planner", answer="x" * 10_000))
-    journal = Journal(tmp_path / "runs", {"a": 1})
-    assert len(journal.of(task, "planner").answer) < 5_000
-    assert journal.of(TrialTask(id="t", input="?", expected="edited"), "planner") is None
-    assert Journal(tmp_path / "runs", {"a": 2}).of(task, "planner") is None
-    assert (tmp_path / "runs").read_text().startswith("my notes\n")
+    assert "was begun with other settings" in compare(capsys, "--yes", "--effort", "frugal")[2]
 
 
 def test_a_model_judges_and_its_calls_are_in_the_estimate(capsys, monkeypatch):
@@ -246,6 +241,25 @@ def test_a_line_that_is_no_task_is_named(line, problem):
         load_tasks("bad.jsonl")
 
 
+def test_a_dataset_of_langsmith_is_a_list_of_tasks(monkeypatch):
+    def examples(_, *, dataset_name):
+        for number, (inputs, outputs) in enumerate(datasets[dataset_name]):
+            yield SimpleNamespace(id=number, inputs=inputs, outputs=outputs)
+
+    messages = [{"role": "user", "content": "Where?"}]
+    two = {"city": "Oslo", "day": 1}
+    datasets = {"desk": [({"question": "Who?"}, {"answer": "Ada"}), ({"messages": messages, "k": 1}, two), (two, None)]}
+    monkeypatch.setattr("langsmith.Client.list_examples", examples)
+    assert [(task.id, task.input, task.expected) for task in load_tasks("langsmith:desk")] == [
+        ("0", "Who?", "Ada"),
+        ("1", messages, two),
+        ("2", '{"city":"Oslo","day":1}', None),
+    ]
+    monkeypatch.setattr("langsmith.Client.list_examples", lambda *_, **__: (_ for _ in ()).throw(LangSmithError("no")))
+    with pytest.raises(ConfigurationError, match=r"'desk' cannot be read .*LANGSMITH_API_KEY"):
+        load_tasks("langsmith:desk")
+
+
 def test_tasks_have_ids_of_their_own():
     Path("two.jsonl").write_text('{"input": "a"}\n{"input": "a"}')
     with pytest.raises(ConfigurationError, match="are the same"):
@@ -294,6 +308,19 @@ def test_differences_by_hand():
 def test_verdicts(found, code, words):
     assert found.code == code
     assert words in recommendation(found, "it")
+
+
+def test_a_file_that_is_no_journal_is_left_alone(tmp_path):
+    (tmp_path / "notes").write_text("my notes")
+    with pytest.raises(ConfigurationError, match="is no journal"):
+        Journal(tmp_path / "notes", {})
+    assert (tmp_path / "notes").read_text() == "my notes"
+    journal = Journal(tmp_path / "new", {"a": 1})
+    task = TrialTask(id="t", input="?")
+    journal.add(Run(task="t", version=task.version, agent="planner", answer="x" * 10_000))
+    journal = Journal(tmp_path / "new", {"a": 1})
+    assert len(journal.of(task, "planner").answer) < 5_000
+    assert journal.of(TrialTask(id="t", input="?", expected="edited"), "planner") is None
 
 
 def test_doctor_says_what_a_search_could_do(capsys):
