@@ -11,14 +11,19 @@ from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware, HumanInTheLoopMiddleware
 from langchain_core.tools import BaseTool
 
+from langchain_tooltree.cfgm.agents import CFGMMiddleware
+from langchain_tooltree.cfgm.memory import CFGMMemory
 from langchain_tooltree.effects.calls import CallEffects, Effects
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.experience.guide import Learner
 from langchain_tooltree.experience.verdict import AnyVerdict
 from langchain_tooltree.learning.experience import Experience
+from langchain_tooltree.learning.guide import Parts
 from langchain_tooltree.models import resolve_model
 from langchain_tooltree.review import PlanReviewMiddleware
 from langchain_tooltree.sandbox import Sandbox, names_bound_by
+from langchain_tooltree.sitgraph.agents import SITGraphMiddleware
+from langchain_tooltree.sitgraph.sit_graph import SITGraph
 from langchain_tooltree.tools import ToolLibrary, as_tools, check_effects
 from langchain_tooltree.tooltree.judge import Judge
 from langchain_tooltree.tooltree.middleware import BranchCleanup, ToolTreeMiddleware
@@ -43,6 +48,9 @@ if TYPE_CHECKING:
 
     AnyTools = Sequence[BaseTool | Callable[..., Any] | dict[str, Any]] | None
 
+AnyExperience = Experience | SITGraph | CFGMMemory | Sequence[SITGraph | CFGMMemory]
+"""What an agent learns with: an `Experience`, or a part of one, or both parts."""
+
 
 class AgentOptions(TypedDict, total=False):
     """What an agent with a planner takes by name: the planner's own, and `create_agent`'s that are of no type."""
@@ -53,7 +61,7 @@ class AgentOptions(TypedDict, total=False):
     sandbox: Sandbox | None
     record_searches: str | None
     review: bool
-    experience: Experience | None
+    experience: AnyExperience | None
     verdict: AnyVerdict | None
     system_prompt: str | SystemMessage | None
     checkpointer: Checkpointer | None
@@ -120,7 +128,7 @@ def create_tooltree_agent(
     sandbox: Sandbox | None = None,
     record_searches: str | None = None,
     review: bool = False,
-    experience: Experience | None = None,
+    experience: AnyExperience | None = None,
     verdict: AnyVerdict | None = None,
     middleware: Sequence[AgentMiddleware[Any, Any]] = (),
     **create_agent_arguments: Any,
@@ -148,8 +156,9 @@ def create_tooltree_agent(
         review: Whether a person approves each call that is not declared a read, with what it rests on before them: see
             `PlanReviewMiddleware`. It needs a checkpointer where such a call is made.
         experience: What the agent has been through: an `Experience`, which speaks where there is doubt, and grows with
-            each run. To have a `SITGraph` or a `CFGMMemory` of your own speak at each step, put a `SITGraphMiddleware`
-            or a `CFGMMiddleware` into `middleware`.
+            each run. Or a part of one, or a list of both: a `SITGraph`, which knows what came next in past runs and
+            learns if there is a verdict, and a `CFGMMemory`, which has runs and tips and keeps the agent's runs. To
+            have these speak at each step, put a `SITGraphMiddleware` or a `CFGMMiddleware` into `middleware`.
         verdict: Says whether a run succeeded, for `experience`: a function (see `VerdictFunction`), a chat model, the
             name of one, or a `ModelVerdict`.
         middleware: The agent's other middleware.
@@ -177,7 +186,7 @@ def create_tooltree_agent(
         effects=declared,
         sandbox=sandbox,
         record_searches=record_searches,
-        experience=_learner(experience, verdict),
+        experience=_learner(middleware, experience, verdict),
     )
     if by_name or declared.entries or sandbox is not None:
         check_effects(ToolLibrary(by_name.values()), declared, names_bound_by(sandbox))
@@ -226,23 +235,37 @@ def _may_end_a_run(entry: AgentMiddleware[Any, Any]) -> bool:
     return any(getattr(getattr(type(entry), hook), "__can_jump_to__", ()) for hook in hooks)
 
 
-def _learner(experience: Experience | None, verdict: AnyVerdict | None) -> Learner | None:
-    """What the agent learns with: an experience with its verdict; `None` if there is nothing."""
-    if experience is None:
-        if verdict is not None:
-            msg = f"verdict={verdict!r:.80} judges runs for an experience. Pass one: experience=."
-            raise ConfigurationError(msg)
-        return None
-    if not isinstance(experience, Experience):
-        msg = f"experience must be an Experience, got {experience!r:.80}. Make one: Experience(store)."
+def _learner(
+    middleware: Sequence[AgentMiddleware[Any, Any]], experience: AnyExperience | None, verdict: AnyVerdict | None
+) -> Learner | None:
+    """What the agent learns with: an experience, a graph, a memory, or the last two; `None` if there is nothing."""
+    if isinstance(experience, Experience):
+        experience = experience if verdict is None else experience.judged_by(verdict)
+        if not experience.has_verdict:
+            warnings.warn(_NOTHING_LEARNT.format("experience"), stacklevel=3)
+        return experience
+    if experience is None and verdict is not None:
+        msg = f"verdict={verdict!r:.80} judges runs for an experience. Pass one: experience=."
         raise ConfigurationError(msg)
-    experience = experience if verdict is None else experience.judged_by(verdict)
-    if not experience.has_verdict:
-        warnings.warn(_NOTHING_LEARNT, stacklevel=3)
-    return experience
+    parts: list[Any] = [*experience] if isinstance(experience, list | tuple) else [experience]
+    graphs = [part for part in parts if isinstance(part, SITGraph)]
+    memories = [part for part in parts if isinstance(part, CFGMMemory)]
+    if len(graphs) > 1 or len(memories) > 1 or (experience is not None and len(parts) > len(graphs) + len(memories)):
+        msg = (
+            f"experience must be an Experience, or a SITGraph, a CFGMMemory or one of each, got {experience!r:.80}. "
+            "Make one: Experience(store)."
+        )
+        raise ConfigurationError(msg)
+    for part, kind in ((graphs, SITGraphMiddleware), (memories, CFGMMiddleware)):
+        if part and any(isinstance(entry, kind) for entry in middleware):
+            msg = f"middleware holds a {kind.__name__} already; leave it out, or leave that part out of experience=."
+            raise ConfigurationError(msg)
+    if memories and verdict is None:
+        warnings.warn(_NOTHING_LEARNT.format("memory"), stacklevel=3)
+    return Parts(next(iter(graphs), None), next(iter(memories), None), verdict=verdict) if graphs or memories else None
 
 
 _NOTHING_LEARNT = (
-    "Runs are kept in experience without a verdict, and only those that succeeded are learnt from. Pass verdict=: a "
-    "function from a Trajectory to a bool, or the name of a chat model."
+    "Runs are kept in {} without a verdict, and only those that succeeded are learnt from. Pass verdict=: a function "
+    "from a Trajectory to a bool, or the name of a chat model."
 )

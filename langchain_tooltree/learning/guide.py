@@ -1,12 +1,13 @@
 """Past runs as one request sees them: what a graph and a memory say where there is doubt, and nowhere else."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import BaseMessage, SystemMessage
 
 from langchain_tooltree.anomaly.detector import standard_detector
 from langchain_tooltree.cfgm.memory import DEFAULT_K, CFGMMemory, recall_for
@@ -14,11 +15,15 @@ from langchain_tooltree.cfgm.recall import Recollection, chain_of
 from langchain_tooltree.cfgm.reflection import Reflector, correction_text
 from langchain_tooltree.cfgm.tips import Tip, tips_for
 from langchain_tooltree.conversation import Conversation
-from langchain_tooltree.experience.guide import LEAST_SHARE, Advice, NextTools, counted_line
-from langchain_tooltree.experience.run_identity import run_id, tools_in
+from langchain_tooltree.errors import ConfigurationError
+from langchain_tooltree.experience.guide import LEAST_SHARE, Advice, NextTools, TurnNote, counted_line, turn_note
+from langchain_tooltree.experience.recorder import RunRecorder
+from langchain_tooltree.experience.run_identity import is_collecting, run_id, tools_in
 from langchain_tooltree.experience.trajectory import Recall, Trajectory, aim_of, as_reference
+from langchain_tooltree.experience.verdict import AnyVerdict
 from langchain_tooltree.flows import Flow, current_runtime, current_writer, flow_of, if_it_can
 from langchain_tooltree.models import Meter
+from langchain_tooltree.sitgraph.agents import learn_run
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
 from langchain_tooltree.text import cut
 
@@ -143,3 +148,61 @@ def within(room: int, lines: Sequence[str], tips: Sequence[Tip]) -> tuple[str, l
         if len(marked := as_reference(more, source="past runs")) <= room:
             text, chosen = marked, [*chosen, tip]
     return text, chosen
+
+
+class Parts:
+    """What `graph=` and `memory=` of an agent are to its planner: what guides it, and what its runs go into.
+
+    The graph learns from runs that succeeded, if there is a verdict; the memory stores all runs.
+    """
+
+    def __init__(
+        self, graph: SITGraph | None = None, memory: CFGMMemory | None = None, *, verdict: AnyVerdict | None = None
+    ) -> None:
+        self._graph = graph
+        self._memory = memory
+        self._model: BaseChatModel | None = None  # reflects where something is off, if memory has one
+        with suppress(ConfigurationError):
+            self._model = None if memory is None else memory.model
+        self._learns = verdict is not None
+        self._recorders = RunRecorder(verdict), RunRecorder(verdict)  # each asks once; they share the verdict
+
+    def begin(self, conversation: Conversation, earlier: Mapping[str, Any] | None = None) -> Flow[TurnNote | None]:
+        """Note a turn that begins; see `Learner.begin`."""
+        yield from ()
+        if is_collecting():
+            return None
+        values = self._memory.experience.within_config().values if self._memory else {}
+        return turn_note(conversation, earlier or {}, values)
+
+    def guide(self, remembered: Mapping[str, Any], conversation: Conversation) -> Flow[PastRuns]:
+        """The guide for a request; see `Learner.guide`."""
+        yield from ()
+        keep = flow_of(self._memory.experience.resumed(remembered["namespace"]).add) if self._memory else None
+        first = remembered["first"]
+        return PastRuns(self._graph, self._memory, conversation, first=first, model=self._model, keep=keep)
+
+    def end(
+        self,
+        messages: Sequence[BaseMessage],
+        remembered: Mapping[str, Any] | None,
+        *,
+        instructions: str = "",
+        **_: Any,
+    ) -> Flow[None]:
+        """Store a conversation whose turn is over; see `Learner.end`."""
+        if not is_collecting():
+            keep = partial(self._keep, messages, remembered or {}, instructions)
+            yield from if_it_can(keep, None, "record of it in memory or graph")
+
+    def _keep(self, messages: Sequence[BaseMessage], remembered: Mapping[str, Any], instructions: str) -> Flow[None]:
+        runtime = current_runtime()
+        for_memory, for_graph = self._recorders
+        if self._memory is not None:
+            store = self._memory.experience.resumed(remembered["namespace"])
+            about = Recall.of_note(remembered.get("recalled") or {}).metadata()
+            task = remembered["first"] or None
+            yield from for_memory.keep(messages, runtime, store, task=task, instructions=instructions, about=about)
+        if self._graph is not None and self._learns:
+            opening = [SystemMessage(instructions)] if instructions else []
+            yield from learn_run(self._graph, for_graph, [*opening, *messages], runtime)

@@ -30,7 +30,7 @@ def memory_of(runs: Iterable[Trajectory]) -> CFGMMemory:
 def recalled(memory: CFGMMemory, text: str) -> list[str]:
     """The task types of the runs that are recalled for a task, most similar first."""
     recollection = memory.recall(text, K)
-    return [experience.trajectory.id.partition("/")[0] for experience in recollection.runs]
+    return [run.id.partition("/")[0] for run in recollection.runs]
 
 
 def recall_figures(memory: CFGMMemory, texts: Mapping[Task, str]) -> dict[str, Any]:

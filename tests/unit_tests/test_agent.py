@@ -13,13 +13,17 @@ from langchain.agents.middleware import (
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command
 
 from langchain_tooltree import (
+    CFGMMemory,
+    CFGMMiddleware,
     ConfigurationError,
     ObjectSandbox,
     SearchConfig,
     SITGraph,
+    SITGraphMiddleware,
     ToolTreeMiddleware,
     Trajectory,
     create_summarize_state_tool,
@@ -198,20 +202,78 @@ def test_summing_up_the_state_needs_nobody_s_approval(graph):
     noted = {"name": "summarize_state", "args": {"summary": "Somebody says hello."}, "id": "1"}
     model = ScriptedChatModel(replies=[AIMessage("", tool_calls=[noted]), "Hello."])
     tools = [echo, create_summarize_state_tool(graph)]
-    agent = create_tooltree_agent(model, tools, review=True, checkpointer=InMemorySaver())
+    agent = create_tooltree_agent(model, tools, experience=graph, review=True, checkpointer=InMemorySaver())
     result = agent.invoke(HELLO, {"configurable": {"thread_id": "1"}})
     assert "__interrupt__" not in result
     assert [message.name for message in result["messages"] if message.type == "tool"] == ["summarize_state"]
 
 
+def test_a_memory_tells_nothing_where_there_is_no_doubt_and_keeps_the_run():
+    @tool
+    def lift(box: str) -> str:
+        """Lift a box."""
+        return f"You cannot lift {box}: it is locked down." if box == "red" else f"You lift {box}."
+
+    def lifting(box, number):
+        return AIMessage("", tool_calls=[{"name": "lift", "args": {"box": box}, "id": number}])
+
+    replies = [lifting("red", "1"), lifting("blue", "2"), "Lifted."]
+    model = ScriptedChatModel(replies=replies)
+    memory = CFGMMemory(model, InMemoryStore())
+    past = [HumanMessage("Lift a box."), lifting("green", "0"), ToolMessage("You lift green.", tool_call_id="0")]
+    memory.experience.add(Trajectory.from_messages(past, success=True, id="past"))
+    agent = create_tooltree_agent(
+        model, [lift], experience=memory, verdict=lambda _: True, checkpointer=InMemorySaver()
+    )
+
+    messages = agent.invoke({"messages": [("user", "Lift any box.")]}, {"configurable": {"thread_id": "now"}})[
+        "messages"
+    ]
+
+    assert [message.text for message in messages if message.type == "ai"][-1] == "Lifted."
+    assert len(model.calls) == 3
+    assert not any("green" in message.text for prompt in model.calls for message in prompt)
+    kept = memory.experience.get("now")
+    assert [step.outcome.text for step in kept.steps] == ["You cannot lift red: it is locked down.", "You lift blue."]
+    assert kept.success is True
+
+
+def test_a_graph_learns_from_the_runs_of_the_agent_as_the_verdict_says():
+    graph, verdicts = SITGraph(), [False, True]
+    for number in range(2):
+        call = {"name": "echo", "args": {"n": 2}, "id": f"{number}"}
+        model = ScriptedChatModel(replies=[AIMessage("", tool_calls=[call]), "Done."])
+        verdict = verdicts[number]
+        agent = create_tooltree_agent(
+            model, [echo], experience=graph, verdict=lambda _, verdict=verdict: verdict, effects={"echo": "read"}
+        )
+        agent.invoke(HELLO)
+        assert not any("echo" in message.text for message in model.calls[0])
+        assert len(graph) == number
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"effects": ["echo"]}, "effects must be a mapping"),
-        ({"experience": SITGraph()}, "experience must be an Experience, got .*SITGraph"),
+        ({"experience": InMemoryStore()}, "experience must be an Experience, or .* got <.*InMemoryStore"),
+        ({"middleware": [CFGMMiddleware(ScriptedChatModel())]}, "holds a CFGMMiddleware already"),
     ],
-    ids=["effects", "a graph"],
+    ids=["no memory", "twice"],
 )
-def test_what_cannot_work_is_refused(offline, options, message):
+def test_what_cannot_work_with_a_memory_is_refused(offline, options, message):
     with pytest.raises(ConfigurationError, match=message):
-        create_tooltree_agent(offline(), [echo], **options)
+        create_tooltree_agent(offline(), [echo], **{"experience": CFGMMemory(offline(), InMemoryStore()), **options})
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"middleware": [SITGraphMiddleware(SITGraph())]}, "holds a SITGraphMiddleware already"),
+        ({"effects": ["echo"]}, "effects must be a mapping"),
+        ({"experience": [SITGraph(), SITGraph()]}, "experience must be an Experience, or"),
+    ],
+    ids=["twice", "effects", "two graphs"],
+)
+def test_what_cannot_work_with_a_graph_is_refused(offline, graph, options, message):
+    with pytest.raises(ConfigurationError, match=message):
+        create_tooltree_agent(offline(), [echo], **{"experience": graph, **options})

@@ -11,7 +11,6 @@ from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-from uuid import UUID
 
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
@@ -280,7 +279,6 @@ def _authenticated(place: Callable[[House], Any], context: Mapping[str, Any], co
 # Values that are alike, and no two of the same tenant.
 
 ALIKE: tuple[tuple[Any, Any], ...] = (
-    (7, "7"),
     (7, "<int>7"),
     (True, 1),
     (1, 1.0),
@@ -291,7 +289,6 @@ ALIKE: tuple[tuple[Any, Any], ...] = (
     ("ann", "Ann"),
     ("ann", "\u0430nn"),
     (unicodedata.normalize("NFC", "zo\u00e9"), unicodedata.normalize("NFD", "zo\u00e9")),
-    (UUID(int=7), str(UUID(int=7))),
     ("{user_id}", "ann"),
     ("ann.bob", "ann"),
     ("ann\x00", "ann"),

@@ -40,7 +40,7 @@ def test_the_reflecting_model_is_right_at_its_rate(right, word):
     reflector = Reflector(ScriptedChatModel(replies=[model.reply]))
     reflection = reflector.reflect(dialogue("Boil water.", taken(WAY.gold[0], "dance")), ANOMALY)
     assert f'"{word}"' in reflection.next_step
-    assert reflection.progress
+    assert reflection.key_information.progress
 
 
 def test_figures_are_means_of_each_arm():

@@ -8,7 +8,6 @@ HANDFUL = [
     *(f"configured in {place.__name__}" for place in PLACES),
     "noted as_state in planner",
     "authenticated, context in by_hand",
-    "7 for '7'",
     "one thread name in recorded",
     "after bob in suggesting, by context",
 ]

@@ -21,6 +21,7 @@ from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command
 
 from langchain_tooltree import (
+    CFGMMemory,
     ConfigurationError,
     Experience,
     ExperienceStore,
@@ -145,7 +146,7 @@ def test_a_planner_of_a_kind_of_ones_own_learns_too():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"experience": InMemoryStore()}, "experience must be an Experience, got <.*InMemoryStore"),
+        ({"experience": InMemoryStore()}, "experience must be an Experience, or .* got <.*InMemoryStore"),
         ({"verdict": lambda _: True}, "This Experience has a verdict"),
         ({"experience": None, "verdict": lambda _: True}, "judges runs for an experience"),
     ],
@@ -165,6 +166,8 @@ def test_the_middleware_refuses_what_is_no_experience():
 def test_experience_without_a_verdict_is_warned_of():
     with pytest.warns(UserWarning, match="without a verdict"):
         finder(Experience(InMemoryStore(), namespace=ALL))
+    with pytest.warns(UserWarning, match="without a verdict"):
+        create_tooltree_agent(ScriptedChatModel(), [look], experience=CFGMMemory(ScriptedChatModel(), InMemoryStore()))
 
 
 @pytest.mark.parametrize(
