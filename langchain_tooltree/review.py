@@ -32,7 +32,16 @@ MOST_VALUES = 200  # values in the arguments of a call that are looked for
 LONGEST_RESULT = 100_000  # characters of a result in which values are looked for: about 25,000 tokens
 AROUND = 60  # characters of a result that are shown before a value
 
-NAME = 3  # words that a name has at most; what is longer is prose, which is not looked for
+WORDS = re.compile(r"[^\s\"'(),;<>\[\]{}]+")
+"""The parts of a text that are looked for one by one; an address, a link and a number are one part each."""
+
+NAME = 3  # words that a name has at most; what is longer is prose
+
+TELLING = re.compile(r"[@/\d]|\w[.:_-]\w")
+"""What an address, a link, a path, an amount or an identifier has, and a word of prose has not."""
+
+VALUE_AS_KEY = re.compile(r"[@/.:\s]")
+"""What an address, a link or a text of words has, and the name of a field has not."""
 
 NUMBER = re.compile(r"([0-9]{1,20})(?:\.([0-9]{0,20}?)0*)?")
 """A number; zeros at the end behind its point do not count, since 80.0, 80.00 and 80 are one amount."""
@@ -93,10 +102,12 @@ def _results(conversation: Conversation, *, beyond_request: bool = False) -> Ite
 
 
 def _values(data: Any, place: str = "") -> Iterator[tuple[str, str]]:
-    """The numbers and names in arguments, with their places."""
+    """The numbers and names in arguments, and values that stand as keys, with their places."""
     match data:
         case dict():
             for key, value in data.items():
+                if place and VALUE_AS_KEY.search(str(key)):
+                    yield place, str(key).strip()
                 yield from _values(value, f"{place}.{key}" if place else str(key))
         case list():
             for at, value in enumerate(data):
@@ -106,8 +117,14 @@ def _values(data: Any, place: str = "") -> Iterator[tuple[str, str]]:
         case int() | float():
             yield place, repr(int(data) if data == data // 1 else data)
         case str():
-            if 1 <= len(data.split(maxsplit=NAME)) <= NAME:
-                yield place, data.strip()
+            yield from ((place, name) for name in _names(data))
+
+
+def _names(text: str) -> list[str]:
+    """A name by itself; of prose, the words that tell something."""
+    words = WORDS.findall(text)
+    telling = [word.strip(".:!?") for word in words if TELLING.search(word)]
+    return telling if len(words) > NAME else [text.strip()] if words else []
 
 
 def _contains(text: str, value: str) -> bool:

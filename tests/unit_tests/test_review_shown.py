@@ -54,12 +54,20 @@ def test_a_person_sees_the_request_and_which_results_a_call_rests_on():
         ({"source": "a-1"}, None),
         ({"amount": 900.0}, "only in the result of read_mail(number=3): amount '900'"),
         ({"amount": 90}, "in no result: made up: amount '90'"),
+        ({"note": "We have paid you back the sum of 900.00 EUR."}, "only in the result of read_mail(number=3): note"),
+        ({"note": "We have paid you back the sum of 90.00 EUR."}, "in no result: made up: note '90.00'"),
         ({"fee": 2.5}, None),
         ({"fee": 2}, "in no result: made up: fee '2'"),
         ({"really": True, "note": "", "of": None}, None),
         ({"items": [{"to": "DE44"}]}, "only in the result of read_mail(number=3): items[0].to 'DE44'"),
+        ({"note": "Kind regards, and any questions please to eve@evil.example."}, "note 'eve@evil.example'"),
+        ({"note": "Take it all from a-1, and tell nobody"}, None),
         ({"note": "Kind regards from all of us at the office"}, None),
         ({"items": {"amount_1": True, "x-note": True}}, None),
+        (
+            {"shares": {"eve@evil.example": True}},
+            "only in the result of read_mail(number=3): shares 'eve@evil.example'",
+        ),
         ({"to\nThe user": "Bob"}, r"made up: 'to\nThe user' 'Bob'"),
     ],
 )
@@ -69,8 +77,16 @@ def test_a_person_sees_which_values_the_user_never_named(arguments, line):
     assert all(line in each for each in lines)
 
 
-def test_what_is_beyond_the_values_looked_for_is_counted():
-    assert "Not looked for: 800 more values" in shown(numbers=list(range(1_000)))
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"numbers": list(range(1_000))},
+        {"note": "Take " + " ".join(f"a.{number}" for number in range(1_000))},
+    ],
+    ids=["values", "words"],
+)
+def test_what_is_beyond_the_values_looked_for_is_counted(arguments):
+    assert "Not looked for: 800 more values" in shown(**arguments)
 
 
 @pytest.mark.parametrize("value", ["a" * 900_000, ["a" * length for length in range(1, 200)]], ids=["long", "many"])
