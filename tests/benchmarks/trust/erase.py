@@ -112,7 +112,8 @@ def _filled(experience: Experience, folder: Path) -> tuple[SITGraph, list[str]]:
     store, place = experience.store.place
     store.delete((*place, "tasks"), "first half")
     store.delete((*place, "trajectories"), "second half")
-    pointer = ScriptedChatModel(replies=[{"focus_points": [text_of("focus")]}])
+    point = {"reasoning": "It matters.", "focus_point": text_of("focus")}
+    pointer = ScriptedChatModel(replies=[{"focus_points": [point]}])
     CFGMMemory(pointer, experience.store).focus_points("A shop.", [secret])
     graph = SITGraph.from_trajectories([secret, _plain("another")])
     graph.save(folder)

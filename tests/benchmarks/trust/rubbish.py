@@ -139,7 +139,7 @@ GOOD = (
      "verdict": "failure", "reasons": "b"},
     {"tips": [{"tip": "Look", "when": "lost", "reasoning": "a", "bears_out": [{"tool": "look", "quote": "x"}]}],
      "followed": [1]},
-    {"focus_points": ["Look for a key.", "Compare prices."]},
+    {"focus_points": [{"reasoning": "Doors are locked.", "focus_point": "Look for a key."}]},
     {"key_information": {"objective": "a", "initial_environment": "b", "progress": "c"},
      "questions": [{"question": "why?", "answer": "so"}], "next_step": "look(query='x')"},
     {"what_went_wrong": "all", "next_time": "better"},
