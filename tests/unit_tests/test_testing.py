@@ -22,6 +22,7 @@ from langchain_tooltree.tooltree.prompts import (
     PROPOSE_PROMPT,
 )
 from langchain_tooltree.tooltree.report import REPORT_AND_CALL_PROMPT, REPORT_AND_UNDO_PROMPT, REPORT_PROMPT
+from tests.internals.errand import Errand
 from tests.internals.tooltree import propose_messages
 
 CALL = {"name": "alpha", "args": {"n": 1}, "id": "c1", "type": "tool_call"}
@@ -150,25 +151,6 @@ def test_a_question_for_other_calls_is_known_by_its_note():
     note = HumanMessage(OTHERS_PROMPT.format(count=5, missing="all", tried="nothing", past=""))
     question, _ = read_question([*dialogue(), note], [{"function": {"name": "alpha"}}])
     assert (question.kind, question.request, question.tools) == ("others", "Go.", ("alpha",))
-
-
-class Errand:
-    """Wants some calls, one after another; each scores its number in tenths, and the last one reaches the goal."""
-
-    def __init__(self, *wanted):
-        self.wanted = wanted
-
-    def propose(self, question):
-        return [("alpha", {"n": n}) for n in self.wanted[len(question.path) :]][: question.count]
-
-    def score_call(self, _, call):
-        return call.arguments["n"] / 10
-
-    def score_observation(self, question, call):
-        return call.arguments["n"] / 10, len(question.path) + 1 == len(self.wanted)
-
-    def answer(self, _):
-        return "Done."
 
 
 class Batches(Errand):

@@ -8,27 +8,9 @@ from langchain_core.messages import AIMessage, HumanMessage
 from cookbook.recorded_model import AnswerRecorder, RecordedChatModel
 from langchain_tooltree import create_tooltree_agent
 from langchain_tooltree.testing import OfflineChatModel, ScriptedChatModel
+from tests.internals.errand import Errand
 
 CALL = {"name": "alpha", "args": {"n": 1}, "id": "c1", "type": "tool_call"}
-
-
-class Errand:
-    """Wants some calls, one after another."""
-
-    def __init__(self, *wanted):
-        self.wanted = wanted
-
-    def propose(self, question):
-        return [("alpha", {"n": n}) for n in self.wanted[len(question.path) :]][: question.count]
-
-    def score_call(self, _, call):
-        return call.arguments["n"] / 10
-
-    def score_observation(self, question, call):
-        return call.arguments["n"] / 10, len(question.path) + 1 == len(self.wanted)
-
-    def answer(self, _):
-        return "Done."
 
 
 def test_an_agent_is_answered_as_it_was_by_another_model(numbered_tools, tmp_path):
