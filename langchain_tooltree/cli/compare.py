@@ -209,7 +209,8 @@ def _agree(options: argparse.Namespace, terminal: Terminal, comparison: Comparis
     judge = f"; {len(left)} calls of the judge come on top" if options.judge else ""
     terminal.say(
         f"{counted(len(left), 'more run')}: about {calls:,.0f} model calls, {sent:,.0f} tokens sent and "
-        f"{received:,.0f} received{money}, in about {max(1, minutes):,.0f} min, by what {counted(len(done), 'run')} of the plain agent took{judge}."
+        f"{received:,.0f} received{money}, in about {max(1, minutes):,.0f} min, by what {counted(len(done), 'run')} "
+        f"of the plain agent took{judge}."
     )
     if options.yes:
         return

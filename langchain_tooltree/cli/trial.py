@@ -329,7 +329,8 @@ def recommendation(paired: Paired, name: str, *, failed: int) -> str:
     if paired.code == ADOPT:
         return f"Adopt {name}: it solves more ({bounds})."
     if paired.code == REJECT:
-        return f"Do not adopt {name}: it solves {'fewer' if paired.high < 0 else 'hardly more, if anything'} ({bounds})."
+        solves = "fewer" if paired.high < 0 else "hardly more, if anything"
+        return f"Do not adopt {name}: it solves {solves} ({bounds})."
     if not failed:
         return (
             f"Not enough tasks to tell whether {name} helps: the plain agent solves them all, so that nothing can be "
