@@ -294,7 +294,7 @@ class ExperienceStore:
 
     The variables of the namespace are filled from `within`; then from the runtime context of the graph that is running
     (`graph.invoke(..., context=...)`), a mapping or an object with attributes; then from what is `configurable` there,
-    or in the `config` that a method is given. Metadata are never used. A method raises `ConfigurationError` if a
+    or in the configuration of `within_config`. Metadata are never used. A method raises `ConfigurationError` if a
     variable is not known, and `get` raises `TrajectoryFormatError` for what is no trajectory; where many are read, such
     a one is passed over, with a warning in the log.
 
@@ -356,11 +356,11 @@ class ExperienceStore:
 
     def forget_memory(self) -> None:
         """Hold nothing of the namespace in memory; the next look lists its entries."""
-        self._memory.catalogues.pop(self._namespace(None), None)
+        self._memory.catalogues.pop(self._namespace, None)
 
     def within_config(self, config: RunnableConfig | None = None) -> "ExperienceStore":
         """The same store for the user or tenant whom a configuration names."""
-        values = self._known(config)
+        values = self._labels(config)
         self._template.fill(values)
         return self._bound(values)
 
@@ -381,11 +381,11 @@ class ExperienceStore:
     @property
     def place(self) -> tuple[BaseStore, Namespace]:
         """Where the records of this store are kept; two that keep them in the same place are equal."""
-        return self._store, self._namespace(None)
+        return self._store, self._namespace
 
     def collection(self, label: str) -> RecordCollection:
         """Records of another kind, named by a label, in the same namespace; its variables are filled at each call."""
-        return RecordCollection(self._store, lambda: (*self._namespace(None), label))
+        return RecordCollection(self._store, lambda: (*self._namespace, label))
 
     def _bound(self, values: dict[str, str]) -> "ExperienceStore":
         bound = object.__new__(ExperienceStore)
@@ -393,9 +393,9 @@ class ExperienceStore:
         return bound
 
     @driven
-    def add(self, trajectory: Trajectory, *, config: RunnableConfig | None = None) -> Flow[None]:
+    def add(self, trajectory: Trajectory) -> Flow[None]:
         """Keep a trajectory, in place of one with the same id."""
-        yield from self.adding(self.without_secrets(trajectory), config=config)
+        yield from self.adding(self.without_secrets(trajectory))
 
     aadd = async_twin(add)
 
@@ -403,9 +403,9 @@ class ExperienceStore:
         """A trajectory as it is kept."""
         return trajectory if self._keep_secrets else masked(trajectory)
 
-    def adding(self, trajectory: Trajectory, *, config: RunnableConfig | None = None) -> Flow[RunEntry]:
+    def adding(self, trajectory: Trajectory) -> Flow[RunEntry]:
         """Keep a trajectory that is `without_secrets`, as a flow; returns its entry."""
-        namespace = self._namespace(config)
+        namespace = self._namespace
         # As one ASCII text, since not every database takes NUL characters or lone surrogates, which tools do return.
         text = json.dumps(to_json(trajectory), default=str)
         entry = entry_of(trajectory, text)
@@ -430,11 +430,11 @@ class ExperienceStore:
     @property
     def catalogue(self) -> Catalogue:
         """What is held in memory of the namespace, as of the last look."""
-        return self._catalogue(self._namespace(None))
+        return self._catalogue(self._namespace)
 
-    def current(self, config: RunnableConfig | None = None) -> Flow[Catalogue]:
+    def current(self) -> Flow[Catalogue]:
         """What is held in memory of the namespace, as a flow: listed anew where somebody else has written."""
-        namespace = self._namespace(config)
+        namespace = self._namespace
         catalogue = self._catalogue(namespace)
         token = _token((yield self._call("get", (*namespace, HEAD), HEAD)))
         if not catalogue.is_current(token):
@@ -451,9 +451,9 @@ class ExperienceStore:
         return catalogue
 
     @driven
-    def get(self, id: str, *, config: RunnableConfig | None = None) -> Flow[Trajectory | None]:  # noqa: A002 - the field's name
+    def get(self, id: str) -> Flow[Trajectory | None]:  # noqa: A002 - the field's name
         """Read the trajectory with this id; `None` if there is none."""
-        item: Item | None = yield self._call("get", (*self._namespace(config), TRAJECTORIES), id)
+        item: Item | None = yield self._call("get", (*self._namespace, TRAJECTORIES), id)
         return None if item is None else _trajectory(item)
 
     aget = async_twin(get)
@@ -466,48 +466,47 @@ class ExperienceStore:
         reasons: str = "",
         *,
         source: Source = "user",
-        config: RunnableConfig | None = None,
     ) -> Flow[Trajectory]:
         """Say whether a run succeeded, in place of the verdict that it had. Returns the run as it is kept now.
 
         `source` says who labels: the user, or an agent. A run that does not exist raises `StoreError`.
         """
-        trajectory = yield from flow_of(self.get)(id, config=config)
+        trajectory = yield from flow_of(self.get)(id)
         if trajectory is None:
-            msg = f"There is no run {id!r} to be labelled in namespace {self._namespace(config)!r}. Is it another id?"
+            msg = f"There is no run {id!r} to be labelled in namespace {self._namespace!r}. Is it another id?"
             raise StoreError(msg)
         labelled = trajectory.judged(bool(success), reasons, source=source)
         if source == "user":
             confirmed = {name: value for name, value in labelled.metadata.items() if name != QUARANTINED}
             labelled = replace(labelled, metadata=confirmed)
-        yield from flow_of(self.add)(labelled, config=config)
+        yield from flow_of(self.add)(labelled)
         return labelled
 
     alabel = async_twin(label)
 
     @driven
-    def delete(self, id: str, *, config: RunnableConfig | None = None) -> Flow[None]:  # noqa: A002 - as above
+    def delete(self, id: str) -> Flow[None]:  # noqa: A002 - as above
         """Delete a trajectory; one that does not exist is no error."""
-        yield from self.deleting([id], config=config)
+        yield from self.deleting([id])
 
     adelete = async_twin(delete)
 
-    def deleting(self, ids: Sequence[str], *, config: RunnableConfig | None = None) -> Flow[None]:
+    def deleting(self, ids: Sequence[str]) -> Flow[None]:
         """Delete trajectories, as a flow."""
-        namespace = self._namespace(config)
+        namespace = self._namespace
         for page in batch_iterate(PAGE, ids):
             # The entries first, so that whatever is listed can be read.
             puts = [PutOp((*namespace, label), run, None) for label in (TASKS, TRAJECTORIES) for run in page]
             yield from self._writing(namespace, puts, dict.fromkeys(page))
 
-    def reading(self, ids: Sequence[str], config: RunnableConfig | None = None) -> Flow[list[Trajectory]]:
+    def reading(self, ids: Sequence[str]) -> Flow[list[Trajectory]]:
         """The trajectories with these ids, in their order, as a flow.
 
         Those that are gone are left out, and with a warning in the log those that cannot be read.
         """
         trajectories: list[Trajectory] = []
         for page in batch_iterate(PAGE, ids):
-            gets = [GetOp((*self._namespace(config), TRAJECTORIES), run) for run in page]
+            gets = [GetOp((*self._namespace, TRAJECTORIES), run) for run in page]
             items: list[Item | None] = yield self._call("batch", gets)
             for item in filter(None, items):
                 try:
@@ -516,46 +515,39 @@ class ExperienceStore:
                     logger.warning("A run is passed over: %s", error)
         return trajectories
 
-    def trajectories(
-        self, *, success: bool | None = None, config: RunnableConfig | None = None
-    ) -> Iterator[Trajectory]:
+    def trajectories(self, *, success: bool | None = None) -> Iterator[Trajectory]:
         """Read all trajectories in the order of their ids, some at a time; with `success`, only those with this end."""
-        store = self.within_config(config)  # the iterator may be read where nobody knows whose it is
+        store = self.within_config()  # the iterator may be read where nobody knows whose it is
         for page in batch_iterate(PAGE, run_flow(store.ids(success=success))):
             yield from run_flow(store.reading(page))
 
-    async def atrajectories(
-        self, *, success: bool | None = None, config: RunnableConfig | None = None
-    ) -> AsyncIterator[Trajectory]:
+    async def atrajectories(self, *, success: bool | None = None) -> AsyncIterator[Trajectory]:
         """The async twin of `trajectories`."""
-        store = self.within_config(config)
+        store = self.within_config()
         for page in batch_iterate(PAGE, await arun_flow(store.ids(success=success))):
             for trajectory in await arun_flow(store.reading(page)):
                 yield trajectory
 
     def ids(self, *, success: bool | None = None) -> Flow[list[str]]:
         """The ids of all trajectories in order, as a flow; with `success`, only of those with this end."""
-        items = yield from listing(self._store, (*self._namespace(None), TASKS))
+        items = yield from listing(self._store, (*self._namespace, TASKS))
         return [item.key for item in items if success is None or _entry(item).outcome == _OUTCOMES[success]]
 
     @driven
-    def similar(
-        self, task: str, *, k: int = 2, success: bool | None = None, config: RunnableConfig | None = None
-    ) -> Flow[list[Trajectory]]:
+    def similar(self, task: str, *, k: int = 2, success: bool | None = None) -> Flow[list[Trajectory]]:
         """Find the `k` trajectories whose tasks are most like a task, most similar first.
 
         With `success`, only those that succeeded, or only those that failed.
         """
         check_count("k", k)
-        namespace = self._namespace(config)
-        ids = yield from self._indexed(namespace, task, k, success=success)
+        ids = yield from self._indexed(task, k, success=success)
         if ids is None:
-            catalogue = yield from self.current(config)
+            catalogue = yield from self.current()
             yield from self._embedding(catalogue, catalogue.tasks.missing(catalogue.entries))
             [query] = yield from embedded(self._embeddings, [task])
             outcome = None if success is None else _OUTCOMES[success]
             ids = catalogue.tasks.nearest(query, k, catalogue.entries, outcome)
-        return (yield from self.reading(ids, config))
+        return (yield from self.reading(ids))
 
     asimilar = async_twin(similar)
 
@@ -563,7 +555,7 @@ class ExperienceStore:
         """The vectors of the tasks of some runs, as a flow; none where the store ranks tasks itself."""
         catalogue = yield from self.current()
         tasks = [catalogue.entries[run].task for run in runs if run in catalogue.entries]
-        if not tasks or (yield from self._indexed(self._namespace(None), tasks[0], 1, success=None)) is not None:
+        if not tasks or (yield from self._indexed(tasks[0], 1, success=None)) is not None:
             return {}
         missing = catalogue.tasks.missing(catalogue.entries)
         yield from self._embedding(catalogue, {run: missing[run] for run in runs if run in missing})
@@ -591,19 +583,19 @@ class ExperienceStore:
             made = dict(zip(texts, (yield from embedded(self._embeddings, texts)), strict=True))
             catalogue.tasks.add(tasks, {run: made[task] for run, task in tasks.items()})
 
-    def _indexed(self, namespace: Namespace, task: str, k: int, *, success: bool | None) -> Flow[list[str] | None]:
+    def _indexed(self, task: str, k: int, *, success: bool | None) -> Flow[list[str] | None]:
         """What the store's own index finds; `None` if it has none."""
-        query, limit = _storable(task), k
+        query, limit, place = _storable(task), k, (*self._namespace, TASKS)
         while query.strip() and self._memory.is_indexed is not False:
             options = {"query": query, "filter": _wanted(success), "limit": limit}
-            hits: list[SearchItem] = yield self._call("search", (*namespace, TASKS), **options)
+            hits: list[SearchItem] = yield self._call("search", place, **options)
             scored = [hit for hit in hits if hit.score is not None]
             if hits:
                 self._memory.is_indexed = bool(scored)
             if not scored:
                 return None
             # Some stores also find namespaces that merely look alike (SQL's LIKE).
-            own = [hit.key for hit in scored if hit.namespace == (*namespace, TASKS)]
+            own = [hit.key for hit in scored if hit.namespace == place]
             if len(own) >= k or len(hits) < limit:
                 return own[:k]
             limit *= 4
@@ -614,10 +606,11 @@ class ExperienceStore:
     ) -> StoreCall:
         return StoreCall(self._store, method, arguments, options)
 
-    def _namespace(self, config: RunnableConfig | None) -> Namespace:
-        return self._template.fill(self._known(config))
+    @property
+    def _namespace(self) -> Namespace:
+        return self._template.fill(self._labels(None))
 
-    def _known(self, config: RunnableConfig | None) -> dict[str, str]:
+    def _labels(self, config: RunnableConfig | None) -> dict[str, str]:
         """The labels of the variables, as far as they are known."""
         missing = [name for name in self._template.variables if name not in self._values]
         return {**self._values, **labels_in(config, missing)} if missing else self._values
