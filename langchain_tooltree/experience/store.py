@@ -44,7 +44,7 @@ PENDING = "pending"
 seconds since 1970, and 0 for one that cannot go on."""
 
 Vector = NDArray[np.float32]
-Given = Sequence[float] | NDArray[np.floating[Any]] | Packed
+AnyVector = Sequence[float] | NDArray[np.floating[Any]] | Packed
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,34 +106,31 @@ class Catalogue:
 
 
 class TaskVectors:
-    """Vectors of tasks, one row a run, for stores that have no index of their own."""
+    """Vectors of tasks, for stores that have no index of their own."""
 
     def __init__(self) -> None:
-        self._tasks: dict[str, str] = {}
         self._vectors: dict[str, Vector | Packed] = {}
-        self._stacked: tuple[list[str], Vector] | None = None  # the runs with a vector, and these as a matrix
+        self._matrix: Vector | None = None  # their rows, once they are compared
         self._lock = threading.Lock()
 
-    def missing(self, entries: Mapping[str, RunEntry]) -> dict[str, str]:
-        """The tasks without a vector, by the ids of their runs; vectors of runs that are gone are dropped."""
+    def missing(self, entries: Mapping[str, RunEntry]) -> list[str]:
+        """The tasks without a vector; vectors of tasks that are gone are dropped."""
+        tasks = dict.fromkeys(entry.task for entry in list(entries.values()))
         with self._lock:
-            for run in self._tasks.keys() - entries.keys():
-                del self._tasks[run], self._vectors[run]
-                self._stacked = None
-            return {run: entry.task for run, entry in list(entries.items()) if self._tasks.get(run) != entry.task}
+            for task in self._vectors.keys() - tasks.keys():
+                del self._vectors[task]
+                self._matrix = None
+            return [task for task in tasks if task not in self._vectors]
 
-    def add(self, tasks: dict[str, str], vectors: Mapping[str, Given]) -> None:
-        """Keep the tasks of runs, and the vectors of these, by the ids of the runs."""
+    def add(self, vectors: Mapping[str, AnyVector]) -> None:
+        """Keep vectors by their tasks; packed ones stay so until they are compared."""
         with self._lock:
-            self._tasks |= tasks
-            # Packed ones stay so until they are compared.
-            self._vectors |= {run: each if isinstance(each := vectors[run], Packed) else _unit(each) for run in tasks}
-            self._stacked = None
+            self._vectors |= {task: each if isinstance(each, Packed) else _unit(each) for task, each in vectors.items()}
+            self._matrix = None
 
-    def of(self, runs: Sequence[str]) -> dict[str, Vector | Packed]:
-        """The vectors of the tasks of some runs, as far as there are any."""
-        with self._lock:
-            return {run: self._vectors[run] for run in runs if run in self._vectors}
+    def get(self, task: str) -> Vector | Packed | None:
+        """The vector of a task, if there is one."""
+        return self._vectors.get(task)
 
     def nearest(
         self, query: Sequence[float], k: int, entries: Mapping[str, RunEntry], outcome: str | None
@@ -142,21 +139,19 @@ class TaskVectors:
         with self._lock:
             if not self._vectors:
                 return []
-            if self._stacked is None:
-                rows = [_unit(each) if isinstance(each, Packed) else each for each in self._vectors.values()]
-                self._stacked = list(self._vectors), np.stack(rows)
-                self._vectors = dict(zip(*self._stacked, strict=True))  # rows of the matrix: no vector is held twice
-            runs, matrix = self._stacked
-        distances = (-(matrix @ _unit(query))).tolist()
+            if self._matrix is None:
+                self._matrix = np.stack([_unit(each) for each in self._vectors.values()])
+                self._vectors = dict(zip(self._vectors, self._matrix, strict=True))  # so that none is held twice
+            distances = dict(zip(self._vectors, (-(self._matrix @ _unit(query))).tolist(), strict=True))
         fitting = (
-            pair
-            for pair in zip(distances, runs, strict=True)
-            if pair[1] in entries and outcome in (None, entries[pair[1]].outcome)
+            (distances[entry.task], run)
+            for run, entry in list(entries.items())
+            if entry.task in distances and outcome in (None, entry.outcome)
         )
         return [run for _, run in heapq.nsmallest(k, fitting)]
 
 
-def _unit(vector: Given) -> Vector:
+def _unit(vector: AnyVector) -> Vector:
     """A vector of unit length, or zero."""
     array: Vector = np.asarray(vector, dtype=np.float32).reshape(-1)
     length = float(np.linalg.norm(array))
@@ -554,18 +549,18 @@ class ExperienceStore:
     def vectors(self, runs: Sequence[str]) -> Flow[dict[str, Vector | Packed]]:
         """The vectors of the tasks of some runs, as a flow; none where the store ranks tasks itself."""
         catalogue = yield from self.current()
-        tasks = [catalogue.entries[run].task for run in runs if run in catalogue.entries]
-        if not tasks or (yield from self._indexed(tasks[0], 1, success=None)) is not None:
+        tasks = {run: catalogue.entries[run].task for run in runs if run in catalogue.entries}
+        if not tasks or (yield from self._indexed(next(iter(tasks.values())), 1, success=None)) is not None:
             return {}
         missing = catalogue.tasks.missing(catalogue.entries)
-        yield from self._embedding(catalogue, {run: missing[run] for run in runs if run in missing})
-        return catalogue.tasks.of(runs)
+        yield from self._embedding(catalogue, [task for task in missing if task in tasks.values()])
+        vectors = {run: catalogue.tasks.get(task) for run, task in tasks.items()}
+        return {run: vector for run, vector in vectors.items() if vector is not None}
 
     def hold_vectors(self, vectors: Mapping[str, Packed]) -> None:
         """Hold vectors of the tasks of some runs that were made earlier, by another process."""
-        catalogue = self.catalogue
-        entries = catalogue.entries
-        catalogue.tasks.add({run: entries[run].task for run in vectors if run in entries}, vectors)
+        entries = self.catalogue.entries
+        self.catalogue.tasks.add({entries[run].task: each for run, each in vectors.items() if run in entries})
 
     @property
     def embedder(self) -> str:
@@ -577,17 +572,17 @@ class ExperienceStore:
         embeddings = self._memory.embeddings = self._memory.embeddings or resolve_embeddings(None)
         return embeddings
 
-    def _embedding(self, catalogue: Catalogue, tasks: dict[str, str]) -> Flow[None]:
-        """Make the vectors of some tasks, given by the ids of their runs."""
-        if texts := list(dict.fromkeys(tasks.values())):
-            made = dict(zip(texts, (yield from embedded(self._embeddings, texts)), strict=True))
-            catalogue.tasks.add(tasks, {run: made[task] for run, task in tasks.items()})
+    def _embedding(self, catalogue: Catalogue, tasks: list[str]) -> Flow[None]:
+        """Make the vectors of some tasks."""
+        if tasks:
+            catalogue.tasks.add(dict(zip(tasks, (yield from embedded(self._embeddings, tasks)), strict=True)))
 
     def _indexed(self, task: str, k: int, *, success: bool | None) -> Flow[list[str] | None]:
         """What the store's own index finds; `None` if it has none."""
         query, limit, place = _storable(task), k, (*self._namespace, TASKS)
+        wanted = None if success is None else {"outcome": _OUTCOMES[success]}
         while query.strip() and self._memory.is_indexed is not False:
-            options = {"query": query, "filter": _wanted(success), "limit": limit}
+            options = {"query": query, "filter": wanted, "limit": limit}
             hits: list[SearchItem] = yield self._call("search", place, **options)
             scored = [hit for hit in hits if hit.score is not None]
             if hits:
@@ -637,10 +632,6 @@ def _entry(item: Item) -> RunEntry:
 
 def _token(head: Item | None) -> str | None:
     return None if head is None else str(head.value.get(TOKEN))
-
-
-def _wanted(success: bool | None) -> dict[str, str] | None:  # noqa: FBT001 - as the methods have it
-    return None if success is None else {"outcome": _OUTCOMES[success]}
 
 
 def _trajectory(item: Item) -> Trajectory:

@@ -112,6 +112,11 @@ class Verdict:
     success: bool | None
     reasons: str = ""
 
+    def on(self, run: Trajectory) -> Trajectory:
+        """A run with this verdict; its own reasons, such as an error that it raised, stand first."""
+        reasons = "\n".join(filter(None, (run.reasons, self.reasons)))
+        return run.judged(self.success, reasons, source="verdict")
+
 
 Success = Verdict | bool | float | None
 VerdictFunction = Callable[[Trajectory], Success | Awaitable[Success]]

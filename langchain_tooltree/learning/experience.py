@@ -467,9 +467,7 @@ class Experience:
 
     def _judge_run(self, trajectory: Trajectory) -> Flow[Trajectory]:
         assert self._judge is not None  # noqa: S101 - for mypy
-        verdict = yield from self._judge(trajectory)
-        reasons = "\n".join(part for part in (trajectory.reasons, verdict.reasons) if part)
-        return trajectory.judged(verdict.success, reasons, source="verdict")
+        return (yield from self._judge(trajectory)).on(trajectory)
 
 
 def _store_from(given: Any, namespace: Sequence[str] | None, embeddings: Embeddings) -> ExperienceStore:
