@@ -221,11 +221,11 @@ def verdict_document(trajectory: Trajectory, *, max_characters: int) -> dict[str
     """What a model is shown of a run to judge it."""
     rules = shortened(trajectory.instructions, LONGEST_INSTRUCTIONS)
     tools = list(islice(tools_in(trajectory.metadata.get(TOOLS)), MOST_TOOLS))
-    is_told = trajectory.task in ("", first_request(trajectory.messages))
+    in_record = trajectory.task in ("", first_request(trajectory.messages))
     document = {
         "instructions": rules,
         "tools": tools,
-        "task": "" if is_told else shortened(trajectory.task),
+        "task": "" if in_record else shortened(trajectory.task),
         "record": excerpt(trajectory, max_characters=max_characters, number_writes=True),
         "ended": shortened(trajectory.reasons),
     }
