@@ -3,6 +3,7 @@
 import gc
 import os
 import shutil
+import ssl
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -29,6 +30,9 @@ ENOUGH_MEMORY = 2 * 2**30
 # Stores wait for the disk at each write: folders in memory make their tests up to ten times as fast.
 if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > ENOUGH_MEMORY:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
+
+# Each client of a service reads the certificates of all authorities, which takes 50 ms. No test goes beyond loopback.
+ssl.SSLContext.load_verify_locations = lambda *_, **__: None
 
 # No deadline: 0.2 s an example is soon over on a busy machine. What a change did is told from one run, so every run has
 # the same examples; `--hypothesis-profile=random` looks for new ones.

@@ -120,11 +120,11 @@ class Comparison:
 async def test_runs_of_all_kinds_are_recorded_as_their_threads_tell(experience: ExperienceStore) -> None:
     recorder = TrajectoryRecorder(experience)
     comparison = Comparison(experience, recorder)
-    for start in range(0, RUNS, 10):
+    for start in range(0, RUNS, 8):
         await asyncio.gather(
             *(
                 comparison.hold(office(seed, InMemorySaver()), f"office {seed}", DRIVES[seed % len(DRIVES)])
-                for seed in range(start, start + 10)
+                for seed in range(start, start + 8)
             )
         )
 
