@@ -26,14 +26,16 @@ from langchain_tooltree.models import (
     Meter,
     call_tools,
     document_prompt,
+    filled_in,
     inner_config,
+    validated,
     was_refused,
 )
 from langchain_tooltree.replies import UNREADABLE
 from langchain_tooltree.text import compact_json, one_line, shortened
 from langchain_tooltree.tools import ToolCard, ToolLibrary, checked_arguments
 from langchain_tooltree.tooltree.branches import with_only_call
-from langchain_tooltree.tooltree.judge import SAID_OPEN, Standing, as_score, filled_in, validated
+from langchain_tooltree.tooltree.judge import SAID_OPEN, Standing, as_score
 from langchain_tooltree.tooltree.prompts import (
     ASSESS_DESCRIPTION,
     ASSESS_PROMPT,
@@ -297,7 +299,7 @@ def plan_tools(model: BaseChatModel, library: ToolLibrary, query: str, meter: Me
     """
     cards = [library.card(name) for name in library.names]
     prompt = document_prompt(PLAN_PROMPT, {"request": query, "tools": [*map(_in_short, cards)]})
-    plan = yield from filled_in(model, CoarsePlan, prompt, "plan", meter)
+    plan = yield from filled_in(model, CoarsePlan, prompt, inner_config("plan", {}), meter)
     if plan is None:
         return library.names
     unfit = {
