@@ -15,24 +15,10 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolCa
 from pydantic import TypeAdapter, ValidationError
 
 from langchain_tooltree.anomaly.rules import has_failed
-from langchain_tooltree.experience.trajectory import NOTES as KEY
-from langchain_tooltree.experience.trajectory import Outcome, Step, added_to, call_key, without_added
+from langchain_tooltree.experience.trajectory import NOTES, Outcome, Step, added_to, call_key, without_added
 from langchain_tooltree.replies import calls_in
 
-__all__ = [
-    "KEY",
-    "Branches",
-    "Candidate",
-    "Mark",
-    "call_blocks",
-    "is_decided",
-    "is_fruitless",
-    "made_anew",
-    "repeated",
-    "results_of",
-    "with_only_call",
-]
-
+KEY = NOTES  # under which a state or a message holds the mark
 SUMMARY = "summarization"  # the `lc_source` of a message that stands in the place of earlier ones
 
 

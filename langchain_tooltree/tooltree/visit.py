@@ -28,7 +28,6 @@ from langchain_core.runnables.config import ensure_config
 from langgraph.prebuilt import ToolNode
 
 from langchain_tooltree._langgraph import steps_here, tool_node_input, with_runtime
-from langchain_tooltree.events import Event
 from langchain_tooltree.experience.guide import Advice
 from langchain_tooltree.experience.trajectory import Recall, call_key
 from langchain_tooltree.flows import Flow, TwinStep
@@ -36,6 +35,7 @@ from langchain_tooltree.models import usage_sum
 from langchain_tooltree.replies import calls_in
 from langchain_tooltree.sandbox import Sandbox, forked
 from langchain_tooltree.text import cut, whole_words, words_of
+from langchain_tooltree.tooltree import prompts
 from langchain_tooltree.tooltree.branches import (
     KEY,
     Branches,
@@ -47,14 +47,6 @@ from langchain_tooltree.tooltree.branches import (
     made_anew,
     results_of,
     with_only_call,
-)
-from langchain_tooltree.tooltree.prompts import (
-    AGAIN_PROMPT,
-    CHECK_PROMPT,
-    IDLE_PROMPT,
-    OPEN_PROMPT,
-    OTHERS_PROMPT,
-    UNDONE_PROMPT,
 )
 from langchain_tooltree.tooltree.report import NamedCall, Report, Stop, admits, is_better, is_trouble, next_move
 
@@ -112,7 +104,7 @@ class Visit:
         messages: Sequence[BaseMessage] = self._path
         if explored:  # an agent that is not reminded merely stops once more
             missing = self._mark.missing or "what was asked for"
-            messages = [*messages, HumanMessage(OPEN_PROMPT.format(missing=cut(missing, LONGEST_NOTE)))]
+            messages = [*messages, HumanMessage(prompts.OPEN_PROMPT.format(missing=cut(missing, LONGEST_NOTE)))]
         while True:
             reply, report = yield from self._own_step(messages)
             if effects.by_arguments:
@@ -135,7 +127,7 @@ class Visit:
         if (yield from self._is_to_be_checked(reply)):
             # The step would need results behind it, so the question does not hold it.
             first, calls = reply.usage_metadata, 2
-            reply, report = yield from self._host.own_step([*messages, HumanMessage(CHECK_PROMPT)])
+            reply, report = yield from self._host.own_step([*messages, HumanMessage(prompts.CHECK_PROMPT)])
             reply = reply.model_copy(update={"usage_metadata": usage_sum(first, reply.usage_metadata)})
             self._mark, self._is_checked = replace(self._mark, checked=True), True
         if self._mark.is_searching:
@@ -211,9 +203,9 @@ class Visit:
         self._mark = replace(self._mark, again=mark.again + 1)
         if undone := self._undo(report.wrong if report else None):
             missing = cut(missing, LONGEST_NOTE) or "it is wrong"
-            return UNDONE_PROMPT.format(step=cut(undone, LONGEST_NOTE), missing=missing)
+            return prompts.UNDONE_PROMPT.format(step=cut(undone, LONGEST_NOTE), missing=missing)
         missing = missing or ("" if stop.idle else "what a call that failed was for")
-        note = AGAIN_PROMPT.format(missing=cut(missing, LONGEST_NOTE)) if missing else IDLE_PROMPT
+        note = prompts.AGAIN_PROMPT.format(missing=cut(missing, LONGEST_NOTE)) if missing else prompts.IDLE_PROMPT
         advice = yield from self._advice(self._path, missing)
         return "\n\n".join(filter(None, (note, advice.text)))
 
@@ -305,7 +297,7 @@ class Visit:
             return (yield from self._explore(waiting))
         tried = "; ".join(map(label_of, self._branches.tried.values()))
         remedy, calls = yield from self._host.remedy(self._path)
-        note = OTHERS_PROMPT.format(
+        note = prompts.OTHERS_PROMPT.format(
             count=MOST_CANDIDATES,
             tried=cut(tried or "nothing", LONGEST_NOTE),
             past=f"{advice.text}\n{remedy}".strip() + "\n" * bool(advice.text or remedy),
@@ -322,8 +314,8 @@ class Visit:
         ]
         promising = yield from self._host.judge_candidates(path, candidates)
         waiting = self._untried(asdict(each) for each in promising)
-        offers: Event = {"type": "candidates", "calls": [*map(label_of, waiting)], "model_calls": self._mark.used}
-        yield from self._host.emit([offers])
+        facts: dict[str, Any] = {"calls": [*map(label_of, waiting)], "model_calls": self._mark.used}
+        yield from self._host.emit([{"type": "candidates", **facts}])
         if waiting and self._has_steps():
             return (yield from self._explore(waiting))
         return (yield from self._conclude("exhausted"))
@@ -348,9 +340,8 @@ class Visit:
         message = self._as_step(candidate)
         parents = {**self._mark.parents, str(message.id): str(path[-1].id)}
         self._mark = replace(self._mark, queue=rest, hidden=hidden, parents=parents)
-        r_pre, used = candidate.get("score"), self._mark.used
-        event: Event = {"type": "explore", "call": label_of(candidate), "r_pre": r_pre, "model_calls": used}
-        yield from self._host.emit([event])
+        facts = {"call": label_of(candidate), "r_pre": candidate.get("score"), "model_calls": self._mark.used}
+        yield from self._host.emit([{"type": "explore", **facts}])
         return Outcome(message=message, mark=self._noted())
 
     def _as_step(self, candidate: Mapping[str, Any]) -> AIMessage:

@@ -263,7 +263,7 @@ class TreeSearch:
         """Launch nothing more; the first reason stays."""
         if self.stop_reason is None:
             self.stop_reason = reason
-            self._events.append(Event(type="stop", reason=reason, rollouts=self.rollouts))
+            self._events.append({"type": "stop", "reason": reason, "rollouts": self.rollouts})
 
     def _start_rollout(self) -> bool:
         """Begin a rollout; False if none can begin now."""
@@ -311,7 +311,7 @@ class TreeSearch:
         self.spent.tool_calls += operation.run
         self.spent.tokens += outcome.tokens
         self.tree.changed.add(operation.node)
-        self._events.append(cast("Event", {"type": "budget", "rollouts": self.rollouts, **asdict(self.spent)}))
+        self._events.append({"type": "budget", "rollouts": self.rollouts, **asdict(self.spent)})
         node = self.tree.nodes[operation.node]
         cost = (outcome.model_calls, outcome.tokens)
         change = TreeChange(operation.rollout, operation.kind, node.id, self._announced_best, *cost)
@@ -473,7 +473,7 @@ class TreeSearch:
         if best and best.id != self._announced_best:
             self._announced_best = best.id
             calls = [step.label for step in self.tree.path(best)]
-            self._events.append(Event(type="best", node=best.id, value=self._best.value or 0.0, calls=calls))
+            self._events.append({"type": "best", "node": best.id, "value": self._best.value or 0.0, "calls": calls})
         if solved:
             self.stop("solved")
 
@@ -500,5 +500,5 @@ class TreeSearch:
             self.stop("proposer_failed" if kind == "propose" else "judge_failed")
 
     def _record(self, kind: str, rollout: Rollout, node: Node, **facts: Any) -> None:
-        """Add an event of a rollout at a node; `facts` are the other fields that `events.py` declares for its kind."""
-        self._events.append(cast("Event", {"type": kind, "node": node.id, "rollout": rollout.id, **facts}))
+        """Add an event of a rollout at a node; `facts` are the other fields of its kind, see `events.py`."""
+        self._events.append({"type": kind, "node": node.id, "rollout": rollout.id, **facts})

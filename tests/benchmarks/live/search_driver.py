@@ -24,7 +24,7 @@ from langchain_tooltree.flows import run_flow
 from langchain_tooltree.models import ATTEMPTS, Meter, call_tools, was_refused
 from langchain_tooltree.sitgraph.agents import with_suggestions
 from langchain_tooltree.tools import checked_arguments
-from langchain_tooltree.tooltree.ask import BoundTools
+from langchain_tooltree.tooltree.deep import BoundTools
 from langchain_tooltree.tooltree.judge import SAID_DONE, SAID_OPEN, Standing, as_score, validated
 from langchain_tooltree.tooltree.prompts import (
     ASSESS_PROMPT,

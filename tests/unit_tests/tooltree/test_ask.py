@@ -7,7 +7,7 @@ from langchain_core.tools import tool
 from langchain_tooltree import ToolLibrary
 from langchain_tooltree.models import Meter
 from langchain_tooltree.testing import ScriptedChatModel
-from langchain_tooltree.tooltree.ask import ProposalRequest, Proposer
+from langchain_tooltree.tooltree.deep import ProposalRequest, Proposer
 from langchain_tooltree.tooltree.judge import SAID_OPEN
 from langchain_tooltree.tooltree.search import KernelConfig
 
