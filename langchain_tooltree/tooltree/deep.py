@@ -5,7 +5,7 @@ their outcomes in the order of launch, so that the tree never depends on timing.
 tools that a sandbox binds run in a fork; everything else is a deferred write, judged and left to the agent. Nothing is
 kept on the way: a search that is interrupted starts again.
 
-Which calls may be made next is asked of a model: `Proposer`. Candidates come as tool calls, all in one reply, with their
+A `Proposer` asks a model which calls may be made next. Candidates come as tool calls: all in one reply, with their
 scores where those are fused, or one draft a tool. A question with scores has a field more in each tool, for a
 confidence, and one tool more, by which the model says how the request stands. Replies are read as LangChain parsed
 them; what does not validate is unknown.
@@ -487,10 +487,8 @@ def _assessment(name: str, *, observed: bool) -> dict[str, Any]:
     if observed:
         properties = {"last_result": {"type": "number", **_ASSESSMENT["last_result"]}, **properties}
     parameters = {"type": "object", "properties": properties, "required": [*properties]}
-    return {
-        "type": "function",
-        "function": {"name": name, "description": prompts.ASSESS_DESCRIPTION, "parameters": parameters},
-    }
+    function = {"name": name, "description": prompts.ASSESS_DESCRIPTION, "parameters": parameters}
+    return {"type": "function", "function": function}
 
 
 @dataclass(frozen=True, slots=True)
@@ -584,10 +582,8 @@ class Proposer:
         """Read a reply: each call is a candidate, but for the one that says how the request stands."""
         names = {tool.name: tool for tool in tools.tools}
         offers = [call for call in reply.tool_calls if call["name"] != tools.assess]
-        forms = (
-            validated(prompts.Assessment, call["args"]) for call in reply.tool_calls if call["name"] == tools.assess
-        )
-        if assessment := next(forms, None):
+        standing = next((call["args"] for call in reply.tool_calls if call["name"] == tools.assess), None)
+        if assessment := validated(prompts.Assessment, standing):
             (proposal.goal, proposal.missing), proposal.reward = Standing.of(assessment), assessment.last_result
         most = READ_CANDIDATES * self.config.top_k
         for call in offers[:most]:
