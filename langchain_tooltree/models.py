@@ -185,14 +185,12 @@ def inner_marks(metadata: Mapping[str, Any]) -> RunnableConfig:
     return {"tags": [TAG, TAG_NOSTREAM], "metadata": {f"{TAG}_{key}": value for key, value in metadata.items()}}
 
 
-def bind_tools(
-    model: BaseChatModel, tools: Sequence[BaseTool | dict[str, Any]], settings: Mapping[str, Any] | None = None
-) -> Runnable[Any, Any]:
-    """The model with tools and settings bound, or the model itself where there are no tools."""
+def bind_tools(model: BaseChatModel, tools: Sequence[BaseTool | dict[str, Any]]) -> Runnable[Any, Any]:
+    """The model with tools bound, or the model itself where there are none."""
     if not tools:
         return model
     try:
-        return model.bind_tools(tools, **(settings or {}))
+        return model.bind_tools(tools)
     except NotImplementedError as error:
         msg = f"{type(model).__name__} cannot call tools; use a chat model with tool calling (bind_tools)."
         raise ConfigurationError(msg) from error
@@ -204,12 +202,9 @@ def call_tools(
     messages: Sequence[BaseMessage],
     meter: Meter,
     config: RunnableConfig,
-    *,
-    settings: Mapping[str, Any] | None = None,
 ) -> Flow[AIMessage]:
-    """Ask a model that may reply with tool calls; the settings of the request, such as a temperature, are by name."""
-    bound = bind_tools(model, tools, settings)
-    return storable((yield from request(bound, messages, config, meter, type(model).__name__)))
+    """Ask a model that may reply with tool calls."""
+    return storable((yield from request(bind_tools(model, tools), messages, config, meter, type(model).__name__)))
 
 
 def with_chat_model(model: Any, change: Callable[[BaseChatModel], BaseChatModel]) -> Any:

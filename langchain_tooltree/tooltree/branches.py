@@ -155,25 +155,16 @@ class Branches:
         That is the state before the first reads that all failed or came back empty. Without any it is the state as it
         is now: nothing shows where the turn went astray. It never lies before a write.
         """
-        path = self.path()
-        steps = self._steps_that_may_be_given_up(path)
-        for at in steps:
-            results = results_of(path, at)
-            if results and all(map(is_fruitless, results)) and not any(map(is_decided, results)):
-                return self.mark.hidden + [message.id for message in path[at:] if message.id]
-        return self.mark.hidden
-
-    def _steps_that_may_be_given_up(self, path: Sequence[BaseMessage]) -> list[int]:
-        steps: list[int] = []
+        path, hidden = self.path(), self.mark.hidden
         for at in range(len(path) - 1, -1, -1):
-            if isinstance(path[at], HumanMessage):
-                break
             calls = calls_in(path[at])
-            if any(not self.is_free(call["name"], call["args"]) for call in calls):
+            is_free = all(self.is_free(call["name"], call["args"]) for call in calls)
+            if isinstance(path[at], HumanMessage) or not is_free:
                 break
-            if calls:
-                steps.append(at)
-        return steps[::-1]
+            results = results_of(path, at) if calls else []
+            if results and all(map(is_fruitless, results)) and not any(map(is_decided, results)):
+                hidden = self.mark.hidden + [message.id for message in path[at:] if message.id]
+        return hidden
 
     def may_be_given_up(self, ids: Iterable[str | None]) -> bool:
         """Whether none of these messages makes a call that has changed something."""

@@ -178,7 +178,7 @@ class PlannerHost(ABC):
     planner: Planner
     offering: Offering
     guide: Callable[[], Flow[Guide | None]] | None = None
-    made: Guide | None = None
+    past: Guide | None = None  # as `guide` has made it for this visit
     visible: int = 0
     sinks: Sequence[EventSink] = ()
     reply: AIMessage = field(default_factory=lambda: AIMessage(""))
@@ -266,9 +266,9 @@ class PlannerHost(ABC):
 
     def past_runs(self) -> Flow[Guide | None]:
         """The guide for this visit, made where it is asked."""
-        if self.made is None and self.guide is not None:
-            self.made = yield from self.guide()
-        return self.made
+        if self.past is None and self.guide is not None:
+            self.past = yield from self.guide()
+        return self.past
 
     def advice(self, path: Sequence[BaseMessage], missing: str) -> Flow[Advice]:
         """What past runs say of other calls on a path."""

@@ -13,7 +13,7 @@ from langgraph.runtime import Runtime
 from langgraph.types import Command
 
 from langchain_tooltree.conversation import Conversation
-from langchain_tooltree.experience.guide import REMEMBERED, Guide, Learner, TurnNote, checked_experience
+from langchain_tooltree.experience.guide import REMEMBERED, Learner, TurnNote, checked_experience
 from langchain_tooltree.experience.run_identity import ModelRequests
 from langchain_tooltree.flows import Flow, TwinStep, arun_flow, async_twin, driven, run_flow
 from langchain_tooltree.models import extended, quiet
@@ -67,8 +67,8 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         A hook is a node in the graph of the agent, whether or not it does anything.
         """
         learns = experience is not None and cls is ToolTreeMiddleware
-        made: Self = super().__new__(cast("Any", _LearningMiddleware if learns else cls))
-        return made
+        planner: Self = super().__new__(cast("Any", _LearningMiddleware if learns else cls))
+        return planner
 
     def __init__(self, *, experience: Learner | None = None, **options: Unpack[PlannerOptions]) -> None:
         super().__init__()
@@ -97,7 +97,9 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         offering = self._planner.offering(request.tools)
         mark = Mark.from_dict(request.state.get(KEY))
         branches = self._planner.branches(request.messages, mark, offering)
-        guide = None if self._experience is None else partial(self._guide, self._experience, request)
+        remembered: Any = request.state.get(REMEMBERED)
+        experience = self._experience
+        guide = None if experience is None else partial(guide_of, experience, request.messages, remembered)
         host = _RequestHost(
             self._planner,
             offering,
@@ -111,14 +113,8 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         outcome = yield from host.visited(branches)
         response = _response(host.response, outcome)
         if outcome.ended is not None and (recalled := outcome.ended.mark.recalled):
-            remembered: Any = request.state.get(REMEMBERED) or {}
-            response.command.update[REMEMBERED] = {**remembered, "recalled": recalled}
+            response.command.update[REMEMBERED] = {**(remembered or {}), "recalled": recalled}
         return response
-
-    @staticmethod
-    def _guide(experience: Learner, request: ModelRequest[Any]) -> Flow[Guide | None]:
-        remembered: Any = request.state.get(REMEMBERED)
-        return (yield from guide_of(experience, request.messages, remembered))
 
 
 class LearningState(PlannerState):

@@ -97,12 +97,15 @@ class Visit:
         effects = self._host.offering.effects
         if effects.by_arguments:  # functions, which are asked off the event loop
             yield from effects.judged([*self._branches.tried.values()])
-        explored = self._explored()
-        if (yield from self._is_pruned(explored)) and (waiting := self._untried(self._mark.queue)):
-            self._hide_latest()  # pruned after it ran: the next candidate takes its place without a question
-            return (yield from self._explore(waiting))
-        messages: Sequence[BaseMessage] = self._path
-        if explored:  # an agent that is not reminded merely stops once more
+        messages, results = self._path, self._branches.latest
+        step = self._path[-len(results) - 1 :]  # the latest step with its results
+        if results and step[0].id in self._mark.parents:  # one that the search has made
+            is_rejected = all(map(is_fruitless, results)) or (yield from self._host.judge_result(self._path))
+            if is_rejected and (waiting := self._untried(self._mark.queue)):
+                # Pruned after it ran: the next candidate takes its place without a question.
+                self._mark = replace(self._mark, hidden=[*self._mark.hidden, *(str(each.id) for each in step)])
+                return (yield from self._explore(waiting))
+            # An agent that is not reminded merely stops once more.
             missing = self._mark.missing or "what was asked for"
             messages = [*messages, HumanMessage(prompts.OPEN_PROMPT.format(missing=cut(missing, LONGEST_NOTE)))]
         while True:
@@ -356,24 +359,6 @@ class Visit:
             content = [*content, *call_blocks(call, message.response_metadata)] or ""
         return made_anew(message, [call], id=f"lc_{uuid.uuid4()}", content=content)
 
-    # --- pruning after a call ---
-
-    def _explored(self) -> list[ToolMessage]:
-        """What the latest step brought back, if it is one that the search has made."""
-        results = self._branches.latest
-        head = self._path[-len(results) - 1] if len(self._path) > len(results) else None
-        return results if head is not None and head.id in self._mark.parents else []
-
-    def _is_pruned(self, results: Sequence[ToolMessage]) -> Flow[bool]:
-        """Whether a step of the search has brought nothing back, or a judge rejects it."""
-        if not results:
-            return False
-        return all(map(is_fruitless, results)) or (yield from self._host.judge_result(self._path))
-
-    def _hide_latest(self) -> None:
-        ids = [str(message.id) for message in self._path[-len(self._branches.latest) - 1 :]]
-        self._mark = replace(self._mark, hidden=[*self._mark.hidden, *ids])
-
     # --- the end ---
 
     def _conclude(self, reason: str) -> Flow[Outcome]:
@@ -430,13 +415,10 @@ class Visit:
 
     def _budget(self) -> int:
         limit, began = self._host.planner.config.max_seconds, self._mark.began
-        late = limit is not None and began > 0 and time.time() - began >= limit
-        return 0 if late or not self._can_branch() else self._host.planner.extra_calls
-
-    def _can_branch(self) -> bool:
-        """Whether messages can be hidden and removed: a reducer that gives no ids cannot remove them."""
+        is_late = limit is not None and began > 0 and time.time() - began >= limit
         request = self._branches.request
-        return request is None or request.id is not None
+        can_branch = request is None or request.id is not None  # a reducer that gives no ids cannot remove messages
+        return self._host.planner.extra_calls if can_branch and not is_late else 0
 
     def _has_steps(self) -> bool:
         """Whether the graph's recursion limit leaves room for another round of tools and model."""
