@@ -251,7 +251,7 @@ def _open_image(name: str, folder: str) -> tuple[Any, str, tuple[int, int, int, 
 
 
 def pixels(name: str, folder: str, longest: int = 2_048) -> Any:
-    """An image in RGB, its longer side at most so many pixels, since models shrink what is larger; a detail enlarged."""
+    """An image in RGB, or an enlarged detail, its longer side so many pixels at most: models shrink what is larger."""
     image, file, (x, y, wide, high) = _open_image(name, folder)
     if image.mode.startswith(("I", "F")):
         refuse(f"{file!r} has more than 8 bits a channel. Have it saved with 8.")

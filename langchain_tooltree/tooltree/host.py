@@ -31,7 +31,7 @@ from langchain_tooltree.text import forget_oldest, telling_words
 from langchain_tooltree.tools import ToolLibrary, checked_arguments, returns_command
 from langchain_tooltree.tooltree.branches import KEY, Branches, Candidate, Mark
 from langchain_tooltree.tooltree.deep import DeepSearch
-from langchain_tooltree.tooltree.gate import Withheld
+from langchain_tooltree.tooltree.gate import Withheld, withholding
 from langchain_tooltree.tooltree.judge import Judge, JudgedCall, JudgeRequest, resolve_judge
 from langchain_tooltree.tooltree.prompts import DEFAULT_PROMPTS, Prompts
 from langchain_tooltree.tooltree.report import (
@@ -183,8 +183,8 @@ class PlannerHost(ABC):
     sinks: Sequence[EventSink] = ()
     reply: AIMessage = field(default_factory=lambda: AIMessage(""))
     meters: list[Meter] = field(default_factory=list)
-    unseen: bool = False
-    reports: bool = True
+    unseen: bool = False  # whether own steps are asked in silence, as those that are tried in forks
+    line: str = ""  # asks for a report at the end of the instructions
     bound: frozenset[str] = frozenset()
     model: Any = None
     system: BaseMessage | None = None
@@ -197,18 +197,28 @@ class PlannerHost(ABC):
         return self.offering.trials | self.bound
 
     @abstractmethod
-    def own_step(self, messages: Sequence[BaseMessage]) -> Flow[tuple[AIMessage, Report | None]]:
-        """Ask the agent's own step."""
+    def ask(self, messages: Sequence[BaseMessage], *, line: str = "", silent: bool = True) -> Flow[AIMessage]:
+        """Ask the agent's model, with a line at the end of its instructions; in silence, the user does not see it."""
 
-    @abstractmethod
-    def offer(self, messages: Sequence[BaseMessage]) -> Flow[AIMessage]:
-        """Ask for other calls, unseen by the user."""
+    def own_step(self, messages: Sequence[BaseMessage]) -> Flow[tuple[AIMessage, Report | None]]:
+        """Ask the agent's own step: the reply without its report, and the report; that of a step does not count."""
+        withheld = Withheld()
+        with withholding(withheld):
+            reply = yield from self.ask(messages, line=self.line, silent=self.unseen)
+        reply, report = sound(reply), None
+        is_step = bool(reply.tool_calls or reply.invalid_tool_calls)
+        if not is_step:
+            reply, report = withheld.restore(reply)
+        if report is None:  # of a step, or of a model without a gate
+            reply, report = split_report(reply)
+        self.reply = reply
+        return reply, None if is_step else report
 
     def visited(self, branches: Branches) -> Flow[Outcome]:
         """Make one visit: search first, carry on with a plan, plan ahead in a sandbox, or take a step in the loop."""
         self.visible = len(branches.path())
         if self.planner.is_deep:
-            self.reports = False
+            self.line = ""
             return (yield from self._deep_visit(branches))
         sandbox = self.planner.sandbox
         if sandbox is None:
@@ -246,16 +256,6 @@ class PlannerHost(ABC):
             return system
         content = without_reference(system.content, source=SOURCE)
         return system.model_copy(update={"content": content}) if content else None
-
-    def take(self, reply: AIMessage, withheld: Withheld) -> tuple[AIMessage, Report | None]:
-        """Take the report out of a reply, and keep the reply as the latest own step."""
-        reply = sound(reply)
-        is_step = bool(reply.tool_calls or reply.invalid_tool_calls)  # what a step reports does not count
-        reply, report = (reply, None) if is_step else withheld.restore(reply)
-        if report is None:  # of a step, or of a model without a gate
-            reply, report = split_report(reply)
-        self.reply = reply
-        return reply, None if is_step else report
 
     def fits(self, text: str, name: str | None = None) -> bool:
         """Whether a text shares a telling word with a tool's name or description."""

@@ -23,9 +23,8 @@ from langchain_tooltree.models import bind_tools, extended, quiet, resolve_model
 from langchain_tooltree.tools import ToolLibrary, check_effects
 from langchain_tooltree.tooltree.branches import KEY, Mark
 from langchain_tooltree.tooltree.deep import with_sync_form
-from langchain_tooltree.tooltree.gate import Withheld, gated, withholding
+from langchain_tooltree.tooltree.gate import gated
 from langchain_tooltree.tooltree.host import Planner, PlannerHost, PlannerOptions
-from langchain_tooltree.tooltree.report import Report
 from langchain_tooltree.tooltree.result import (
     SearchResult,
     guide_of,
@@ -110,7 +109,6 @@ class ToolTreeNode(Runnable[Any, dict[str, list[BaseMessage]]]):
         messages = conversation.messages
         mark = mark_in(messages)
         branches = self._planner.branches(messages, mark, self._offering)
-        bare = self._instructions(values)
         host = _NodeHost(
             self._planner,
             self._offering,
@@ -122,7 +120,7 @@ class ToolTreeNode(Runnable[Any, dict[str, list[BaseMessage]]]):
             messages_key=key,
             models=self._models,
             config=config or {},
-            bare=bare,
+            bare=self._instructions(values),
             line=self._planner.report_prompt(self._system, self._offering),
         )
         outcome = yield from host.visited(branches)
@@ -169,23 +167,11 @@ class _NodeHost(PlannerHost):
     models: tuple[Any, ...] = ()
     config: RunnableConfig = field(default_factory=RunnableConfig)
     bare: SystemMessage | None = None
-    line: str = ""
 
-    def own_step(self, messages: Sequence[BaseMessage]) -> Flow[tuple[AIMessage, Report | None]]:
-        """The model with its tools, asked with the line for a report at the end of its instructions."""
-        seen, unseen = self.models
-        withheld = Withheld()
-        with withholding(withheld):
-            line = self.line if self.reports else ""
-            reply = yield from self._ask(unseen if self.unseen else seen, messages, line)
-        return self.take(reply, withheld)
-
-    def offer(self, messages: Sequence[BaseMessage]) -> Flow[AIMessage]:
-        """The same question with a note behind it, asked in silence."""
-        _, model = self.models
-        return (yield from self._ask(model, messages))
-
-    def _ask(self, model: Any, messages: Sequence[BaseMessage], line: str = "") -> Flow[AIMessage]:
+    def ask(self, messages: Sequence[BaseMessage], *, line: str = "", silent: bool = True) -> Flow[AIMessage]:
+        """The model with its tools."""
+        shown, quiet_model = self.models
+        model = quiet_model if silent else shown
         system = self.instructions_for(self.bare, messages)
         system = extended(system, line) if line else system
         prompt = [*([system] if system else ()), *messages]

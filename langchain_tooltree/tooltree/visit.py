@@ -110,9 +110,8 @@ class Visit:
             messages = [*messages, HumanMessage(prompts.OPEN_PROMPT.format(missing=cut(missing, LONGEST_NOTE)))]
         while True:
             reply, report = yield from self._own_step(messages)
-            if effects.by_arguments:
-                named = [report.call.model_dump()] if report and report.call else []
-                yield from effects.judged([*reply.tool_calls, *named])
+            named = [report.call.model_dump()] if report and report.call else []
+            yield from effects.judged([*reply.tool_calls, *named])
             if reply.tool_calls or reply.invalid_tool_calls:
                 return self._with_usage((yield from self._step(reply)), reply)
             note = yield from self._stop(reply, report)
@@ -306,7 +305,7 @@ class Visit:
             past=f"{advice.text}\n{remedy}".strip() + "\n" * bool(advice.text or remedy),
             missing=cut(missing or "what was asked for", LONGEST_NOTE),
         )
-        reply = yield from self._host.offer([*path, HumanMessage(note)])
+        reply = yield from self._host.ask([*path, HumanMessage(note)])
         self._add_usage(reply)
         self._mark = replace(self._mark, asked=self._mark.asked + 1, used=self._mark.used + 1 + calls)
         yield from self._host.offering.effects.judged(reply.tool_calls[:MOST_CANDIDATES])

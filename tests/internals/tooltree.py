@@ -32,10 +32,7 @@ def propose_messages(conversation, instruction, *, attempt=1, tried=(), **others
 class _Host(PlannerHost):
     """A host whose agent is never asked."""
 
-    def own_step(self, _):
-        raise NotImplementedError
-
-    def offer(self, _):
+    def ask(self, *_, **__):
         raise NotImplementedError
 
 
