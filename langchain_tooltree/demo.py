@@ -112,10 +112,10 @@ class SignReader:
 
     def score_observation(self, question: Question, call: Made) -> tuple[float, float]:  # noqa: ARG002 - as in Policy
         """See what a call was worth, and whether the distance in miles is known."""
-        seen = call.observation or ""
-        if re.search(MILES, seen):
+        observation = call.observation or ""
+        if re.search(MILES, observation):
             return 0.95, 0.97
-        if re.search(KILOMETRES, seen):
+        if re.search(KILOMETRES, observation):
             return 0.85, 0.4
         return (0.7, 0.2) if call.arguments.get("part") == SIGN_AT else (0.2, 0.05)
 
