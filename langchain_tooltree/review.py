@@ -156,14 +156,14 @@ def describe(call: ToolCall, conversation: Conversation) -> str:
     lines.extend(islice(_result_lines(conversation, values), SHOWN_ITEMS))
     if plan.get("missing"):
         lines.append(f"Left open before it: {quoted(plan['missing'])}")
-    lines.extend(_listed("Also read, and not kept", map(quoted, plan.get("tried", ()))))
-    lines.extend(_listed("Planned after it", map(quoted, plan.get("plan", ()))))
+    lines.extend(_items_line("Also read, and not kept", map(quoted, plan.get("tried", ()))))
+    lines.extend(_items_line("Planned after it", map(quoted, plan.get("plan", ()))))
     others = plan.get("alternatives", [])[:SHOWN_ITEMS]
     lines.extend(f"Instead: {' then '.join(map(quoted, calls))}" for calls in others)
     return "\n".join(lines)
 
 
-def _listed(heading: str, items: Iterable[str]) -> Iterator[str]:
+def _items_line(heading: str, items: Iterable[str]) -> Iterator[str]:
     """As many items as a person reads, on one line, and how many there are beside them."""
     items = list(items)
     if items:
@@ -179,7 +179,7 @@ def _origin_lines(values: Sequence[Origin]) -> Iterator[str]:
         where = f"only in the result of {results[0]}" if results else "in no result: made up"
         by_place.setdefault(f"Not from the user, {where}", []).append(f"{_plain(argument)} {quoted(value)}")
     for where, items in by_place.items():
-        yield from _listed(where, items)
+        yield from _items_line(where, items)
 
 
 def _result_lines(conversation: Conversation, values: Sequence[Origin]) -> Iterator[str]:

@@ -292,13 +292,13 @@ class ToolSelectionMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         before = request.messages[: len(request.messages) - len(run)]
         last_tool = next((call["name"] for message in reversed(before) for call in reversed(calls_in(message))), None)
         texts = _texts(request.messages, len(run))
-        shown = self._always.union((yield from self._chosen(ranked, texts, last_tool)))
+        shown = self._always.union((yield from self._select_for_turn(ranked, texts, last_tool)))
         calls = [call["name"] for message in reversed(run) for call in calls_in(message)]
         late = [tools[name] for name in dict.fromkeys(calls) if name in tools and name not in shown]
         selection = [tool for tool in request.tools if isinstance(tool, dict) or tool.name in shown]
         return request.override(tools=[*selection, *late])
 
-    def _chosen(self, tools: list[BaseTool], texts: list[str], last_tool: str | None) -> Flow[list[str]]:
+    def _select_for_turn(self, tools: list[BaseTool], texts: list[str], last_tool: str | None) -> Flow[list[str]]:
         """Names of the tools for a turn, ranked where it begins."""
         turn = digest([[tool.name for tool in tools], texts])
         if turn not in self._turns:

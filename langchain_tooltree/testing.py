@@ -82,9 +82,9 @@ class ChatDouble(BaseChatModel):
         message = AIMessage(reply) if isinstance(reply, str) else reply
         if message.usage_metadata is not None:
             return message
-        sent = _tokens(*(str(part.content) for part in messages), json.dumps(tools))
-        received = _tokens(str(message.content), json.dumps(message.tool_calls))
-        usage = {"input_tokens": sent, "output_tokens": received, "total_tokens": sent + received}
+        tokens_in = _tokens(*(str(part.content) for part in messages), json.dumps(tools))
+        tokens_out = _tokens(str(message.content), json.dumps(message.tool_calls))
+        usage = {"input_tokens": tokens_in, "output_tokens": tokens_out, "total_tokens": tokens_in + tokens_out}
         return message.model_copy(update={"usage_metadata": usage})
 
 

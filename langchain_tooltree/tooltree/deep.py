@@ -128,8 +128,8 @@ class DeepSearch:
         kernel = KernelConfig.of(planner.config)
         pre_judge, post_judge = planner.judges
         pre_judge = pre_judge or ModelEvaluator(model, kernel.seed, planner.prompts)
-        self._pre_judge = _asked(pre_judge, explains=kernel.pre_evaluation == "single" and not kernel.goal_score)
-        self._post_judge = _asked(post_judge or pre_judge, explains=not kernel.goal_score)
+        self._pre_judge = _in_form(pre_judge, explains=kernel.pre_evaluation == "single" and not kernel.goal_score)
+        self._post_judge = _in_form(post_judge or pre_judge, explains=not kernel.goal_score)
         self._host, self._effects, self._bound_tools = host, offering.effects, planner.bound_tools
         self._library = offering.library
         self._tools: Sequence[str] = self._library.names  # that may be proposed
@@ -368,7 +368,7 @@ class DeepSearch:
         return ": ".join(causes[:2])
 
 
-def _asked(judge: Evaluator, *, explains: bool) -> Evaluator:
+def _in_form(judge: Evaluator, *, explains: bool) -> Evaluator:
     """A judge that is asked in the paper's form, if it is a model."""
     return replace(judge, explains=explains) if isinstance(judge, ModelEvaluator) else judge
 
@@ -542,7 +542,7 @@ class Proposer:
     ) -> Flow[None]:
         """Have invalid calls written again, once; what is still invalid stays a problem."""
         propose = prompts.PROPOSE_PROMPT.format(count=len(proposal.dropped))
-        repair = prompts.REPAIR_PROMPT.format(problems=_listed(proposal.dropped))
+        repair = prompts.REPAIR_PROMPT.format(problems=_bullets(proposal.dropped))
         shown = BoundTools.with_scores(tools, assess=False) if self._has_scores else BoundTools(tools, tools)
         rewritten = Proposal()
         first_time = replace(request, attempt=1, missing=())
@@ -614,15 +614,15 @@ def proposal_messages(
     """
     parts = [instruction, UNTRUSTED]
     if lines := [f"{name}: {compact_json(card)}" for name, card in (cards or {}).items() if card]:
-        parts.append(f"More about the tools:\n{_listed(lines)}")
+        parts.append(f"More about the tools:\n{_bullets(lines)}")
     instructions = list(takewhile(lambda each: isinstance(each, SystemMessage), request.conversation))
     if instructions:
         own = "\n\n".join(str(each.text) for each in instructions)
         parts.append(prompts.INSTRUCTIONS_PROMPT.format(instructions=own))
     if request.attempt > 1:
-        parts.append(prompts.TRIED_PROMPT.format(attempt=request.attempt, tried=_listed(request.tried or ["nothing"])))
+        parts.append(prompts.TRIED_PROMPT.format(attempt=request.attempt, tried=_bullets(request.tried or ["nothing"])))
     if request.missing:
-        parts.append(prompts.MISSING_PROMPT.format(missing=_listed(request.missing)))
+        parts.append(prompts.MISSING_PROMPT.format(missing=_bullets(request.missing)))
     return [SystemMessage("\n\n".join(parts)), *request.conversation[len(instructions) :]]
 
 
@@ -631,7 +631,7 @@ def _is_signed(reply: AIMessage) -> bool:
     return isinstance(reply.content, list) or bool(reply.additional_kwargs.keys() - {"tool_calls", "refusal"})
 
 
-def _listed(entries: Iterable[str]) -> str:
+def _bullets(entries: Iterable[str]) -> str:
     # An entry is data: none of it begins a line of its own.
     return "\n".join(f"- {' '.join(entry.splitlines())}" for entry in entries)
 

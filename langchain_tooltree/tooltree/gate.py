@@ -211,11 +211,11 @@ class _Gate:
         """The reply as it may be shown; noted for the visit."""
         if self.withheld is None or len(result.generations) != 1:
             return result
-        generation = self._shown(result.generations[0])
+        generation = self._show(result.generations[0])
         self.withheld.gates[generation.message.id] = self
         return ChatResult(generations=[generation], llm_output=result.llm_output)
 
-    def _shown(self, generation: ChatGeneration) -> ChatGeneration:
+    def _show(self, generation: ChatGeneration) -> ChatGeneration:
         """A reply without a report, and without the text of a doubtful answer."""
         if self.report is not None or not isinstance(generation.message, AIMessage):  # it has come through `admit`
             return generation

@@ -287,11 +287,10 @@ class PlannerHost(ABC):
     def is_unusual(self, path: Sequence[BaseMessage], tools: Iterable[str]) -> Flow[bool]:
         """Whether runs that went well hardly ever went on with one of some tools, and mostly did something else."""
         guide = yield from self.past_runs()
-        unusual = False
-        for tool in tools:
-            if guide is not None and not unusual:
-                unusual = yield from guide.is_unusual(path, tool, names=self.offering.names)
-        return unusual
+        for tool in tools if guide is not None else ():
+            if (yield from guide.is_unusual(path, tool, names=self.offering.names)):
+                return True
+        return False
 
     def emit(self, events: Sequence[Event]) -> Flow[None]:
         """Tell the stream, callback handlers and listeners."""

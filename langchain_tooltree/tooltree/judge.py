@@ -216,7 +216,7 @@ class FunctionEvaluator:
         values = list(answer) if isinstance(answer, Sequence) and not isinstance(answer, str) else []
         if len(values) != len(request.calls):
             values = [None] * len(request.calls)
-        scores = [_judged(*value) if isinstance(value, tuple) else _judged(value) for value in values]
+        scores = [_judged_of(*value) if isinstance(value, tuple) else _judged_of(value) for value in values]
         if any(judged.score is None for judged in scores):
             _note(meter, answer, "a number in [0, 1] for each call")
         return scores
@@ -226,7 +226,7 @@ class FunctionEvaluator:
         answer = yield from self._ask(request)
         parts: list[Any] = [*answer] if isinstance(answer, tuple | list) else [answer]
         score, goal, reason = [*parts, None, None, None][:3]
-        verdict = _judged(score, reason)
+        verdict = _judged_of(score, reason)
         if verdict.score is None:
             _note(meter, answer, "r_post or (r_post, goal), each in [0, 1]")
         return verdict, as_score(goal)
@@ -270,7 +270,7 @@ def as_score(value: Any) -> Score:
     return number if math.isfinite(number) and 0 <= number <= 1 else None
 
 
-def _judged(score: Any = None, reason: Any = None, *_: Any) -> Judged:
+def _judged_of(score: Any = None, reason: Any = None, *_: Any) -> Judged:
     return Judged.of(as_score(score), reason if isinstance(reason, str) else "")
 
 

@@ -199,7 +199,7 @@ class _RequestHost(PlannerHost):
         if system is not request.system_message:
             request = request.override(system_message=system)
         asked = _Question.of(request, messages, quiet if silent else gated, line)
-        self.response = yield from _asked(self.handler, asked)
+        self.response = yield from _respond(self.handler, asked)
         return next((each for each in self.response.result if isinstance(each, AIMessage)), AIMessage(""))
 
 
@@ -236,7 +236,7 @@ class _Question(ModelRequest[Any]):
         return self
 
 
-def _asked(handler: Any, request: Any) -> Flow[ModelResponse[Any]]:
+def _respond(handler: Any, request: Any) -> Flow[ModelResponse[Any]]:
     """Call the handler, which is sync or async as the hook is."""
     ask = partial(handler, request)
     result = yield TwinStep(ask, ask)

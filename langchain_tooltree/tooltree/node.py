@@ -20,6 +20,7 @@ from langchain_tooltree.experience.guide import Learner, checked_experience, hin
 from langchain_tooltree.experience.trajectory import SEARCH_MARK, looks_marked, remarked
 from langchain_tooltree.flows import EventSink, Flow, TwinStep, async_twin, current_runtime, driven
 from langchain_tooltree.models import bind_tools, extended, quiet, resolve_model
+from langchain_tooltree.text import mapping_in
 from langchain_tooltree.tools import ToolLibrary, check_effects
 from langchain_tooltree.tooltree.branches import KEY, Mark
 from langchain_tooltree.tooltree.deep import with_sync_form
@@ -185,27 +186,26 @@ class _NodeHost(PlannerHost):
 def mark_in(messages: Sequence[BaseMessage]) -> Mark:
     """The mark that the newest message of the model's holds."""
     newest = next((message for message in reversed(messages) if isinstance(message, AIMessage)), None)
-    return Mark.from_dict(_metadata(newest).get(SEARCH_MARK)) if newest is not None else Mark()
+    return Mark.from_dict(_notes(newest).get(SEARCH_MARK)) if newest is not None else Mark()
 
 
-def _metadata(message: BaseMessage) -> Mapping[str, Any]:
-    metadata = message.response_metadata.get(KEY)
-    return metadata if isinstance(metadata, Mapping) else {}
+def _notes(message: BaseMessage) -> Mapping[str, Any]:
+    return mapping_in(message.response_metadata, KEY)
 
 
 def _update(messages: Sequence[BaseMessage], outcome: Outcome, own: AIMessage) -> list[Any]:
     """The messages to add, to remove, and to put back without their marks once a search is over."""
     message = own if outcome.message is None else outcome.message
     if outcome.mark is not None and (mark := outcome.mark.to_dict()):
-        metadata = {**message.response_metadata, KEY: {**_metadata(message), SEARCH_MARK: mark}}
+        metadata = {**message.response_metadata, KEY: {**_notes(message), SEARCH_MARK: mark}}
         return [*outcome.before, message.model_copy(update={"response_metadata": metadata})]
     abandoned = set(outcome.remove)
-    bare = [_without_mark(each) for each in messages if each.id not in abandoned and SEARCH_MARK in _metadata(each)]
+    bare = [_without_mark(each) for each in messages if each.id not in abandoned and SEARCH_MARK in _notes(each)]
     return [*(RemoveMessage(id=each) for each in outcome.remove), *bare, *outcome.before, message]
 
 
 def _without_mark(message: BaseMessage) -> BaseMessage:
-    rest = {key: value for key, value in _metadata(message).items() if key != SEARCH_MARK}
+    rest = {key: value for key, value in _notes(message).items() if key != SEARCH_MARK}
     others = {key: value for key, value in message.response_metadata.items() if key != KEY}
     return message.model_copy(update={"response_metadata": {**others, KEY: rest} if rest else others})
 

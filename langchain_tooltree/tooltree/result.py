@@ -24,7 +24,7 @@ from langchain_tooltree.pages import in_notebook, picture
 from langchain_tooltree.pages import search as search_page
 from langchain_tooltree.pages.search import as_data, as_saved, record
 from langchain_tooltree.replies import calls_in
-from langchain_tooltree.text import digest, forget_oldest, one_line
+from langchain_tooltree.text import digest, forget_oldest, mapping_in, one_line
 from langchain_tooltree.tooltree.branches import KEY, Branches, Mark, is_fruitless, repeated, results_of
 from langchain_tooltree.tooltree.search import Call, Node, Observation, StopReason, Tree
 from langchain_tooltree.tooltree.visit import Ended
@@ -295,8 +295,7 @@ def search_result(message: BaseMessage) -> SearchResult:
     Raises:
         ConfigurationError: If no search made the message, or it is no longer kept.
     """
-    metadata = message.response_metadata.get(KEY) if isinstance(message, AIMessage) else None
-    key = metadata.get("search") if isinstance(metadata, Mapping) else None
+    key = mapping_in(message.response_metadata, KEY).get("search") if isinstance(message, AIMessage) else None
     if not isinstance(key, str):
         msg = (
             f"No search made this {type(message).__name__}. Pass an answer whose response_metadata has {KEY!r}; one "

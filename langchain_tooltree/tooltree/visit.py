@@ -155,16 +155,17 @@ class Visit:
         writes = [call for call in reply.tool_calls if not self._branches.is_read(call["name"], call["args"])]
         if mark.best:
             named = all(call["name"] in mark.writes or self._is_missing(call) for call in writes)
-            voices = {"named": named, "evident": mark.evident, "resumed": mark.resumed}
-            admitted = admits(writes=bool(writes), stops=mark.stops, **voices)
-            if not (admitted and self._has_steps()):
+            is_admitted = admits(
+                writes=bool(writes), stops=mark.stops, named=named, evident=mark.evident, resumed=mark.resumed
+            )
+            if not (is_admitted and self._has_steps()):
                 self._add_usage(reply)
-                return (yield from self._conclude("recursion_limit" if admitted else "write_not_missing"))
+                return (yield from self._conclude("recursion_limit" if is_admitted else "write_not_missing"))
         mark = self._mark = replace(mark, resumed=mark.resumed or (bool(writes) and mark.stops > 0))
         if self._is_undone:
             parents = {**mark.parents, str(reply.id): str(self._path[-1].id)}
             self._mark = replace(mark, parents=parents)
-        return Outcome(mark=self._noted() if mark.is_searching or mark.hidden else None)
+        return Outcome(mark=self._with_costs() if mark.is_searching or mark.hidden else None)
 
     def _is_missing(self, call: ToolCall) -> bool:
         """Whether what the latest report says is missing speaks of a call: of its tool or of one of its values."""
@@ -344,7 +345,7 @@ class Visit:
         self._mark = replace(self._mark, queue=rest, hidden=hidden, parents=parents)
         facts = {"call": label_of(candidate), "r_pre": candidate.get("score"), "model_calls": self._mark.used}
         yield from self._host.emit([{"type": "explore", **facts}])
-        return Outcome(message=message, mark=self._noted())
+        return Outcome(message=message, mark=self._with_costs())
 
     def _as_step(self, candidate: Mapping[str, Any]) -> AIMessage:
         """A candidate as a message of the agent's, in the reply that offered it: providers that sign expect that."""
@@ -370,7 +371,7 @@ class Visit:
         if not self._mark.is_searching:
             return Outcome(remove=remove, mark=Mark())
         self._add_usage(*abandoned)
-        mark = self._noted()
+        mark = self._with_costs()
         about = {
             "search": mark.search,
             "stop_reason": reason,
@@ -402,7 +403,7 @@ class Visit:
                 gone -= {message.id, *(each.id for each in results)}
         return [message for message in messages if message.id and message.id in gone]
 
-    def _noted(self) -> Mark:
+    def _with_costs(self) -> Mark:
         self._add_usage(AIMessage("", usage_metadata=self._host.judge_usage()))
         step, _ = steps_here() or (0, 0)
         return replace(self._mark, step=step)

@@ -179,7 +179,7 @@ class TreeSearch:
         self._judge_calls = judge_calls
         self._ready: list[tuple[Operation, Rollout]] = []  # that wait to be launched
         self._outstanding: deque[tuple[Operation, Rollout]] = deque()  # whose outcomes are awaited, oldest first
-        self._launched = 0
+        self._launches = 0
         self._frontier = Frontier(self.tree, config)
         self._policy: UCTPolicy | PosteriorPolicy
         self._best: BestPath | PosteriorPolicy
@@ -229,10 +229,10 @@ class TreeSearch:
                 continue
             del self._ready[position]
             granted = 0 if waiting.kind == "execute" else min(wanted, free)
-            operation = replace(waiting, id=self._launched, model_calls=granted)
+            operation = replace(waiting, id=self._launches, model_calls=granted)
             self.promised_model_calls += granted
             self._outstanding.append((operation, rollout))
-            self._launched += 1
+            self._launches += 1
             return operation
         return None
 
