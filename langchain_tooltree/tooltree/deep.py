@@ -20,7 +20,7 @@ import time
 import uuid
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial, wraps
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -215,42 +215,35 @@ class DeepSearch:
         meter = self._meters[operation.id] = Meter(operation.model_calls)
         node = self._tree[operation.node]
         observation = (yield from self._run(node)) if operation.run else None
-        facts: dict[str, Any] = {}
+        outcome = OperationOutcome(operation.id)
         match operation.kind:
             case "propose":
-                facts = yield from self._propose(operation, node, observation, meter)
+                request = ProposalRequest(
+                    conversation=[*self._system, *self._messages, *self._path_messages(node, observation)],
+                    tools=self._tools,
+                    operation=operation.id,
+                    attempt=operation.attempt,
+                    tried=[child.label for child in self._tree.children(node)],
+                    missing=node.missing,
+                )
+                outcome = yield from self._proposer.propose(request, meter)
             case "score":
                 candidates = [self._tree[candidate] for candidate in operation.candidates]
                 groups = [[each] for each in candidates] if self._config.pre_evaluation == "single" else [candidates]
                 verdicts: list[Judged] = []
                 for group in groups:
                     verdicts += yield from self._pre_judge.pre(self._question("pre", group), meter)
-                facts["scores"] = [each.score for each in verdicts]
-                facts["reasons"] = [each.reason for each in verdicts]
-                facts["error"] = _cause(meter) if None in facts["scores"] else None
+                outcome.scores = [each.score for each in verdicts]
+                outcome.reasons = [each.reason for each in verdicts]
+                outcome.error = _cause(meter) if None in outcome.scores else None
             case "evaluate":
                 question = self._question("post", [node])
-                (reward, reason), goal = yield from self._post_judge.post(question, meter)
-                facts = {"reward": reward, "goal": goal, "reasons": [reason] if reason else []}
-                facts["error"] = _cause(meter) if reward is None else None
-        tokens = meter.input_tokens + meter.output_tokens
-        return OperationOutcome(
-            operation.id, observation=observation, model_calls=meter.model_calls, tokens=tokens, **facts
-        )
-
-    def _propose(
-        self, operation: Operation, node: Node, observation: Observation | None, meter: Meter
-    ) -> Flow[dict[str, Any]]:
-        request = ProposalRequest(
-            conversation=[*self._system, *self._messages, *self._path_messages(node, observation)],
-            tools=self._tools,
-            attempt=operation.attempt,
-            tried=[child.label for child in self._tree.children(node)],
-            missing=node.missing,
-        )
-        proposal = yield from self._proposer.propose(request, meter)
-        facts = {name: getattr(proposal, name) for name in Proposal.__slots__}
-        return {**facts, "finished": proposal.is_empty}
+                (outcome.reward, reason), outcome.goal = yield from self._post_judge.post(question, meter)
+                outcome.reasons = [reason] if reason else []
+                outcome.error = _cause(meter) if outcome.reward is None else None
+        outcome.observation = observation
+        outcome.model_calls, outcome.tokens = meter.model_calls, meter.input_tokens + meter.output_tokens
+        return outcome
 
     def _question(self, stage: Literal["pre", "post"], nodes: Sequence[Node]) -> JudgeRequest:
         """A question about calls, after what had come to pass in the state in which they are made."""
@@ -418,27 +411,10 @@ class ProposalRequest:
 
     conversation: Sequence[BaseMessage]
     tools: Sequence[str]
+    operation: int = 0  # launch number of the operation that asks
     attempt: int = 1  # for which time it is asked, from 1
     tried: Sequence[str] = ()  # the calls offered here before
     missing: Sequence[str] = ()  # what of the request is not done yet, in words
-
-
-@dataclass(slots=True)
-class Proposal:
-    """What a model offered; the fields are those of an `OperationOutcome`."""
-
-    calls: list[Call] = field(default_factory=list)  # most promising first
-    confidences: list[float | None] = field(default_factory=list)  # one for each call; `None` where none came
-    dropped: list[str] = field(default_factory=list)  # calls that cannot be made, each with the reason
-    reward: float | None = None  # score of the latest result, where the reply gives one
-    goal: float | None = None  # whether the request is fulfilled, where the reply says so, see `Standing`
-    missing: Sequence[str] = ()  # what of it is not done yet
-    error: str | None = None  # why the model could not be asked, if so
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether the model has replied, and offered nothing."""
-        return not (self.calls or self.dropped or self.error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -500,9 +476,9 @@ class Proposer:
     effect_of: EffectOf  # what a call does to the world, by tool and arguments
     config: KernelConfig  # how candidates are asked for
 
-    def propose(self, request: ProposalRequest, meter: Meter) -> Flow[Proposal]:
+    def propose(self, request: ProposalRequest, meter: Meter) -> Flow[OperationOutcome]:
         """Ask a state for calls. Those that cannot be made are asked for again, once."""
-        proposal = Proposal()
+        proposal = OperationOutcome(request.operation)
         tools = [self.library.by_name[name] for name in request.tools]
         ask = partial(self._ask, request, meter, proposal)
         if self.config.proposals == "per_tool":
@@ -516,6 +492,7 @@ class Proposer:
             yield from self._repair(request, meter, proposal, tools)
         if proposal.calls:
             proposal.error = None
+        proposal.finished = _is_empty(proposal)
         return proposal
 
     @property
@@ -524,27 +501,27 @@ class Proposer:
         return self.config.selection == "posterior"
 
     def _ask_with_scores(
-        self, request: ProposalRequest, meter: Meter, proposal: Proposal, tools: Sequence[BaseTool]
+        self, request: ProposalRequest, meter: Meter, proposal: OperationOutcome, tools: Sequence[BaseTool]
     ) -> Flow[None]:
         observed = bool(request.conversation) and is_observation(request.conversation[-1])
         candidates = prompts.CANDIDATES_PROMPT.format(count=self.config.top_k)
         bound = BoundTools.with_scores(tools, assess=True, observed=observed)
         end = prompts.ASSESS_PROMPT.format(assess=bound.assess)
         yield from self._ask(request, meter, proposal, bound, f"{candidates}\n\n{end}")
-        if proposal.is_empty and proposal.goal == SAID_OPEN and meter.left:
+        if _is_empty(proposal) and proposal.goal == SAID_OPEN and meter.left:
             # Some models make one call in a reply, and theirs was to say how the request stands.
             instruction = f"{candidates}\n\n{prompts.NOTHING_PROMPT}"
             bound = BoundTools.with_scores(tools, assess=False)
             yield from self._ask(request, meter, proposal, bound, instruction)
 
     def _repair(
-        self, request: ProposalRequest, meter: Meter, proposal: Proposal, tools: Sequence[BaseTool]
+        self, request: ProposalRequest, meter: Meter, proposal: OperationOutcome, tools: Sequence[BaseTool]
     ) -> Flow[None]:
         """Have invalid calls written again, once; what is still invalid stays a problem."""
         propose = prompts.PROPOSE_PROMPT.format(count=len(proposal.dropped))
         repair = prompts.REPAIR_PROMPT.format(problems=_bullets(proposal.dropped))
         shown = BoundTools.with_scores(tools, assess=False) if self._has_scores else BoundTools(tools, tools)
-        rewritten = Proposal()
+        rewritten = OperationOutcome(proposal.operation)
         first_time = replace(request, attempt=1, missing=())
         yield from self._ask(first_time, meter, rewritten, shown, f"{propose}\n\n{repair}", attempts=1)
         proposal.calls += rewritten.calls
@@ -555,7 +532,7 @@ class Proposer:
         self,
         request: ProposalRequest,
         meter: Meter,
-        proposal: Proposal,
+        proposal: OperationOutcome,
         tools: BoundTools,
         instruction: str,
         *,
@@ -578,7 +555,7 @@ class Proposer:
                 yield FunctionStep(partial(self._take, reply, tools), proposal)  # which may parse what was proposed
                 return
 
-    def _take(self, reply: AIMessage, tools: BoundTools, proposal: Proposal) -> None:
+    def _take(self, reply: AIMessage, tools: BoundTools, proposal: OperationOutcome) -> None:
         """Read a reply: each call is a candidate, but for the one that says how the request stands."""
         names = {tool.name: tool for tool in tools.tools}
         offers = [call for call in reply.tool_calls if call["name"] != tools.assess]
@@ -603,6 +580,11 @@ class Proposer:
             proposal.dropped.append(f"{len(offers) - most} calls: only {most} of one reply are read")
         for broken in reply.invalid_tool_calls:
             proposal.dropped.append(shortened(f"{broken.get('name')}({broken.get('args')}): {UNREADABLE}"))
+
+
+def _is_empty(proposal: OperationOutcome) -> bool:
+    """Whether the model has replied, and offered nothing."""
+    return not (proposal.calls or proposal.dropped or proposal.error)
 
 
 def proposal_messages(

@@ -35,7 +35,7 @@ values and pruning.
 
 from collections import Counter, deque
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, cast
 
 from langchain_tooltree.errors import ResumeError
@@ -110,14 +110,14 @@ class Operation:
     model_calls: int = 0  # model calls that may be used at the most
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class OperationOutcome:
     """What came of an operation."""
 
     operation: int  # launch number of the operation
-    calls: Sequence[Call] = ()  # `propose`: best first
-    confidences: Sequence[float | None] = ()  # `propose`: r_pre of each call that the reply scored; may be empty
-    dropped: Sequence[str] = ()  # `propose`: calls that could not be repaired, each with its reason
+    calls: list[Call] = field(default_factory=list)  # `propose`: best first
+    confidences: list[float | None] = field(default_factory=list)  # `propose`: r_pre of each call; may be empty
+    dropped: list[str] = field(default_factory=list)  # `propose`: calls that cannot be made, each with its reason
     finished: bool = False  # `propose`: the model answered without proposing any call
     scores: Sequence[float | None] = ()  # `score`: one in [0, 1] for each candidate, `None` where the judge gave none
     reasons: Sequence[str] = ()  # `score`, `evaluate`: why, for each score; empty if nobody said
