@@ -11,7 +11,7 @@ import re
 import time
 import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -38,12 +38,14 @@ from langchain_tooltree.text import cut, whole_words, words_of
 from langchain_tooltree.tooltree import prompts
 from langchain_tooltree.tooltree.branches import (
     KEY,
+    Best,
     Branches,
     Candidate,
     Mark,
     call_blocks,
     is_decided,
     is_fruitless,
+    label_of,
     made_anew,
     results_of,
     with_only_call,
@@ -263,18 +265,18 @@ class Visit:
         turn = [self._branches.request, *self._branches.this_turn(self._path)]
         path = [message.id for message in turn if message is not None and message.id]
         if best is not None:
-            beyond = set(path).difference(best["path"])
-            extends = bool(beyond) and set(path).issuperset(best["path"])
+            beyond = set(path).difference(best.path)
+            extends = bool(beyond) and set(path).issuperset(best.path)
             wrote = not self._branches.may_be_given_up(beyond)
-            if not wrote and not is_better(missing=bool(missing), best_missing=bool(best["missing"]), extends=extends):
+            if not wrote and not is_better(missing=bool(missing), best_missing=bool(best.missing), extends=extends):
                 self._add_usage(answer)
                 return
-            self._add_usage(*messages_from_dict([best["answer"]]))
-        self._mark = replace(self._mark, best={"answer": message_to_dict(answer), "path": path, "missing": missing})
+            self._add_usage(*messages_from_dict([best.answer]))
+        self._mark = replace(self._mark, best=Best(message_to_dict(answer), path, missing))
 
     # --- candidates ---
 
-    def _named(self, call: NamedCall | None, answer: AIMessage) -> list[dict[str, Any]]:
+    def _named(self, call: NamedCall | None, answer: AIMessage) -> list[Candidate]:
         """The call that a report names, as a candidate if it reads; a write is noted as its first voice."""
         if call is None or call.name not in self._host.offering.names:
             return []
@@ -283,7 +285,7 @@ class Visit:
         if not self._may_try(call.name, call.args):
             return []
         reasoning = message_to_dict(with_only_call(answer, None))
-        return [asdict(Candidate(call.name, call.args, self._mark.hidden, message=reasoning))]
+        return [Candidate(call.name, call.args, self._mark.hidden, reasoning)]
 
     def _ask_for_others(self, missing: str, answer: AIMessage) -> Flow[Outcome]:
         """Ask for other calls at the weakest state of the turn, and try the most promising read.
@@ -294,8 +296,8 @@ class Visit:
         path = self._branches.path(hidden)
         advice = yield from self._advice(path, missing)
         reasoning = message_to_dict(with_only_call(answer, None))
-        at_hand = (asdict(Candidate(each, {}, hidden, message=reasoning)) for each in advice.tools)
-        waiting = self._untried(each for each in at_hand if each["name"] in self._host.offering.argless)
+        argless = (name for name in advice.tools if name in self._host.offering.argless)
+        waiting = self._untried(Candidate(name, {}, hidden, reasoning) for name in argless)
         if waiting and self._has_steps():
             return (yield from self._explore(waiting))
         tried = "; ".join(map(label_of, self._branches.tried.values()))
@@ -311,48 +313,48 @@ class Visit:
         self._mark = replace(self._mark, asked=self._mark.asked + 1, used=self._mark.used + 1 + calls)
         yield from self._host.offering.effects.judged(reply.tool_calls[:MOST_CANDIDATES])
         candidates = [
-            Candidate(call["name"], call["args"], hidden, message=message_to_dict(with_only_call(reply, call)))
+            Candidate(call["name"], call["args"], hidden, message_to_dict(with_only_call(reply, call)))
             for call in reply.tool_calls[:MOST_CANDIDATES]
             if self._may_try(call["name"], call["args"])
         ]
         promising = yield from self._host.judge_candidates(path, candidates)
-        waiting = self._untried(asdict(each) for each in promising)
-        facts: dict[str, Any] = {"calls": [*map(label_of, waiting)], "model_calls": self._mark.used}
+        waiting = self._untried(promising)
+        facts: dict[str, Any] = {"calls": [each.label for each in waiting], "model_calls": self._mark.used}
         yield from self._host.emit([{"type": "candidates", **facts}])
         if waiting and self._has_steps():
             return (yield from self._explore(waiting))
         return (yield from self._conclude("exhausted"))
 
-    def _untried(self, queue: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    def _untried(self, queue: Iterable[Candidate]) -> list[Candidate]:
         """The candidates that still may be tried, each call once."""
-        waiting: dict[str, dict[str, Any]] = {}
+        waiting: dict[str, Candidate] = {}
         for each in queue:
-            key = call_key(each["name"], each["args"])
-            if key not in self._branches.tried and self._may_try(each["name"], each["args"]):
-                waiting.setdefault(key, dict(each))
+            key = call_key(each.name, each.args)
+            if key not in self._branches.tried and self._may_try(each.name, each.args):
+                waiting.setdefault(key, each)
         return [*waiting.values()]
 
     def _may_try(self, name: str, args: Any) -> bool:
         return name in self._host.trials and self._branches.is_free(name, args)
 
-    def _explore(self, waiting: Sequence[dict[str, Any]]) -> Flow[Outcome]:
+    def _explore(self, waiting: Sequence[Candidate]) -> Flow[Outcome]:
         """Return the most promising read as an ordinary call, from the state that it is to start from."""
         candidate, *rest = waiting
-        hidden = [*dict.fromkeys([*candidate["hidden"], *self._mark.hidden])]
+        hidden = [*dict.fromkeys([*candidate.hidden, *self._mark.hidden])]
         path = self._branches.path(hidden)
         message = self._as_step(candidate)
         parents = {**self._mark.parents, str(message.id): str(path[-1].id)}
         self._mark = replace(self._mark, queue=rest, hidden=hidden, parents=parents)
-        facts = {"call": label_of(candidate), "r_pre": candidate.get("score"), "model_calls": self._mark.used}
+        facts = {"call": candidate.label, "r_pre": candidate.score, "model_calls": self._mark.used}
         yield from self._host.emit([{"type": "explore", **facts}])
         return Outcome(message=message, mark=self._with_costs())
 
-    def _as_step(self, candidate: Mapping[str, Any]) -> AIMessage:
+    def _as_step(self, candidate: Candidate) -> AIMessage:
         """A candidate as a message of the agent's, in the reply that offered it: providers that sign expect that."""
-        (message,) = messages_from_dict([candidate["message"]])
+        (message,) = messages_from_dict([candidate.message])
         message = cast("AIMessage", message)
         call = next(iter(message.tool_calls), None) or ToolCall(
-            name=candidate["name"], args=candidate["args"], id=f"call_{uuid.uuid4().hex[:24]}", type="tool_call"
+            name=candidate.name, args=candidate.args, id=f"call_{uuid.uuid4().hex[:24]}", type="tool_call"
         )
         content: Any = message.content
         if isinstance(content, list) and not message.tool_calls:
@@ -365,8 +367,8 @@ class Visit:
         """Return the best answer, and remove what is not on its path."""
         best = self._mark.best
         assert best is not None  # noqa: S101 - a search begins with an answer
-        answer = cast("AIMessage", messages_from_dict([best["answer"]])[0])
-        abandoned = self._abandoned(set(best["path"]))
+        answer = cast("AIMessage", messages_from_dict([best.answer])[0])
+        abandoned = self._abandoned(set(best.path))
         remove = [str(each.id) for each in abandoned]
         if not self._mark.is_searching:
             return Outcome(remove=remove, mark=Mark())
@@ -377,7 +379,7 @@ class Visit:
             "stop_reason": reason,
             "model_calls": mark.used,
             "tried": [label_of(call) for each in abandoned for call in calls_in(each)],
-            "missing": best["missing"],
+            "missing": best.missing,
             "removed": remove,
         }
         answer = answer.model_copy(
@@ -432,11 +434,6 @@ class Visit:
 def _is_refusal(answer: AIMessage) -> bool:
     """Whether a provider says that its model, or its filter, has refused to answer; standard blocks tell since 1.8."""
     return any(block.get("type") == "refusal" for block in answer.content_blocks)
-
-
-def label_of(call: Mapping[str, Any]) -> str:
-    """A call in one line, for people."""
-    return f"{call['name']}({', '.join(f'{name}={value!r}' for name, value in call['args'].items())})"
 
 
 # --- planning ahead in forks ---
