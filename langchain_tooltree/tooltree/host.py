@@ -286,8 +286,9 @@ class PlannerHost(ABC):
 
     def is_unusual(self, path: Sequence[BaseMessage], tools: Iterable[str]) -> Flow[bool]:
         """Whether runs that went well hardly ever went on with one of some tools, and mostly did something else."""
-        guide = yield from self.past_runs()
-        for tool in tools if guide is not None else ():
+        if (guide := (yield from self.past_runs())) is None:
+            return False
+        for tool in tools:
             if (yield from guide.is_unusual(path, tool, names=self.offering.names)):
                 return True
         return False
