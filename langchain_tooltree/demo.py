@@ -131,11 +131,6 @@ def _number(pattern: str, question: Question) -> float | None:
     return next((float(match[1]) for match in matches if match), None)
 
 
-def offline_model() -> OfflineChatModel:
-    """The deterministic stand-in for a model that the demo uses without a key."""
-    return OfflineChatModel(policy=SignReader())
-
-
 def solved(model: BaseChatModel | None = None, **settings: Any) -> SearchResult:
     """Search for the answer, by default with the stand-in; `settings` are more arguments of `search`."""
-    return search(REQUEST, TOOLS, model=model or offline_model(), effects=EFFECTS, **settings)
+    return search(REQUEST, TOOLS, model=model or OfflineChatModel(policy=SignReader()), effects=EFFECTS, **settings)

@@ -420,7 +420,7 @@ class Visit:
         is_late = limit is not None and began > 0 and time.time() - began >= limit
         request = self._branches.request
         can_branch = request is None or request.id is not None  # a reducer that gives no ids cannot remove messages
-        return self._host.planner.extra_calls if can_branch and not is_late else 0
+        return self._host.planner.config.extra_calls if can_branch and not is_late else 0
 
     def _has_steps(self) -> bool:
         """Whether the graph's recursion limit leaves room for another round of tools and model."""
