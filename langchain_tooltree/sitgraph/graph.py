@@ -34,6 +34,7 @@ class Edge:
     count: int = 0  # N_ij: how often, in all successful runs
     turns: Counter[int] = field(default_factory=Counter)  # how many of the runs that contain it have T messages, by T
     voices: Counter[int] = field(default_factory=Counter)  # how many of them are counted by a voice
+    efficiency: float = 0.0  # the sum of 1 / T over these runs, for many edges are weighed for each suggestion
 
     @property
     def support(self) -> int:
@@ -52,7 +53,7 @@ class Edge:
         1 / T once, however often it follows the edge. The sum is rounded once, so it is the same in any order.
         """
         # w_ij = N_ij + alpha * sum over successful runs that contain (i, j) of 1 / T
-        return self.count + alpha * math.fsum(runs / T for T, runs in self.turns.items())
+        return self.count + alpha * self.efficiency
 
 
 Outgoing = Mapping[str, Edge]
@@ -188,6 +189,7 @@ class Graph:
             edge = edges[target]
             edge.count += sign * times
             _add(edge.turns, max(contribution.turns, 1), sign)
+            edge.efficiency = math.fsum(runs / T for T, runs in edge.turns.items())
             _add(edge.voices, contribution.voice, sign)
             _add(self._voices[source], contribution.voice, sign)
             if not edge.count:

@@ -22,12 +22,11 @@ from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.events import Event
 from langchain_tooltree.experience.guide import SOURCE, Advice, Guide
 from langchain_tooltree.experience.run_identity import name_of
-from langchain_tooltree.experience.trajectory import without_reference
 from langchain_tooltree.flows import EventSink, Flow, current_writer, emit
 from langchain_tooltree.models import ATTEMPTS, Meter, usage_sum
 from langchain_tooltree.replies import sound
 from langchain_tooltree.sandbox import Sandbox, names_bound_by
-from langchain_tooltree.text import forget_oldest, telling_words
+from langchain_tooltree.text import forget_oldest, telling_words, without_reference
 from langchain_tooltree.tools import ToolLibrary, checked_arguments, returns_command
 from langchain_tooltree.tooltree.branches import KEY, Branches, Candidate, Mark
 from langchain_tooltree.tooltree.deep import DeepSearch

@@ -13,8 +13,8 @@ from langgraph.runtime import Runtime
 from langgraph.types import Command
 
 from langchain_tooltree.conversation import Conversation
-from langchain_tooltree.experience.guide import REMEMBERED, Learner, TurnNote, checked_experience
-from langchain_tooltree.experience.run_identity import ModelRequests
+from langchain_tooltree.experience.guide import Learner, checked_experience
+from langchain_tooltree.experience.run_identity import REMEMBERED, ModelRequests, TurnNote
 from langchain_tooltree.flows import Flow, TwinStep, arun_flow, async_twin, driven, run_flow
 from langchain_tooltree.models import extended, quiet
 from langchain_tooltree.tooltree.branches import KEY, Mark

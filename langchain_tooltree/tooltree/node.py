@@ -17,10 +17,10 @@ from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError, EmptyQueryError
 from langchain_tooltree.events import Event
 from langchain_tooltree.experience.guide import Learner, checked_experience, hints
-from langchain_tooltree.experience.trajectory import SEARCH_MARK, looks_marked, remarked
+from langchain_tooltree.experience.trajectory import SEARCH_MARK
 from langchain_tooltree.flows import EventSink, Flow, TwinStep, async_twin, current_runtime, driven
 from langchain_tooltree.models import bind_tools, extended, quiet, resolve_model
-from langchain_tooltree.text import mapping_in
+from langchain_tooltree.text import looks_marked, mapping_in, remarked
 from langchain_tooltree.tools import ToolLibrary, check_effects
 from langchain_tooltree.tooltree.branches import KEY, Mark
 from langchain_tooltree.tooltree.deep import with_sync_form

@@ -14,7 +14,7 @@ from langchain_core.runnables import RunnableLambda
 from langchain_tooltree import Trajectory
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ReplyError, SummaryError
-from langchain_tooltree.experience.files import from_json, to_json
+from langchain_tooltree.experience.trajectory import from_json, to_json
 from langchain_tooltree.flows import run_flow
 from langchain_tooltree.models import Meter, document_prompt, filled_in
 from langchain_tooltree.replies import sound, storable
