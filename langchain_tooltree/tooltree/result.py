@@ -20,7 +20,7 @@ from langchain_tooltree.experience.run_identity import run_id
 from langchain_tooltree.experience.trajectory import ATTEMPT_OF, Trajectory, call_key
 from langchain_tooltree.flows import Flow, FunctionStep, current_runtime, if_it_can
 from langchain_tooltree.models import usage_sum
-from langchain_tooltree.pages import in_notebook, picture
+from langchain_tooltree.pages import in_notebook
 from langchain_tooltree.pages import search as search_page
 from langchain_tooltree.pages.search import as_data, as_saved, record
 from langchain_tooltree.replies import calls_in
@@ -222,8 +222,8 @@ class SearchResult:
         return search_page.to_rich(self.to_dict())
 
     def to_svg(self) -> str:
-        """The tree as an SVG picture without scripts; of more than 150 calls it shows the most promising ones."""
-        return picture.to_svg(self.to_dict())
+        """The tree as an SVG picture of what `to_rich` shows in a terminal, without scripts."""
+        return search_page.to_svg(self.to_dict())
 
     def to_html(self, path: str | os.PathLike[str]) -> None:
         """Write the search as a page to explore in a browser.
