@@ -128,8 +128,8 @@ class DeepSearch:
         kernel = KernelConfig.of(planner.config)
         pre_judge, post_judge = planner.judges
         pre_judge = pre_judge or ModelEvaluator(model, kernel.seed, planner.prompts)
-        self._pre_judge = _in_form(pre_judge, explains=kernel.pre_evaluation == "single" and not kernel.goal_score)
-        self._post_judge = _in_form(post_judge or pre_judge, explains=not kernel.goal_score)
+        self._pre_judge = _in_form(pre_judge, explains=kernel.explains_before)
+        self._post_judge = _in_form(post_judge or pre_judge, explains=kernel.explains_after)
         self._host, self._effects, self._bound_tools = host, offering.effects, planner.bound_tools
         self._library = offering.library
         self._tools: Sequence[str] = self._library.names  # that may be proposed

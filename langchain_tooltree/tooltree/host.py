@@ -32,7 +32,7 @@ from langchain_tooltree.tooltree.branches import KEY, Branches, Candidate, Mark
 from langchain_tooltree.tooltree.deep import DeepSearch
 from langchain_tooltree.tooltree.gate import Withheld, withholding
 from langchain_tooltree.tooltree.judge import Judge, JudgedCall, JudgeRequest, resolve_judge
-from langchain_tooltree.tooltree.prompts import DEFAULT_PROMPTS, Prompts
+from langchain_tooltree.tooltree.prompts import Prompts
 from langchain_tooltree.tooltree.report import (
     LARGE_REQUEST,
     REPORT_AND_CALL_PROMPT,
@@ -117,7 +117,7 @@ class Planner:
         self.config: SearchConfig = config or SearchConfig()
         self.sandbox: Sandbox | None = sandbox
         self.bound_tools = frozenset[str]() if sandbox is None else names_bound_by(sandbox)
-        self.prompts: Prompts = options.get("prompts") or DEFAULT_PROMPTS
+        self.prompts: Prompts = options.get("prompts") or Prompts.of(self.config)
         self.folder = Path(folder) if folder else None
         self.effects = CallEffects.declared_as(options.get("effects"))
         judge, post_judge = options.get("judge"), options.get("post_judge")
