@@ -20,7 +20,6 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
 from langchain_tooltree.experience.trajectory import (
     EXTRAS,
-    MARK,
     NOTE,
     NOTES,
     PARTS,
@@ -40,10 +39,9 @@ from langchain_tooltree.experience.trajectory import (
     text_of,
     to_chat,
     without_added,
-    without_reference,
 )
 from langchain_tooltree.replies import calls_in, sound
-from langchain_tooltree.text import mapping_in, shortened
+from langchain_tooltree.text import MARK, mapping_in, shortened, without_reference
 
 SEEN_CHARS = 20_000
 """Characters of a result in the history that a transcript holds: about 5,000 tokens."""

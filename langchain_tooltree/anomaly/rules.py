@@ -10,15 +10,15 @@ import re
 import tomllib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
 from functools import cache, cached_property, lru_cache, partial
 from importlib.resources import files
 from itertools import chain, islice, takewhile
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, Self, get_args
 
-from langchain_tooltree.effects.names import is_read
 from langchain_tooltree.errors import ConfigurationError
+from langchain_tooltree.experience.excerpts import is_read
 from langchain_tooltree.experience.trajectory import Outcome, Step
 from langchain_tooltree.text import compact_json, cut, mentions, one_line
 
@@ -122,7 +122,7 @@ def _unquoted(parts: Sequence[str]) -> Iterator[str]:
 
 
 def _bare(part: str) -> str:
-    frame = phrase_book().patterns["frame"].match(part)
+    frame = _way("frame").match(part)
     return part[frame.end() if frame else 0 :][:LONGEST_SENTENCE].strip()
 
 
@@ -145,7 +145,7 @@ SCIENCEWORLD_PHRASES: tuple["Phrase", ...]  # elementary science in a simulated 
 """How these environments refuse an action."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Phrase:
     """A way of saying that something did not work.
 
@@ -165,23 +165,31 @@ class Phrase:
     longest: int | None = None
     unless: str = ""
     confidence: float = 0.9
-    _pattern: re.Pattern[str] = field(init=False, repr=False, compare=False)
-    _normal: re.Pattern[str] | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not self.text.strip() or self.place not in get_args(Place) or not 0 <= self.confidence <= 1:
             places = ", ".join(get_args(Place))
             msg = f"A phrase takes a text that is not empty, a place ({places}) and a confidence in [0, 1]; got {self}."
             raise ConfigurationError(msg)
-        literal = r"\s+".join(re.escape(word) for word in _plain(self.text).split())
+
+    # Expressions are compiled when they are first needed: all of the default phrases take a tenth of a second.
+
+    @cached_property
+    def _pattern(self) -> re.Pattern[str]:
+        return _compiled(self.text if self.regex else r"\s+".join(map(re.escape, _plain(self.text).split())))
+
+    @cached_property
+    def _normal(self) -> re.Pattern[str] | None:
+        return _compiled(self.unless) if self.unless else None
+
+    def check(self) -> Self:
+        """The phrase; a `ConfigurationError` if what should be a regular expression is none."""
         try:
-            pattern = re.compile(self.text if self.regex else literal, re.IGNORECASE)
-            normal = re.compile(self.unless, re.IGNORECASE) if self.unless else None
+            self._pattern, self._normal  # noqa: B018 - compiled
         except re.error as error:
             msg = f"{self.text!r:.80} is no regular expression: {error}. Leave regex out for a plain text."
             raise ConfigurationError(msg) from error
-        object.__setattr__(self, "_pattern", pattern)
-        object.__setattr__(self, "_normal", normal)
+        return self
 
     def sentence_in(self, observation: Signals) -> str | None:
         """The words, or the sentence, of an observation that say it; `None` if none do."""
@@ -206,7 +214,7 @@ def phrases_from(phrases: Iterable[str | Phrase]) -> tuple[Phrase, ...]:
     if isinstance(phrases, str):
         msg = f"phrases are a list, got the text {phrases!r:.80}; for a single phrase, {[phrases]!r:.80}."
         raise ConfigurationError(msg)
-    return tuple(phrase if isinstance(phrase, Phrase) else Phrase(phrase) for phrase in phrases)
+    return tuple((phrase if isinstance(phrase, Phrase) else Phrase(phrase)).check() for phrase in phrases)
 
 
 _ASIDE = re.compile(r"""(?<!\w)["`\u201c][^"`\u201d]{0,200}["`\u201d]|(?<=\s)\([^()\n]{0,200}\)""")
@@ -220,7 +228,7 @@ class PhraseBook(NamedTuple):
     """What `phrases.toml` holds."""
 
     packs: dict[str, tuple[Phrase, ...]]  # the general ones as "default", and those of single environments
-    patterns: dict[str, re.Pattern[str]]  # how observations are read
+    ways: dict[str, str]  # expressions by which observations are read
 
 
 @cache
@@ -236,7 +244,16 @@ def phrase_book() -> PhraseBook:
     reasons = {name: list(book[name].values()) for name in ("out_of_reach", "up_to_the_agent")}
     ways = {name: "|".join(_expression(each, pieces) for each in listed) for name, listed in reasons.items()}
     ways |= {name: _expression(each, pieces) for name, each in book["patterns"].items()}
-    return PhraseBook(packs, {name: re.compile(way, re.IGNORECASE) for name, way in ways.items()})
+    return PhraseBook(packs, ways)
+
+
+@cache
+def _way(name: str) -> re.Pattern[str]:
+    return _compiled(phrase_book().ways[name])
+
+
+def _compiled(expression: str) -> re.Pattern[str]:
+    return re.compile(expression, re.IGNORECASE)
 
 
 def _general(family: Mapping[str, Any], pieces: Mapping[str, Any]) -> Iterator[Phrase]:
@@ -274,11 +291,11 @@ SCANNED = 2_000
 
 def _search(way: str, text: str) -> bool:
     """Whether a text says something in the words of `patterns`."""
-    return phrase_book().patterns[way].search(text[:SCANNED]) is not None
+    return _way(way).search(text[:SCANNED]) is not None
 
 
 def _opens(way: str, text: str) -> bool:
-    return phrase_book().patterns[way].match(text[:SCANNED]) is not None
+    return _way(way).match(text[:SCANNED]) is not None
 
 
 # --- structured output ---
@@ -336,7 +353,7 @@ def _by_name(data: dict[Any, Any], levels: int = DEEPEST) -> Fields:
 
 def _is(kind: str, name: str) -> bool:
     """Whether a field is of a kind, by its name."""
-    return phrase_book().patterns[kind].fullmatch(name) is not None
+    return _way(kind).fullmatch(name) is not None
 
 
 def texts_in(fields: Fields) -> Iterator[str]:

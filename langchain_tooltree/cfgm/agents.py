@@ -14,18 +14,17 @@ from langgraph.runtime import Runtime
 
 from langchain_tooltree.anomaly.detector import AnomalyDetector
 from langchain_tooltree.cfgm.memory import DEFAULT_K, CFGMMemory, check_memory, recall_for, recovery_with
-from langchain_tooltree.cfgm.recall import SOURCE, examples_in, recall_text
+from langchain_tooltree.cfgm.recall import SOURCE, Tip, examples_in, recall_text
 from langchain_tooltree.cfgm.reflection import AgentTool, Help, Reflector
-from langchain_tooltree.cfgm.tips import Tip
 from langchain_tooltree.conversation import Conversation, visible_path
 from langchain_tooltree.errors import check_count
-from langchain_tooltree.experience.guide import TurnNote, turn_note
 from langchain_tooltree.experience.recorder import RunRecorder
-from langchain_tooltree.experience.run_identity import is_collecting, names_of, run_id
-from langchain_tooltree.experience.trajectory import Recall, aim_of, remarked
+from langchain_tooltree.experience.run_identity import TurnNote, is_collecting, names_of, run_id, turn_note
+from langchain_tooltree.experience.trajectory import Recall, aim_of
 from langchain_tooltree.experience.verdict import AnyVerdict
 from langchain_tooltree.flows import Flow, Writer, async_twin, current_runtime, current_writer, driven
 from langchain_tooltree.models import extended
+from langchain_tooltree.text import remarked
 
 logger = logging.getLogger(__name__)
 

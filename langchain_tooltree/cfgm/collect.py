@@ -28,11 +28,11 @@ from pydantic import BaseModel, Field
 from langchain_tooltree._langgraph import interrupts_in, without_graph
 from langchain_tooltree.cfgm.recall import example_text
 from langchain_tooltree.errors import ConfigurationError, ReplyError, ToolTreeError, described
+from langchain_tooltree.experience.excerpts import DEFAULT_MAX_CHARACTERS, excerpt
 from langchain_tooltree.experience.recorder import MESSAGES_KEY, TrajectoryRecorder
 from langchain_tooltree.experience.run_identity import collecting
 from langchain_tooltree.experience.store import ExperienceStore, RecordCollection
-from langchain_tooltree.experience.trajectory import SUCCESS_REWARD, Trajectory, as_reference
-from langchain_tooltree.experience.verdict import DEFAULT_MAX_CHARACTERS, excerpt
+from langchain_tooltree.experience.trajectory import SUCCESS_REWARD, Trajectory
 from langchain_tooltree.flows import Flow, FunctionStep, TogetherStep, TwinStep, flow_of
 from langchain_tooltree.models import (
     ATTEMPTS,
@@ -45,7 +45,7 @@ from langchain_tooltree.models import (
     inner_config,
     was_refused,
 )
-from langchain_tooltree.text import cut, digest, shortened
+from langchain_tooltree.text import as_reference, cut, digest, shortened
 
 logger = logging.getLogger(__name__)
 

@@ -36,13 +36,16 @@ from langchain_tooltree.cfgm.collect import (
 from langchain_tooltree.cfgm.recall import (
     CANDIDATES,
     Recollection,
+    Tip,
+    distinct,
     example_text,
     examples_in,
     most_like,
     recall_text,
+    tips_of,
 )
 from langchain_tooltree.cfgm.reflection import Help, Recovery, Reflector
-from langchain_tooltree.cfgm.tips import Tip, aligned_tips, distinct, extract_tips, tips_of
+from langchain_tooltree.cfgm.tips import aligned_tips, extract_tips
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError, check_count
 from langchain_tooltree.experience.run_identity import is_in

@@ -1,24 +1,162 @@
-"""Recall: the successful runs that are most like a task, and how they read in a prompt (CFGM, Alg. 3)."""
+"""Recall (CFGM, Alg. 3): tips as memory keeps them, runs like a task, and how both read in a prompt."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import asdict, dataclass
 from itertools import groupby
+from typing import Any, Literal
 
 from langchain_tooltree.anomaly.rules import has_failed
-from langchain_tooltree.cfgm.tips import IDENTIFYING, Tip
 from langchain_tooltree.errors import check_count
-from langchain_tooltree.experience.trajectory import SUMMARIZE_STATE, Step, Trajectory, as_reference
+from langchain_tooltree.experience.store import ExperienceStore
+from langchain_tooltree.experience.trajectory import SUMMARIZE_STATE, Step, Trajectory
+from langchain_tooltree.flows import Flow
 from langchain_tooltree.text import (
     GAP,
+    as_reference,
     compact_json,
     counted,
     cut,
+    digest,
     kinship,
     one_line,
     shortened,
+    telling_words,
     whole_characters,
+    words_of,
 )
+
+IDENTIFYING = re.compile(r"(?<!\S)\S+@\S+|(?<![\w-])(?=[\w-]*\d)[\w-]{5,}")
+"""What tells one thing or person from all others: an e-mail address, or a word with digits, too long for a count."""
+
+Source = Literal["comparison", "success"]
+"""What a tip comes from: failed attempts beside a successful one, or a success alone (the parts of CFGM, Alg. 2)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tip:
+    """A piece of advice for tasks like one that was tried before.
+
+    Attributes:
+        text: The advice.
+        reasoning: Why it holds, from what happened.
+        source: Whether failed attempts were compared with a successful one, or a success was looked at alone.
+        task: The task that was tried.
+        tools: Names of the tools that it names.
+        trajectories: Ids of the trajectories that it was taken from; the success is the last one.
+        when: In which situation it applies.
+    """
+
+    text: str
+    reasoning: str
+    source: Source
+    task: str
+    tools: tuple[str, ...] = ()
+    trajectories: tuple[str, ...] = ()
+    when: str = ""
+
+    @property
+    def id(self) -> str:
+        """Identifies it by what it says."""
+        return digest(self.advice, 12)
+
+    @property
+    def advice(self) -> str:
+        """What an agent is told: when it applies, and what to do then."""
+        return f"When {self.when}: {self.text}" if self.when else self.text
+
+    def to_dict(self) -> dict[str, Any]:
+        """The tip as plain data."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "Tip":
+        """The tip that `to_dict` wrote down; JSON has lists in place of tuples."""
+        values: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in data.items()
+        }
+        return cls(**values)
+
+
+def distinct(tips: Iterable[Tip]) -> dict[tuple[str, ...], Tip]:
+    """The tips by the words of their advice, and of such as have the same words the first."""
+    by_words: dict[tuple[str, ...], Tip] = {}
+    for tip in tips:
+        by_words.setdefault((*words_of(tip.advice),), tip)
+    return by_words
+
+
+LABEL = "tips"  # under what label tips are kept
+Note = dict[str, Any]  # what is kept of a task: its text, its tips, and the runs that they were made from
+
+
+def tips_of(experience: ExperienceStore, runs: Iterable[Trajectory]) -> Flow[list[Tip]]:
+    """The tips of the tasks of some runs, in the order of these; of a task, those from a comparison first."""
+    tips: list[Tip] = []
+    for key in dict.fromkeys(map(task_key, runs)):
+        note = yield from experience.collection(LABEL).getting(key)
+        tips += tips_in({key: note} if note else {})
+    return tips
+
+
+def all_tips(experience: ExperienceStore) -> Flow[list[Tip]]:
+    """The tips of all tasks, each once."""
+    return tips_in((yield from experience.collection(LABEL).reading()))
+
+
+def forget_tips(experience: ExperienceStore, runs: AbstractSet[str] | None) -> Flow[int]:
+    """Delete the tips that were taken of some runs, whatever others they were taken of, or all; how many there were.
+
+    What is left of these others is asked about again by the next extraction.
+    """
+    before = yield from all_tips(experience)
+    yield from drop_runs(experience, lambda run: runs is None or run in runs)
+    return len(before) - len((yield from all_tips(experience)))
+
+
+def drop_runs(experience: ExperienceStore, is_gone: Callable[[str], bool]) -> Flow[None]:
+    """Take what was made of some runs out of what is kept."""
+    collection = experience.collection(LABEL)
+    for key, note in (yield from collection.reading()).items():
+        tips = [tip for tip in note["tips"] if not any(map(is_gone, tip["trajectories"]))]
+        # Where tips are gone, the other runs may have more to say.
+        complete = tips == note["tips"]
+        made_from = {run: each for run, each in note["made_from"].items() if complete and not is_gone(run)}
+        if not tips and not made_from:
+            yield from collection.deleting(key)
+        elif made_from != note["made_from"]:
+            yield from collection.putting(key, {**note, "made_from": made_from, "tips": tips})
+
+
+def task_key(attempt: Trajectory) -> str:
+    """What the tips of an attempt's task stand under; an id sets tasks of the same text apart."""
+    return digest([{"task": attempt.task, "id": str(attempt.metadata.get("task_id") or "")}])
+
+
+def tips_in(notes: Mapping[str, Note]) -> list[Tip]:
+    """The tips of tasks, in the order of these, each once."""
+    in_order = sorted(notes.items(), key=lambda item: (item[1]["task"], item[0]))
+    return list(dict.fromkeys(Tip.from_dict(tip) for _, note in in_order for tip in note["tips"]))
+
+
+def other_tips(notes: Mapping[str, Note], key: str) -> list[Tip]:
+    """The tips of all tasks but one."""
+    return tips_in({each: note for each, note in notes.items() if each != key})
+
+
+APPLIES = 0.5
+"""Share of the telling words of a tip's condition that have to stand in a task for the tip to apply."""
+
+
+def tips_for(tips: Iterable[Tip], task: str) -> list[Tip]:
+    """The tips that apply to a task, or to a situation in words, by their conditions: the surest first."""
+    words = telling_words(task)
+    shares = [(len(words & condition) / len(condition), tip) for tip in tips if (condition := telling_words(tip.when))]
+    applying = [(share, tip) for share, tip in shares if share >= APPLIES]
+    return [tip for _, tip in sorted(applying, key=lambda each: -each[0])]
+
 
 CANDIDATES = 8  # runs that are looked at for each one that is recalled, so that there is something to choose from
 LEAST_KINSHIP = 0.25

@@ -17,13 +17,12 @@ from pydantic import AfterValidator, BaseModel, Field
 
 from langchain_tooltree.anomaly.detector import MOST_MESSAGES, AnomalyDetector, standard_detector
 from langchain_tooltree.anomaly.rules import Anomaly, AnomalyKind
-from langchain_tooltree.cfgm.recall import Recollection, examples_in, recall_text
-from langchain_tooltree.cfgm.tips import Tip
+from langchain_tooltree.cfgm.recall import Recollection, Tip, examples_in, recall_text
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError, check_count, described
+from langchain_tooltree.experience.excerpts import DEFAULT_MAX_CHARACTERS, LONGEST_INSTRUCTIONS, excerpt
 from langchain_tooltree.experience.run_identity import tools_in
-from langchain_tooltree.experience.trajectory import ADDED, NOTES, Step, Trajectory, added_to, as_reference
-from langchain_tooltree.experience.verdict import DEFAULT_MAX_CHARACTERS, LONGEST_INSTRUCTIONS, excerpt
+from langchain_tooltree.experience.trajectory import ADDED, NOTES, Step, Trajectory, added_to
 from langchain_tooltree.flows import Flow, Writer, async_twin, driven, emit, flow_of, if_it_can
 from langchain_tooltree.models import (
     ATTEMPTS,
@@ -36,6 +35,7 @@ from langchain_tooltree.models import (
 )
 from langchain_tooltree.text import (
     LONGEST_TEXT,
+    as_reference,
     compact_json,
     cut,
     kinship,

@@ -2,19 +2,31 @@
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal, TypeVar
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.utils import batch_iterate
 from pydantic import BaseModel, Field
 
+from langchain_tooltree.cfgm.recall import (
+    IDENTIFYING,
+    LABEL,
+    Note,
+    Source,
+    Tip,
+    all_tips,
+    distinct,
+    drop_runs,
+    other_tips,
+    task_key,
+    tips_in,
+)
 from langchain_tooltree.errors import ConfigurationError, ReplyError
+from langchain_tooltree.experience.excerpts import DEFAULT_MAX_CHARACTERS, excerpt
 from langchain_tooltree.experience.store import PAGE, QUARANTINED, ExperienceStore
 from langchain_tooltree.experience.trajectory import Step, Trajectory
-from langchain_tooltree.experience.verdict import DEFAULT_MAX_CHARACTERS, excerpt
 from langchain_tooltree.flows import Flow, TogetherStep
 from langchain_tooltree.models import ATTEMPTS, Meter, Words, document_prompt, filled_in, inner_config
 from langchain_tooltree.text import (
@@ -24,62 +36,12 @@ from langchain_tooltree.text import (
     kinship,
     one_line,
     shortened,
-    telling_words,
     words_of,
 )
 
 logger = logging.getLogger(__name__)
 
 ReplyT = TypeVar("ReplyT", bound="ComparisonForm")
-
-Source = Literal["comparison", "success"]
-"""What a tip comes from: failed attempts beside a successful one, or a success alone (the parts of CFGM, Alg. 2)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Tip:
-    """A piece of advice for tasks like one that was tried before.
-
-    Attributes:
-        text: The advice.
-        reasoning: Why it holds, from what happened.
-        source: Whether failed attempts were compared with a successful one, or a success was looked at alone.
-        task: The task that was tried.
-        tools: Names of the tools that it names.
-        trajectories: Ids of the trajectories that it was taken from; the success is the last one.
-        when: In which situation it applies.
-    """
-
-    text: str
-    reasoning: str
-    source: Source
-    task: str
-    tools: tuple[str, ...] = ()
-    trajectories: tuple[str, ...] = ()
-    when: str = ""
-
-    @property
-    def id(self) -> str:
-        """Identifies it by what it says."""
-        return digest(self.advice, 12)
-
-    @property
-    def advice(self) -> str:
-        """What an agent is told: when it applies, and what to do then."""
-        return f"When {self.when}: {self.text}" if self.when else self.text
-
-    def to_dict(self) -> dict[str, Any]:
-        """The tip as plain data."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> "Tip":
-        """The tip that `to_dict` wrote down; JSON has lists in place of tuples."""
-        values: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value for name, value in data.items()
-        }
-        return cls(**values)
-
 
 _GOOD_TIP = """\
 A tip is for an assistant that has another task of this kind and sees neither this task nor these records. Say what \
@@ -132,9 +94,6 @@ LONGEST_WHEN = 160  # characters of when a tip applies: about 40 tokens
 LONGEST_TIP = 600  # characters of a tip, and of its reasoning, that are kept: about 150 tokens each
 
 _CONDITION = re.compile(r"^(?:when(?:ever)?|if|where)\b\s*", re.IGNORECASE)
-
-IDENTIFYING = re.compile(r"(?<!\S)\S+@\S+|(?<![\w-])(?=[\w-]*\d)[\w-]{5,}")
-"""What tells one thing or person from all others: an e-mail address, or a word with digits, too long for a count."""
 
 
 class EvidenceForm(BaseModel):
@@ -280,30 +239,7 @@ def _spaced(text: str) -> str:
     return f" {' '.join(words_of(text))} "
 
 
-def distinct(tips: Iterable[Tip]) -> dict[tuple[str, ...], Tip]:
-    """The tips by the words of their advice, and of such as have the same words the first."""
-    by_words: dict[tuple[str, ...], Tip] = {}
-    for tip in tips:
-        by_words.setdefault((*words_of(tip.advice),), tip)
-    return by_words
-
-
-APPLIES = 0.5
-"""Share of the telling words of a tip's condition that have to stand in a task for the tip to apply."""
-
-
-def tips_for(tips: Iterable[Tip], task: str) -> list[Tip]:
-    """The tips that apply to a task, or to a situation in words, by their conditions: the surest first."""
-    words = telling_words(task)
-    shares = [(len(words & condition) / len(condition), tip) for tip in tips if (condition := telling_words(tip.when))]
-    applying = [(share, tip) for share, tip in shares if share >= APPLIES]
-    return [tip for _, tip in sorted(applying, key=lambda each: -each[0])]
-
-
-LABEL = "tips"  # under what label tips are kept
 MOST_FAILURES = 3  # failed attempts beside a successful one: the paper tries a task once and three times again
-
-Note = dict[str, Any]  # what is kept of a task: its text, its tips, and the runs that they were made from
 
 
 @dataclass(slots=True)
@@ -329,14 +265,14 @@ def extract_tips(model: BaseChatModel, experience: ExperienceStore, *, max_concu
         for attempt in (yield from experience.reading(page)):
             if attempt.success is None or attempt.metadata.get(QUARANTINED):
                 continue
-            of_task = tasks.setdefault(_key(attempt), _Attempts(attempt.task))
+            of_task = tasks.setdefault(task_key(attempt), _Attempts(attempt.task))
             of_task.made_from[attempt.id] = digest(attempt.messages, 16)
             if attempt.success:
                 of_task.successes[attempt.id] = len(attempt.steps)
             else:
                 of_task.failures[attempt.id] = attempt.metadata.get("attempt") or 0
     present = {run for attempts in tasks.values() for run in attempts.made_from}
-    yield from _without(experience, lambda run: run not in present)
+    yield from drop_runs(experience, lambda run: run not in present)
     notes: dict[str, Note] = yield from collection.reading()
     due = [
         (key, attempts)
@@ -344,18 +280,18 @@ def extract_tips(model: BaseChatModel, experience: ExperienceStore, *, max_concu
         if attempts.successes and attempts.made_from != notes.get(key, {}).get("made_from")
     ]
     for together in batch_iterate(max_concurrency, due):
-        questions = [_tips_of_task(model, experience, attempts, _others(notes, key)) for key, attempts in together]
+        questions = [_tips_of_task(model, experience, attempts, other_tips(notes, key)) for key, attempts in together]
         replies: list[list[Tip] | None] = yield TogetherStep(questions)
         entries = (yield from experience.current()).entries
         for (key, attempts), reply in zip(together, replies, strict=True):
             if reply is None or not attempts.made_from.keys() <= entries.keys():
                 continue  # what somebody has had forgotten meanwhile is not written again
             # A tip that another task has already is kept as it stands there, so that it is recalled once.
-            known = distinct(_others(notes, key))
+            known = distinct(other_tips(notes, key))
             tips = [known.get(sense, tip).to_dict() for sense, tip in distinct(reply).items()]
             notes[key] = {"task": attempts.task, "made_from": attempts.made_from, "tips": tips}
             yield from collection.putting(key, notes[key])
-    return _tips_in(notes)
+    return tips_in(notes)
 
 
 def _tips_of_task(
@@ -373,57 +309,3 @@ def _tips_of_task(
         return None
     praised = yield from tips_from_success(model, success, [*known, *compared])
     return None if praised is None else [*compared, *praised]
-
-
-def tips_of(experience: ExperienceStore, runs: Iterable[Trajectory]) -> Flow[list[Tip]]:
-    """The tips of the tasks of some runs, in the order of these; of a task, those from a comparison first."""
-    tips: list[Tip] = []
-    for key in dict.fromkeys(map(_key, runs)):
-        note = yield from experience.collection(LABEL).getting(key)
-        tips += _tips_in({key: note} if note else {})
-    return tips
-
-
-def all_tips(experience: ExperienceStore) -> Flow[list[Tip]]:
-    """The tips of all tasks, each once."""
-    return _tips_in((yield from experience.collection(LABEL).reading()))
-
-
-def forget_tips(experience: ExperienceStore, runs: AbstractSet[str] | None) -> Flow[int]:
-    """Delete the tips that were taken of some runs, whatever others they were taken of, or all; how many there were.
-
-    What is left of these others is asked about again by the next extraction.
-    """
-    before = yield from all_tips(experience)
-    yield from _without(experience, lambda run: runs is None or run in runs)
-    return len(before) - len((yield from all_tips(experience)))
-
-
-def _without(experience: ExperienceStore, is_gone: Callable[[str], bool]) -> Flow[None]:
-    """Take what was made of some runs out of what is kept."""
-    collection = experience.collection(LABEL)
-    for key, note in (yield from collection.reading()).items():
-        tips = [tip for tip in note["tips"] if not any(map(is_gone, tip["trajectories"]))]
-        # Where tips are gone, the other runs may have more to say.
-        complete = tips == note["tips"]
-        made_from = {run: each for run, each in note["made_from"].items() if complete and not is_gone(run)}
-        if not tips and not made_from:
-            yield from collection.deleting(key)
-        elif made_from != note["made_from"]:
-            yield from collection.putting(key, {**note, "made_from": made_from, "tips": tips})
-
-
-def _key(attempt: Trajectory) -> str:
-    """What the tips of an attempt's task stand under; an id sets tasks of the same text apart."""
-    return digest([{"task": attempt.task, "id": str(attempt.metadata.get("task_id") or "")}])
-
-
-def _tips_in(notes: Mapping[str, Note]) -> list[Tip]:
-    """The tips of tasks, in the order of these, each once."""
-    in_order = sorted(notes.items(), key=lambda item: (item[1]["task"], item[0]))
-    return list(dict.fromkeys(Tip.from_dict(tip) for _, note in in_order for tip in note["tips"]))
-
-
-def _others(notes: Mapping[str, Note], key: str) -> list[Tip]:
-    """The tips of all tasks but one."""
-    return _tips_in({each: note for each, note in notes.items() if each != key})

@@ -37,11 +37,10 @@ EXIT_CODES = f"""exit codes:
   {CLOSED}  nobody reads the output any more, as behind `| head`
 """
 
-MODULES = {"demo": "show", "mine": "stores", "copy": "stores"}  # where it is not that of the command's own name
+MODULES = {"mine": "stores", "copy": "stores"}  # where it is not that of the command's own name
 
 PLACE = "a folder, http://host:port/database of a Chroma server, or postgresql://user@host/database"
 BUILDS = "makes the agent with the function that it is given, which stands for create_agent"
-HELD = "a graph's folder, a saved search (.json) or a file of runs"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -133,26 +132,22 @@ def _parser() -> argparse.ArgumentParser:
         added.add_argument("--json", action="store_true", help="print one JSON document instead")
         return added
 
-    def drawn(to: argparse.ArgumentParser, way: str) -> None:
-        text = f"{way}, by its ending: a page to explore (.html), a picture (.svg) or a Mermaid chart (.mmd)"
-        to.add_argument("--draw", type=Path, metavar="FILE", help=text)
-        to.add_argument("--force", action="store_true", help="replace FILE")
-
     demo = command("demo", "watch a search solve a small task, and explore it on a page", "--model openai:gpt-4.1-mini")
     demo.add_argument("--model", help="a model such as openai:gpt-4.1-mini; without it, a stand-in that needs no key")
-    drawn(demo, "draw it to FILE instead of demo.html")
+    text = "draw it to FILE instead of demo.html: a page (.html), a picture (.svg) or a Mermaid chart (.mmd)"
+    demo.add_argument("--draw", type=Path, metavar="FILE", help=text)
+    demo.add_argument("--force", action="store_true", help="replace FILE")
 
     mine = command("mine", "make a graph of the successful runs in files", "runs.jsonl.gz -o graph/")
     mine.add_argument("files", nargs="+", type=Path, metavar="FILE", help="runs, one JSON object a line; .gz too")
     mine.add_argument("-o", "--output", type=Path, required=True, metavar="GRAPH", help="folder to write the graph to")
     mine.add_argument("--force", action="store_true", help="replace GRAPH")
 
-    show = command("show", "show a graph, a saved search or a file of runs", "search.json")
-    show.add_argument("what", metavar="WHAT", help=HELD)
-    drawn(show, "also draw it to FILE")
-
-    view = command("view", "look at these or an experience in a browser, also while agents run", "searches/")
-    view.add_argument("what", metavar="WHAT", help=f"{HELD}; a folder of these; or an experience: {PLACE}")
+    view = command("view", "look at searches, graphs, runs or experiences in a browser", "searches/")
+    what = f"a graph's folder, a saved search (.json) or a file of runs; a folder of these; or an experience: {PLACE}"
+    view.add_argument("what", metavar="WHAT", help=what)
+    view.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the page to FILE, and serve nothing")
+    view.add_argument("--force", action="store_true", help="replace FILE")
     view.add_argument("--port", type=int, default=0, help="port on this machine (default: a free one)")
     view.add_argument("--no-browser", action="store_true", help="print the address, and open no browser")
 

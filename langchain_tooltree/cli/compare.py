@@ -57,8 +57,6 @@ PLAIN, PLANNER, EXPERIENCED = "plain agent", "planner", "planner with experience
 
 def run_compare(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[str, Any], int]:
     """Run the agents over the tasks, and say what to do."""
-    if options.html:
-        check_free(options.html, force=options.force)
     check_count("--at-once", options.at_once)
     check_count("--limit", 1 if options.limit is None else options.limit)
     build, tasks = imported(options.agent), load_tasks(options.tasks)[: options.limit]
@@ -67,6 +65,8 @@ def run_compare(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[s
     names = ("agent", "check", "judge", "model", "effort", "experience")
     settings = {"compare": options.tasks, **{name: getattr(options, name) for name in names}}
     journal = Journal(options.journal or Path(f"{Path(options.tasks.replace(':', '-')).stem}.compare.jsonl"), settings)
+    if options.html and not journal.runs:  # else the report is that of the runs before
+        check_free(options.html, force=options.force)
     with ExitStack() as stack:
         # All in one loop: clients of models that are used in one do not work in another.
         loop = stack.enter_context(asyncio.Runner())
@@ -205,10 +205,12 @@ def _agree(options: argparse.Namespace, terminal: Terminal, comparison: Comparis
         times * fmean(getattr(run, name) for run in done) for name in ("model_calls", "input_tokens", "output_tokens")
     )
     money = f", ${max(0.01, _dollars(options, sent, received)):,.2f}" if options.price else ""
+    minutes = times * fmean(run.seconds for run in done) / min(options.at_once, len(left)) / 60
     judge = f"; {len(left)} calls of the judge come on top" if options.judge else ""
     terminal.say(
         f"{counted(len(left), 'more run')}: about {calls:,.0f} model calls, {sent:,.0f} tokens sent and "
-        f"{received:,.0f} received{money}, by what {counted(len(done), 'run')} of the plain agent took{judge}."
+        f"{received:,.0f} received{money}, in about {max(1, minutes):,.0f} min, by what {counted(len(done), 'run')} "
+        f"of the plain agent took{judge}."
     )
     if options.yes:
         return
@@ -241,13 +243,14 @@ def _report(tasks: Sequence[TrialTask], comparison: Comparison) -> tuple[dict[st
     }
     for agent in comparison.agents[1:]:
         pairs = list(zip(tasks, runs[PLAIN], runs[agent], strict=True))
+        failed = sum(not run.solved for run in runs[PLAIN])
         changed = [pair for pair in pairs if pair[1].solved != pair[2].solved]
         gained = sum(second.solved for _, _, second in changed)
         paired = paired_difference(len(tasks), gained, len(changed) - gained)
         more = {name: [getattr(second, name) - getattr(first, name) for _, first, second in pairs] for name in COSTS}
         means = {f"more_{name}": mean_with_bounds(values) for name, values in more.items()}
         report["against_plain"][agent] = {**paired._asdict(), **means}
-        report["verdicts"].append(recommendation(paired, f"the {agent}"))
+        report["verdicts"].append(recommendation(paired, f"the {agent}", failed=failed))
         pages = _pages(options.pages, {second.thread for _, _, second in changed})
         report["differing"] += [
             {
@@ -314,11 +317,11 @@ def _print(terminal: Terminal, report: Mapping[str, Any]) -> None:
         terminal.say(f"{agent} against the plain agent: {changes}, {more} a task.")
     if differing := report["differing"][:MOST_ROWS]:
         columns = ("they differ on", "solved by", "plain agent's answer", "planner's answer")
-        shown = ("task", "solved_by", "plain_answer", "answer")
+        shown = ("input", "solved_by", "plain_answer", "answer")
         terminal.print(table(columns, ([one_line(row[name], 200) for name in shown] for row in differing)))
         for row in differing:
             if row["page"]:
-                terminal.say(f"The search of {row['task']}: {row['page']}")
+                terminal.say(f"The search of {one_line(row['input'], 60)!r}: {row['page']}")
     for error in report["errors"][:MOST_ROWS]:
         terminal.say(f"Error in {error}")
     if report["errors"]:

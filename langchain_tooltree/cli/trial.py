@@ -320,13 +320,22 @@ def mean_with_bounds(values: Sequence[float]) -> dict[str, float]:
     return {"mean": float(np.mean(values)), "low": float(low), "high": float(high)}
 
 
-def recommendation(paired: Paired, name: str) -> str:
-    """Adopt it, do not, or too few tasks to tell, and then how many more it takes: in one sentence."""
+def recommendation(paired: Paired, name: str, *, failed: int) -> str:
+    """Adopt it, do not, or too few tasks to tell, and then how many more it takes.
+
+    `failed` is how many of the tasks the plain agent does not solve.
+    """
     bounds = f"{paired.difference:+.0%} of the tasks, 95 % interval {paired.low:+.0%} to {paired.high:+.0%}"
     if paired.code == ADOPT:
         return f"Adopt {name}: it solves more ({bounds})."
     if paired.code == REJECT:
-        return f"Do not adopt {name}: it solves {'less' if paired.high < 0 else 'hardly more, if anything'} ({bounds})."
+        solves = "fewer" if paired.high < 0 else "hardly more, if anything"
+        return f"Do not adopt {name}: it solves {solves} ({bounds})."
+    if not failed:
+        return (
+            f"Not enough tasks to tell whether {name} helps: the plain agent solves them all, so that nothing can be "
+            "gained here. Add tasks in which it fails."
+        )
     more = more_tasks(paired)
     wanted = f"about {more}" if more else f"more than {MOST_TASKS:,}"
     return f"Not enough tasks to tell whether {name} helps ({bounds}): at this rate it takes {wanted} more."

@@ -17,21 +17,26 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 from langgraph.store.base import BaseStore
 
-from langchain_tooltree.cli.show import counts, is_graph, look_at, page_by
 from langchain_tooltree.cli.stores import is_store, read_store
-from langchain_tooltree.cli.terminal import Terminal
+from langchain_tooltree.cli.terminal import Terminal, check_free
 from langchain_tooltree.errors import ConfigurationError, ToolTreeError, described
-from langchain_tooltree.experience.store import TASKS, ExperienceStore, listing
+from langchain_tooltree.experience.files import load_trajectories
+from langchain_tooltree.experience.store import TASKS, ExperienceStore, entry_of, listing
+from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.flows import Flow, FunctionStep, in_thread
 from langchain_tooltree.learning.copying import namespaces_of
 from langchain_tooltree.learning.experience import Experience
 from langchain_tooltree.pages import data_in, followed, page
-from langchain_tooltree.pages.search import search_in
+from langchain_tooltree.pages.records import MOST_RUNS, runs_page
+from langchain_tooltree.pages.search import read_search, search_in, to_html
+from langchain_tooltree.sitgraph.files import FILE
+from langchain_tooltree.sitgraph.sit_graph import SITGraph
 from langchain_tooltree.stores.chroma import DATABASE
 from langchain_tooltree.text import counted, digest, one_line
 
@@ -126,8 +131,14 @@ class _Request(BaseHTTPRequestHandler):
 
 
 def run_view(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[str, Any], int]:
-    """Serve it until Ctrl-C, for this machine alone."""
+    """Serve it until Ctrl-C, for this machine alone, or write its page to a file."""
+    if options.output:
+        check_free(options.output, force=options.force)
     find, kind = _finder(options.what)
+    if options.output and (served := find("")):
+        options.output.write_text(served.page(), encoding="utf-8")
+        terminal.say(f"A page to explore: {options.output.absolute().as_uri()}")
+        return {"kind": kind, "page": options.output.absolute().as_uri(), "opened": False}, 0
     try:
         server = PageServer(find, options.port)
     except (OSError, OverflowError) as error:
@@ -160,13 +171,47 @@ def _finder(what: str) -> tuple[Find, str]:
         return store.find, "experience"
     if path.is_dir() and not is_graph(path):
         return partial(_in_folder, path), "folder"
-    kind = look_at(what).report["kind"]
+    kind = "graph" if is_graph(path) else "search" if search_in(path) else "trajectories"
+    page_of(path)
     return lambda name: None if name else _of_path(path), kind
+
+
+def is_graph(path: Path) -> bool:
+    """Whether it is the folder of a graph."""
+    return (path / FILE).exists()
 
 
 def _of_path(path: Path) -> Served:
     """A graph, a search or a file of runs."""
-    return Served(_version(path), lambda: look_at(str(path)).drawings[".html"]())  # noqa: PLW0108 - later
+    return Served(_version(path), partial(page_of, path))
+
+
+def page_of(path: Path) -> str:
+    """The page of a graph, of a saved search, or of the latest runs in a file, each in its latest version."""
+    if is_graph(path):
+        return page_by(SITGraph.load(path).to_html)
+    if search := read_search(path):
+        try:
+            return to_html(search)
+        except (LookupError, TypeError, ValueError, AttributeError) as error:  # a file may hold anything
+            msg = one_line(f"{path} is no search as SearchResult.to_dict() gives it ({described(error)}).", 300)
+            raise ConfigurationError(msg) from error
+    latest, outcomes = dict[str, Trajectory](), dict[str, str]()
+    for run in load_trajectories(path, unread=Counter()):
+        outcomes[run.id] = entry_of(run, "").outcome
+        latest.pop(run.id, None)
+        latest[run.id] = run
+        if len(latest) > MOST_RUNS:
+            del latest[next(iter(latest))]
+    return runs_page(path.name, [*latest.values()], Counter(outcomes.values()))
+
+
+def page_by(write: Callable[[Path], None]) -> str:
+    """The page that an object writes to a file."""
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "page.html"
+        write(file)
+        return file.read_text(encoding="utf-8")
 
 
 def _version(*paths: Path) -> str:
@@ -230,7 +275,7 @@ class _Store:
                     "written": space["changed"],
                     "title": " / ".join(space["namespace"]),
                     "kind": "an experience",
-                    "plan": f"{counted(space['outcomes'].total(), 'run')}: {counts(space['outcomes'])}",
+                    "plan": f"{counted(space['outcomes'].total(), 'run')}: {_counts(space['outcomes'])}",
                 }
                 for name, space in self.spaces.items()
             ]
@@ -274,3 +319,8 @@ def _about(search: Mapping[str, Any]) -> dict[str, str]:
         }
     except (LookupError, TypeError, ValueError, AttributeError):
         return {"stop_reason": "cannot be read"}
+
+
+def _counts(of: Mapping[str, int]) -> str:
+    """How many there are of each kind, in words."""
+    return ", ".join(f"{count} {name}" for name, count in sorted(of.items()))

@@ -1,114 +1,28 @@
-"""Trajectories as JSON, and files of them."""
+"""Files of trajectories, as JSON lines."""
 
 import gzip
 import json
 import logging
-import math
 import os
 import uuid
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import IO, Annotated, Any
-
-from pydantic import AfterValidator, BaseModel, ConfigDict, StrictBool, ValidationError
+from typing import IO, Any
 
 from langchain_tooltree.errors import TrajectoryFormatError
 from langchain_tooltree.experience.trajectory import (
-    SUCCESS_REWARD,
-    Branch,
     Trajectory,
     entries_in,
-    first_request,
-    opening_instructions,
+    from_json,
     paired,
     part_of,
+    to_json,
 )
 from langchain_tooltree.secrets import masked
 
 logger = logging.getLogger(__name__)
-
-
-def to_json(trajectory: Trajectory) -> dict[str, Any]:
-    """A trajectory as an object for JSON: metadata, `id`, `messages`, and what does not follow from these.
-
-    What JSON has no form for, such as the artifact of a tool, is written as its text.
-    """
-    record = {key: value for key, value in trajectory.metadata.items() if key not in _Record.model_fields}
-    rewarded = _rewarded(trajectory.metadata)
-    messages = trajectory.messages
-    record |= {"id": trajectory.id, "messages": list(messages)}
-    if trajectory.task != first_request(messages):
-        record["task"] = trajectory.task
-    if trajectory.success != rewarded:
-        record["success"] = trajectory.success
-    if trajectory.reasons:
-        record["reasons"] = trajectory.reasons
-    if trajectory.instructions != opening_instructions(messages):
-        record["instructions"] = trajectory.instructions
-    if trajectory.branches:
-        record["branches"] = [asdict(branch) for branch in trajectory.branches]
-    return record
-
-
-def _with_role(message: dict[str, Any]) -> dict[str, Any]:
-    if not isinstance(message.get("role"), str):
-        msg = f"a message has no role: {message!r:.120}. Expected {{'role': ..., 'content': ...}}"
-        raise ValueError(msg)  # noqa: TRY004 - as pydantic expects it
-    return message
-
-
-_Messages = list[Annotated[dict[str, Any], AfterValidator(_with_role)]]
-
-
-class _BranchRecord(BaseModel):
-    name: str
-    after: int
-    messages: _Messages
-
-
-class _Record(BaseModel):
-    model_config = ConfigDict(extra="allow", coerce_numbers_to_str=True)
-
-    messages: _Messages
-    id: str | None = None
-    task: str | None = None
-    success: StrictBool | None = None
-    branches: list[_BranchRecord] | None = None
-    reasons: str | None = None
-    instructions: str | None = None
-
-
-def from_json(record: Any, *, where: str = "The record") -> Trajectory:
-    """A trajectory from an object with `messages` in the OpenAI chat format, as `to_json` returns it.
-
-    `where` it stands is for error messages.
-    """
-    try:
-        read = _Record.model_validate(record)
-    except ValidationError as error:
-        problem = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(map(str, problem["loc"])) or "all of it"
-        msg = f"{where} is no trajectory: {place}: {problem['msg']}. Every record is an object with 'messages'."
-        raise TrajectoryFormatError(msg) from error
-    metadata = read.model_extra or {}
-    return Trajectory.from_chat(
-        read.messages,
-        id=read.id,
-        task=read.task,
-        success=read.success if "success" in read.model_fields_set else _rewarded(metadata),
-        branches=[Branch(each.name, each.after, tuple(each.messages)) for each in read.branches or ()],
-        reasons=read.reasons or "",
-        instructions=read.instructions or "",
-        metadata=metadata,
-    )
-
-
-def _rewarded(metadata: Mapping[str, Any]) -> bool | None:
-    reward = metadata.get("reward")
-    return None if not isinstance(reward, int | float) or math.isnan(reward) else reward >= SUCCESS_REWARD
 
 
 def load_trajectories(path: str | os.PathLike[str], *, unread: Counter[str] | None = None) -> Iterator[Trajectory]:

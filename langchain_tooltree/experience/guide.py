@@ -2,17 +2,18 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NotRequired, Protocol, TypedDict
+from typing import Any, Protocol
 
 from langchain_core.messages import BaseMessage
 
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.effects.calls import CallEffects, Effects
 from langchain_tooltree.errors import ConfigurationError
-from langchain_tooltree.experience.trajectory import Trajectory, as_reference
+from langchain_tooltree.experience.run_identity import TurnNote
+from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.flows import Flow
 from langchain_tooltree.models import Meter
-from langchain_tooltree.text import one_line
+from langchain_tooltree.text import as_reference, one_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,33 +54,6 @@ class Guide(Protocol):
 
     def failed(self, attempts: Sequence[Trajectory]) -> Flow[None]:
         """Keep what a search has tried and given up: failed attempts at the same task."""
-
-
-REMEMBERED = "tooltree_recalled"
-"""Where the state of an agent that plans with experience keeps what is known of a turn."""
-
-
-class TurnNote(TypedDict):
-    """The note of a turn: plain data, since a checkpointer keeps it for who resumes the run."""
-
-    namespace: dict[str, str]  # values of the variables of the namespace: what is one user's is not for another
-    first: str  # what the user asked for first in this conversation
-    request: str | None  # id of the user's message
-    recalled: NotRequired[Mapping[str, Any]]  # what a search was told of past runs, as a record notes it
-
-
-def turn_note(conversation: Conversation, earlier: Mapping[str, Any], namespace: Mapping[str, str]) -> TurnNote:
-    """What a turn that begins notes; `earlier` is the note of an earlier turn of the conversation.
-
-    The first request stays in it where a summary has taken it out of the conversation.
-    """
-    earlier = earlier if earlier.get("namespace", namespace) == namespace else {}
-    goes_on = conversation.is_summarized or any(
-        each.id == earlier.get("request") for each in conversation.messages if each.id
-    )
-    first = (earlier.get("first", "") if goes_on else "") or conversation.first_task
-    request = conversation.request.id if conversation.request else None
-    return TurnNote(namespace=dict(namespace), first=first, request=request)
 
 
 class Learner(Protocol):

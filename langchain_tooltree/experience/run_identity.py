@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 from uuid import UUID
 
 from langchain_core.messages import SystemMessage
@@ -15,6 +15,7 @@ from langchain_core.utils.function_calling import convert_to_openai_function
 from langgraph.runtime import Runtime
 
 from langchain_tooltree._langgraph import configurable_here, graph_around, namespace_here, runtime_in, without_reserved
+from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError, ForeignNamespaceError, ToolDefinitionError
 from langchain_tooltree.experience.trajectory import opening_instructions
 from langchain_tooltree.text import digest, forget_oldest, whole_characters
@@ -298,3 +299,30 @@ def _sure(name: str, runtime: Runtime[Any]) -> str | None:
     if len(set(labels)) > 1:  # a LangGraph server also takes a context from its clients
         raise ForeignNamespaceError(_FOREIGN.format(name=name, value=f"{labels[1]!r:.80}", where="The context"))
     return labels[0] if labels else None
+
+
+REMEMBERED = "tooltree_recalled"
+"""Where the state of an agent that plans with experience keeps what is known of a turn."""
+
+
+class TurnNote(TypedDict):
+    """The note of a turn: plain data, since a checkpointer keeps it for who resumes the run."""
+
+    namespace: dict[str, str]  # values of the variables of the namespace: what is one user's is not for another
+    first: str  # what the user asked for first in this conversation
+    request: str | None  # id of the user's message
+    recalled: NotRequired[Mapping[str, Any]]  # what a search was told of past runs, as a record notes it
+
+
+def turn_note(conversation: Conversation, earlier: Mapping[str, Any], namespace: Mapping[str, str]) -> TurnNote:
+    """What a turn that begins notes; `earlier` is the note of an earlier turn of the conversation.
+
+    The first request stays in it where a summary has taken it out of the conversation.
+    """
+    earlier = earlier if earlier.get("namespace", namespace) == namespace else {}
+    goes_on = conversation.is_summarized or any(
+        each.id == earlier.get("request") for each in conversation.messages if each.id
+    )
+    first = (earlier.get("first", "") if goes_on else "") or conversation.first_task
+    request = conversation.request.id if conversation.request else None
+    return TurnNote(namespace=dict(namespace), first=first, request=request)

@@ -2,12 +2,12 @@
 
 import ast
 import json
-import re
+import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache, cached_property
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
 
 from langchain_core.messages import (
     AIMessage,
@@ -20,115 +20,23 @@ from langchain_core.messages import (
     message_chunk_to_message,
 )
 from langchain_core.messages import ChatMessage as RoleMessage
+from pydantic import AfterValidator, BaseModel, ConfigDict, StrictBool, ValidationError
 
 from langchain_tooltree.errors import TrajectoryFormatError
 from langchain_tooltree.replies import sound
-from langchain_tooltree.text import cut, digest, forget_oldest, mapping_in, shortened, substance
+from langchain_tooltree.text import (
+    cut,
+    digest,
+    is_reference,
+    mapping_in,
+    shortened,
+    substance,
+    text_in,
+    without_reference,
+)
 
 if TYPE_CHECKING:
     import os
-
-# Reference material is text that this package puts into a conversation. What is recalled from other runs, or advised in
-# this one, would otherwise be learnt again as if it had been observed, so it is left out of every record. It looks the
-# same everywhere, for models, but its looks decide nothing, since anybody can write a text that looks so:
-# - In a prompt, it is a text that this process has made, known by its digest. Prompts are made anew for each request.
-# - In a result, which checkpoints keep, a note of this package beside the content says which text was added. Tools
-#   write contents, and no notes; what they return, and what a user says, is never reference material.
-
-TAG = "reference_material"
-
-MARK = f"<{TAG} "
-"""With which all reference material begins: a text without it, as nearly all are, has none."""
-
-_MARKED = re.compile(
-    rf'<{TAG} source="(?P<source>[^"<>]{{0,40}})" id="(?P<id>[0-9a-f]{{12}})">\n'
-    rf"(?P<inside>[^<]*(?:<(?!/?{TAG})[^<]*)*)\n</{TAG}>"
-)
-_LIKE_A_MARK = re.compile(rf"<(?=\s*(?:/\s*)?{TAG})", re.IGNORECASE)
-
-_MADE: dict[str, None] = {}
-"""Ids of the reference material that this process has made."""
-
-MOST_MADE = 20_000
-"""So much of it is known at a time, some 2 MB: what a prompt holds was made for it, or for one of the latest turns."""
-
-
-def as_reference(text: str, *, source: str) -> str:
-    """Mark a text as reference material; `source` says in one or two words of letters what it is, and models see it.
-
-    Only what looks like a mark is escaped in the text: it may hold code or data that are to be used as they are.
-    """
-    inside = _LIKE_A_MARK.sub("&lt;", text)
-    name = _id(source, inside)
-    _MADE[name] = None
-    forget_oldest(_MADE, MOST_MADE)
-    return f'<{TAG} source="{source}" id="{name}">\n{inside}\n</{TAG}>'
-
-
-def remarked(text: str, *, source: str) -> str:
-    """Reference material from a state, known here, too: a checkpoint may have kept it since another process made it.
-
-    Clients may write states: what is not marked as this package does it is marked.
-    """
-    marked = _MARKED.fullmatch(text)
-    if marked is None or _id(marked["source"], marked["inside"]) != marked["id"]:
-        return as_reference(text, source=source)
-    return as_reference(marked["inside"], source=marked["source"])
-
-
-def looks_marked(text: str) -> bool:
-    """Whether a text looks like reference material from its beginning to its end."""
-    return _MARKED.fullmatch(text) is not None
-
-
-def _id(source: str, inside: str) -> str:
-    return digest([source, inside], 12)
-
-
-def without_reference(content: Any, *, source: str | None = None) -> Any:
-    """The content of a prompt's message, a text or a list of blocks, without reference material made here.
-
-    It is the same object if there is none. Blocks that held nothing else are gone. With a `source`, only material of
-    that source goes.
-    """
-    if isinstance(content, str):
-        return _text_unmarked(content, source)
-    if not isinstance(content, Sequence):
-        return content
-    rest = [_block_unmarked(block, source) for block in content]
-    unmarked = all(left is block for left, block in zip(rest, content, strict=True))
-    return content if unmarked else [left for left in rest if left]
-
-
-def is_reference(content: Any) -> bool:
-    """Whether a content holds reference material and nothing else."""
-    rest = without_reference(content)
-    return rest is not content and not rest
-
-
-def _text_unmarked(text: str, source: str | None) -> str:
-    """The text around the marked parts, with an empty line where one was taken out."""
-    rest: list[str] = []
-    place = 0
-    for marked in _MARKED.finditer(text) if MARK in text else ():
-        is_made_here = marked["id"] in _MADE and _id(marked["source"], marked["inside"]) == marked["id"]
-        if is_made_here and source in (None, marked["source"]):
-            rest.append(text[place : marked.start()].strip())
-            place = marked.end()
-    return "\n\n".join(filter(None, [*rest, text[place:].lstrip()])) if rest else text
-
-
-def _text_in(block: Any) -> str:
-    text = block.get("text") if isinstance(block, Mapping) else block
-    return text if isinstance(text, str) else ""
-
-
-def _block_unmarked(block: Any, source: str | None) -> Any:
-    text = _text_in(block)
-    if (rest := _text_unmarked(text, source)) is text:
-        return block
-    return {**block, "text": rest} if rest and isinstance(block, Mapping) else rest
-
 
 NOTES = "tooltree"
 """Key of a message's `response_metadata` under which this package notes something; providers never get to see it."""
@@ -173,8 +81,8 @@ def without_added(content: Any, added: Sequence[str]) -> Any:
         if isinstance(content, str) and text in content:
             before, _, after = content.rpartition(text)
             content = "\n\n".join(filter(None, (before.rstrip(), after.lstrip())))
-        elif isinstance(content, list) and any(text == _text_in(block).strip() for block in content):
-            content = [block for block in content if _text_in(block).strip() != text]
+        elif isinstance(content, list) and any(text == text_in(block).strip() for block in content):
+            content = [block for block in content if text_in(block).strip() != text]
     return content
 
 
@@ -842,3 +750,83 @@ def _assistant(chat: Mapping[str, Any], content: Any, fields: dict[str, Any]) ->
 def _defaults(kind: type[BaseMessage]) -> dict[str, Any]:
     """What the fields of a message are where nobody sets them; to be compared with, not to be handed out."""
     return {name: each.get_default(call_default_factory=True) for name, each in kind.model_fields.items()}
+
+
+def to_json(trajectory: Trajectory) -> dict[str, Any]:
+    """A trajectory as an object for JSON: metadata, `id`, `messages`, and what does not follow from these.
+
+    What JSON has no form for, such as the artifact of a tool, is written as its text.
+    """
+    record = {key: value for key, value in trajectory.metadata.items() if key not in _Record.model_fields}
+    rewarded = _rewarded(trajectory.metadata)
+    messages = trajectory.messages
+    record |= {"id": trajectory.id, "messages": list(messages)}
+    if trajectory.task != first_request(messages):
+        record["task"] = trajectory.task
+    if trajectory.success != rewarded:
+        record["success"] = trajectory.success
+    if trajectory.reasons:
+        record["reasons"] = trajectory.reasons
+    if trajectory.instructions != opening_instructions(messages):
+        record["instructions"] = trajectory.instructions
+    if trajectory.branches:
+        record["branches"] = [asdict(branch) for branch in trajectory.branches]
+    return record
+
+
+def _with_role(message: dict[str, Any]) -> dict[str, Any]:
+    if not isinstance(message.get("role"), str):
+        msg = f"a message has no role: {message!r:.120}. Expected {{'role': ..., 'content': ...}}"
+        raise ValueError(msg)  # noqa: TRY004 - as pydantic expects it
+    return message
+
+
+_Messages = list[Annotated[dict[str, Any], AfterValidator(_with_role)]]
+
+
+class _BranchRecord(BaseModel):
+    name: str
+    after: int
+    messages: _Messages
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(extra="allow", coerce_numbers_to_str=True)
+
+    messages: _Messages
+    id: str | None = None
+    task: str | None = None
+    success: StrictBool | None = None
+    branches: list[_BranchRecord] | None = None
+    reasons: str | None = None
+    instructions: str | None = None
+
+
+def from_json(record: Any, *, where: str = "The record") -> Trajectory:
+    """A trajectory from an object with `messages` in the OpenAI chat format, as `to_json` returns it.
+
+    `where` it stands is for error messages.
+    """
+    try:
+        read = _Record.model_validate(record)
+    except ValidationError as error:
+        problem = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(map(str, problem["loc"])) or "all of it"
+        msg = f"{where} is no trajectory: {place}: {problem['msg']}. Every record is an object with 'messages'."
+        raise TrajectoryFormatError(msg) from error
+    metadata = read.model_extra or {}
+    return Trajectory.from_chat(
+        read.messages,
+        id=read.id,
+        task=read.task,
+        success=read.success if "success" in read.model_fields_set else _rewarded(metadata),
+        branches=[Branch(each.name, each.after, tuple(each.messages)) for each in read.branches or ()],
+        reasons=read.reasons or "",
+        instructions=read.instructions or "",
+        metadata=metadata,
+    )
+
+
+def _rewarded(metadata: Mapping[str, Any]) -> bool | None:
+    reward = metadata.get("reward")
+    return None if not isinstance(reward, int | float) or math.isnan(reward) else reward >= SUCCESS_REWARD

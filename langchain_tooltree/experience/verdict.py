@@ -1,149 +1,42 @@
 """What models are shown of a run, and the verdict on it: of a function, or of a model that gives its reasons."""
 
-import json
 import logging
 import math
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from itertools import count, islice
+from itertools import islice
 from typing import Any, Literal
 
 import numpy as np
 from langchain_core.language_models import BaseChatModel
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from langchain_tooltree.effects.names import EFFECTS, is_read
 from langchain_tooltree.errors import ConfigurationError, check_count
+from langchain_tooltree.experience.excerpts import (
+    DEFAULT_MAX_CHARACTERS,
+    FEWEST_CHARACTERS,
+    LONGEST_INSTRUCTIONS,
+    excerpt,
+)
 from langchain_tooltree.experience.run_identity import TOOLS, tools_in
 from langchain_tooltree.experience.trajectory import (
     SUCCESS_REWARD,
-    Branch,
-    ChatMessage,
-    Step,
     Trajectory,
     first_request,
-    part_of,
-    readable,
-    steps_in,
-    woven,
 )
 from langchain_tooltree.flows import Flow, FunctionStep, async_twin, driven, flow_of
 from langchain_tooltree.models import (
     ATTEMPTS,
     Meter,
-    StructuredQuestion,
     document_prompt,
+    filled_in,
     inner_config,
     is_chat_model,
     resolve_model,
 )
-from langchain_tooltree.text import LONGEST_TEXT, compact_json, mapping_in, shortened, shortened_in
+from langchain_tooltree.text import shortened
 
 logger = logging.getLogger(__name__)
-
-DEFAULT_MAX_CHARACTERS = 24_000
-"""About how much of a run a model is shown: 6,000 tokens. All but one of 280 published runs of the tau benchmarks fit
-whole."""
-
-FEWEST_CHARACTERS = 4 * LONGEST_TEXT
-"""Room in which a run still tells something."""
-
-LONGEST_INSTRUCTIONS = 8 * LONGEST_TEXT
-"""Characters of an agent's instructions that a reviewer is shown, about 4,000 tokens: twice the longest policies of the
-tau benchmarks. Longer ones lose their middle."""
-
-LONGEST_WRITE = 4 * LONGEST_TEXT
-"""Characters of a write or a request in a review: more than either has, unless a run is not meant to be read."""
-
-READ_LENGTHS = (LONGEST_WRITE, 2 * LONGEST_TEXT, LONGEST_TEXT, LONGEST_TEXT // 2, LONGEST_TEXT // 5, LONGEST_TEXT // 20)
-"""Characters of a result or reply in a review: the first length with which a run fits is taken."""
-
-Entry = dict[str, Any]
-
-
-def excerpt(run: Trajectory, *, max_characters: int, number_writes: bool = False) -> list[Entry]:
-    """The course of a run for a prompt: an entry for each text, and one for each call with its result, in order.
-
-    Requests and writes stand in full; replies and the results of reads are shortened until the entries have about
-    `max_characters` as JSON. Where that is not enough, everything is shortened, and the run loses its middle. System
-    messages are left out. With `number_writes`, a write has its number under `write`, the first one 1.
-    """
-    entries: list[Entry] = []
-    for longest in READ_LENGTHS:
-        entries = list(_entries(run, longest, number_writes=number_writes))
-        if len(compact_json(entries)) <= max_characters:
-            return entries
-    return _without_middle(shortened_in(entries, LONGEST_TEXT // 2), max_characters)
-
-
-def _without_middle(entries: list[Entry], max_characters: int) -> list[Entry]:
-    """Entries without their middle where there are too many: an entry `left_out` counts what is missing.
-
-    A third of the room is for the beginning.
-    """
-    sizes = [len(compact_json(entry)) for entry in entries]
-    if sum(sizes) <= max_characters:
-        return entries
-    first, room = 0, max_characters - sizes[-1]
-    while first < len(entries) - 1 and (first == 0 or sizes[first] <= room - 2 * max_characters // 3):
-        room -= sizes[first]
-        first += 1
-    last = len(entries) - 1
-    while last > first and sizes[last - 1] <= room:
-        last -= 1
-        room -= sizes[last]
-    missing = [{"left_out": f"{last - first} entries"}] if last > first else []
-    return [*entries[:first], *missing, *entries[last:]]
-
-
-def _entries(run: Trajectory, longest: int, *, number_writes: bool) -> Iterator[Entry]:
-    effects = mapping_in(run.metadata, EFFECTS)
-    writes = count(1)
-    for each in woven(enumerate(_with_steps(run.messages)), run.branches):
-        agent: Entry = {"agent": each.name} if isinstance(each, Branch) else {}
-        for message, steps in _with_steps(each.messages) if isinstance(each, Branch) else [each]:
-            part, text = part_of(message), readable(message.get("content"))
-            if text.strip() and part not in ("instruction", "observation"):  # which stand apart, and with their calls
-                yield {
-                    **agent,
-                    str(message.get("role")): shortened(text, longest if part == "reply" else LONGEST_WRITE),
-                }
-            for step in steps:
-                if is_read(step.tool, effects, step.arguments):
-                    yield {**agent, **_call(step, longest)}
-                else:
-                    number = {"write": next(writes)} if number_writes else {}
-                    yield {**number, **agent, **_call(step, LONGEST_WRITE)}
-
-
-def _with_steps(messages: Sequence[ChatMessage]) -> list[tuple[ChatMessage, list[Step]]]:
-    """Messages, each with the calls that it makes."""
-    steps: dict[int, list[Step]] = {}
-    for step in steps_in(messages):
-        steps.setdefault(step.position, []).append(step)
-    return [(message, steps.get(place, [])) for place, message in enumerate(messages)]
-
-
-def _call(step: Step, longest: int) -> Entry:
-    arguments: Any = "unreadable" if step.arguments is None else step.arguments
-    if len(written := compact_json(arguments)) > LONGEST_WRITE:
-        arguments = shortened(written, LONGEST_WRITE)
-    entry = {"call": step.tool, "arguments": arguments}
-    if step.outcome is None:
-        return {**entry, "result": None}
-    failed = {"failed": True} if step.outcome.status == "error" else {}
-    return {**entry, **failed, "result": _result(readable(step.outcome.content), longest)}
-
-
-def _result(text: str, longest: int) -> Any:
-    """A result, as data where it is JSON that fits: quoted in a text, it would be hard to read."""
-    if len(text) > longest or not text.startswith(("{", "[")):
-        return shortened(text, longest)
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return text
-
 
 VERDICT_PROMPT = """\
 You review a finished run of an assistant that works with tools. Decide whether it did right by its instructions and \
@@ -301,17 +194,11 @@ class ModelVerdict:
         document = verdict_document(trajectory, max_characters=self._max_characters)
         has_writes = any("write" in entry for entry in document["record"])
         prompt = self._prompt or verdict_prompt(writes=has_writes)
-        question = StructuredQuestion(
-            model=self._model,
-            schema=Review if has_writes else ReadReview,
-            prompt=document_prompt(prompt, document),
-            usable=lambda reply: _read(reply) is not None,
-            config=inner_config("verdict", {"trajectory": trajectory.id}),
-        )
-        meter = Meter(allowance=ATTEMPTS)
-        for reply in (yield from question.ask(meter))[-1:]:
-            if (verdict := _read(reply)) is not None:
-                return verdict
+        form, meter = Review if has_writes else ReadReview, Meter(allowance=ATTEMPTS)
+        question, config = document_prompt(prompt, document), inner_config("verdict", {"trajectory": trajectory.id})
+        review = yield from filled_in(self._model, form, question, config, meter)
+        if review is not None:
+            return _verdict_of(review)
         problem = "; ".join(meter.problems) or "it was not asked"
         logger.warning("Trajectory %s is not judged: %s", trajectory.id, problem)
         return Verdict(None, f"{UNUSABLE} {problem}")
@@ -334,17 +221,13 @@ def verdict_document(trajectory: Trajectory, *, max_characters: int) -> dict[str
     return {name: part for name, part in document.items() if part or name == "record"}
 
 
-def _read(reply: Mapping[str, Any]) -> Verdict | None:
-    """What a model's reply says; `None` if it is not of the form.
+def _verdict_of(review: Any) -> Verdict:
+    """What a filled-in `Review` says.
 
     A success in spite of a wrong write contradicts itself: it is unclear, and nobody learns from it.
     """
-    try:
-        read = Review.model_validate(reply)
-    except ValidationError:
-        return None
-    is_right = all(each.allowed and each.confirmed for each in read.writes)
-    return Verdict({"success": is_right or None, "failure": False}.get(read.verdict), read.reasons)
+    is_right = all(each.allowed and each.confirmed for each in getattr(review, "writes", ()))
+    return Verdict({"success": is_right or None, "failure": False}.get(review.verdict), review.reasons)
 
 
 AnyVerdict = VerdictFunction | ModelVerdict | BaseChatModel | str

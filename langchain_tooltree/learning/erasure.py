@@ -12,14 +12,13 @@ from typing import Any
 from langgraph.store.base import BaseStore, Item
 
 from langchain_tooltree._langgraph import vacuum_of
-from langchain_tooltree.cfgm import tips
 from langchain_tooltree.cfgm.collect import FOCUS, forget_focus_points
+from langchain_tooltree.cfgm.recall import all_tips, forget_tips
 from langchain_tooltree.errors import ConfigurationError, TrajectoryFormatError, described
-from langchain_tooltree.experience.files import from_json
 from langchain_tooltree.experience.guide import latest_searches
 from langchain_tooltree.experience.run_identity import is_in, thread_of
 from langchain_tooltree.experience.store import HEAD, TASKS, TRAJECTORIES, StoreCall, listing
-from langchain_tooltree.experience.trajectory import ATTEMPT_OF, RECALLED, Recall, Trajectory
+from langchain_tooltree.experience.trajectory import ATTEMPT_OF, RECALLED, Recall, Trajectory, from_json
 from langchain_tooltree.flows import Flow, FunctionStep
 from langchain_tooltree.learning.fold import STORING, TIPS, Fold
 from langchain_tooltree.sitgraph.files import Which, forget_in_graph
@@ -146,7 +145,7 @@ def erase(fold: Fold, selection: Selection, graphs: Sequence[AnyGraph]) -> Flow[
         # A run whose record went earlier may have left something, too.
         named = selection.runs if selection.tool is None and selection.before is None else None
         gone = None if selection.is_all else affected.runs | (named or set())
-        tips_gone = yield from tips.forget_tips(fold.store, gone)
+        tips_gone = yield from forget_tips(fold.store, gone)
         points_gone = yield from forget_focus_points(fold.store.collection(FOCUS), gone)
 
         shown = yield from fold.store.reading(sorted(affected.shown_to))
@@ -191,7 +190,7 @@ def _affected(fold: Fold, selection: Selection) -> Flow[_Affected]:
     whole = records.keys() & {entry.key for entry in entries}
     earliest = datetime.now(UTC) - timedelta(seconds=UNDER_WAY)
     runs |= {item.key for item in (*items, *entries) if item.key not in whole and _written_at(item) < earliest}
-    made = Recall((), {tip.id: tip.trajectories for tip in (yield from tips.all_tips(fold.store))})
+    made = Recall((), {tip.id: tip.trajectories for tip in (yield from all_tips(fold.store))})
     tips_gone = made.gone(runs.__contains__)
     recalls = {run: Recall.of_note(mapping_in(each, RECALLED)) for run, each in records.items() if run not in runs}
     shown_to = {run for run, each in recalls.items() if each.gone(runs.__contains__) or tips_gone & each.tips.keys()}

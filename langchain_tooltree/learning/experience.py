@@ -20,12 +20,19 @@ from langgraph.store.base import BaseStore
 from langchain_tooltree.cfgm.memory import CFGMMemory
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.effects.calls import CallEffects, Effects
-from langchain_tooltree.effects.names import EFFECTS
 from langchain_tooltree.errors import ConfigurationError, ForeignNamespaceError, described
 from langchain_tooltree.experience.embeddings import resolve_embeddings
-from langchain_tooltree.experience.guide import TurnNote, turn_note
+from langchain_tooltree.experience.excerpts import EFFECTS
 from langchain_tooltree.experience.recorder import RunRecorder, TrajectoryRecorder
-from langchain_tooltree.experience.run_identity import Namespace, as_metadata, is_collecting, run_id, tools_in
+from langchain_tooltree.experience.run_identity import (
+    Namespace,
+    TurnNote,
+    as_metadata,
+    is_collecting,
+    run_id,
+    tools_in,
+    turn_note,
+)
 from langchain_tooltree.experience.store import MOST_NAMESPACES, PENDING, ExperienceStore, entry_of
 from langchain_tooltree.experience.trajectory import Recall, Source, Trajectory
 from langchain_tooltree.experience.verdict import UNUSABLE, AnyVerdict, resolve_verdict

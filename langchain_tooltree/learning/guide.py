@@ -11,21 +11,20 @@ from langchain_core.messages import BaseMessage, SystemMessage
 
 from langchain_tooltree.anomaly.detector import standard_detector
 from langchain_tooltree.cfgm.memory import DEFAULT_K, CFGMMemory, recall_for
-from langchain_tooltree.cfgm.recall import Recollection, chain_of
+from langchain_tooltree.cfgm.recall import Recollection, Tip, chain_of, tips_for
 from langchain_tooltree.cfgm.reflection import Reflector, correction_text
-from langchain_tooltree.cfgm.tips import Tip, tips_for
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError
-from langchain_tooltree.experience.guide import LEAST_SHARE, Advice, NextTools, TurnNote, counted_line, turn_note
+from langchain_tooltree.experience.guide import LEAST_SHARE, Advice, NextTools, counted_line
 from langchain_tooltree.experience.recorder import RunRecorder
-from langchain_tooltree.experience.run_identity import is_collecting, run_id, tools_in
-from langchain_tooltree.experience.trajectory import Recall, Trajectory, aim_of, as_reference
+from langchain_tooltree.experience.run_identity import TurnNote, is_collecting, run_id, tools_in, turn_note
+from langchain_tooltree.experience.trajectory import Recall, Trajectory, aim_of
 from langchain_tooltree.experience.verdict import AnyVerdict
 from langchain_tooltree.flows import Flow, current_runtime, current_writer, flow_of, if_it_can
 from langchain_tooltree.models import Meter
 from langchain_tooltree.sitgraph.agents import learn_run
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
-from langchain_tooltree.text import cut
+from langchain_tooltree.text import as_reference, cut
 
 MOST_ADVICE = 800
 """Characters of what past runs say in a question, its mark included: about 200 tokens."""

@@ -1,6 +1,6 @@
 """Searches as plain data (`SearchResult.to_dict()`): as files, as a page, as a Mermaid chart, and in a terminal.
 
-They are drawn of the data, so that a search that was saved looks like a live one; `picture` draws it in SVG.
+They are drawn of the data, so that a search that was saved looks like a live one.
 """
 
 import json
@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
+from html import escape
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +24,17 @@ from langchain_tooltree.errors import ConfigurationError, described
 from langchain_tooltree.experience.trajectory import readable
 from langchain_tooltree.pages import page
 from langchain_tooltree.secrets import masked
-from langchain_tooltree.text import LONGEST_TEXT, digest, mermaid_text, one_line, plain, shortened, visible_lines
+from langchain_tooltree.text import (
+    LONGEST_TEXT,
+    counted,
+    digest,
+    mermaid_text,
+    one_line,
+    plain,
+    shortened,
+    visible,
+    visible_lines,
+)
 
 if TYPE_CHECKING:
     from rich.tree import Tree
@@ -34,8 +46,10 @@ logger = logging.getLogger(__name__)
 
 FORM = 1  # version of a search as JSON: what `SearchResult.to_dict()` gives, and this number as `version`
 KEPT_FILES = 1_000  # searches that a folder keeps, the latest: some hundred megabytes, at 0.1 to 0.3 MB each
-MAX_LABEL = 60  # characters of a call in a picture: one line of a box
+MAX_LABEL = 60  # characters of a call in a chart or a terminal, of which a line has some 90
 MAX_OBSERVATION = 70  # characters of an observation in a terminal: with its indentation, it stays on one line of 100
+COLUMNS = 92  # characters in a line of a picture
+MAX_IN_PICTURE = 400  # characters of a request and of an answer there: some five lines
 MAX_ON_PAGE = 200  # characters of a call in one line of a page, where its arguments stand beside it
 MOST_DROPPED = 20  # proposals that came to nothing and are named on a page
 REASONS = {"pre_evaluation": "pruned before", "top_k": "pruned before: not in top k", "post_evaluation": "pruned after"}
@@ -203,6 +217,53 @@ def to_rich(search: Mapping[str, Any]) -> "Tree":
         text = visible_lines("\n".join(filter(None, lines)))  # whatever console prints it
         branches[node["id"]] = branches[node["parent"]].add(text)
     return branches[0]
+
+
+SVG = """\
+<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" aria-labelledby="{unique_id}-about">
+<style>
+.{unique_id}-matrix {{ font-family: ui-monospace, monospace; font-size: {char_height}px; white-space: pre }}
+{styles}
+</style>
+<defs>{lines}</defs>
+{chrome}
+<g transform="translate({terminal_x}, {terminal_y})">
+{backgrounds}
+<g class="{unique_id}-matrix">
+{matrix}
+</g>
+</g>
+</svg>
+"""
+"""rich's frame of an exported terminal, without the fonts that it fetches from elsewhere."""
+
+
+def to_svg(search: Mapping[str, Any]) -> str:
+    """A search as an SVG picture of a terminal, which refers to nothing outside itself; equal searches look equal."""
+    from rich.console import Console  # noqa: PLC0415 - as below
+    from rich.text import Text  # noqa: PLC0415 - as below
+
+    nodes, plan = search["nodes"], [search["nodes"][place] for place in search["best"]]
+    answer = str(nodes[[0, *search["best"]][-1]].get("answer", ""))
+    model_calls, stop = search["cost"].get("model_calls"), search["stop_reason"]
+    counts = [
+        f"{counted(len(nodes) - 1, 'call')} considered",
+        f"{sum(node['observation'] is not None for node in nodes)} run",
+        f"{sum(node['pruned'] is not None for node in nodes)} pruned",
+        f"{model_calls} model calls" if model_calls else "",
+        f"stopped: {stop}" if stop else "",
+    ]
+    summary = " · ".join(filter(None, counts))
+    console = Console(record=True, file=StringIO(), width=COLUMNS, highlight=False, emoji=False)
+    texts = (("bold", search["query"]), ("bold green", answer), ("dim", f"✔ the plan · {summary}"))
+    query, reply, legend = (Text(visible(one_line(text, MAX_IN_PICTURE)), style) for style, text in texts)
+    console.print(query, to_rich(search), *([reply] if answer else []), legend, sep="\n")
+    calls = ", then ".join(map(label, plan)) or "none"
+    about = f"Search tree: {search['query']}. {summary}. The plan: {calls}. {f'The answer: {answer}' if answer else ''}"
+    about = visible(one_line(about, 10 * MAX_IN_PICTURE))
+    name = f"tt-{digest([about, search['nodes']], 10)}"  # several may stand in one page
+    svg = console.export_svg(title="", code_format=SVG, unique_id=name)
+    return svg.replace("<style>", f'<title id="{name}-about">{escape(about)}</title>\n<style>', 1)
 
 
 def to_html(search: Mapping[str, Any]) -> str:

@@ -15,7 +15,6 @@ from typing import Any
 
 from langchain_tooltree.anomaly.rules import has_failed
 from langchain_tooltree.experience.trajectory import (
-    MARK,
     SUMMARIZE_STATE,
     ChatMessage,
     Step,
@@ -28,7 +27,7 @@ from langchain_tooltree.experience.trajectory import (
     steps_in,
     text_of,
 )
-from langchain_tooltree.text import digest
+from langchain_tooltree.text import MARK, digest
 
 START = ""
 """Name of the virtual node that every run begins at; no tool can have it."""

@@ -105,20 +105,24 @@ def open_door(name: str) -> str:
     return f"Error: the door {name!r} is locked."
 
 
-def one_reflection() -> None:
-    """An agent with memory whose tool refuses: recall, the refusal, a reflection, the answer, and the record."""
+def reflection() -> Callable[[], None]:
+    """Two turns of an agent with memory whose tool refuses, one a call: recall, refusal, reflection, answer, record."""
     called = AIMessage("", tool_calls=[{"name": "open_door", "args": {"name": "hall"}, "id": "1"}])
     reply = {
         "key_information": {"objective": "Open it.", "initial_environment": "A hall.", "progress": "None."},
         "questions": [{"question": "What is missing?", "answer": "The key."}],
         "next_step": "Take the key.",
     }
-    reflector = ScriptedChatModel(replies=[reply])
-    memory = CFGMMemory(reflector, InMemoryStore())
-    middleware = CFGMMiddleware(reflector, memory, patience=0)
-    agent = create_agent(ScriptedChatModel(replies=[called, "It is locked."]), [open_door], middleware=[middleware])
-    state = agent.invoke({"messages": [HumanMessage("Open the door.")]})
-    assert "Take the key." in state["messages"][-2].text
+    reflector = ScriptedChatModel(replies=[reply, reply])
+    middleware = CFGMMiddleware(reflector, CFGMMemory(reflector, InMemoryStore()), patience=0)
+    model = ScriptedChatModel(replies=[called, "It is locked."] * 2)
+    agent = create_agent(model, [open_door], middleware=[middleware])
+
+    def run() -> None:
+        state = agent.invoke({"messages": [HumanMessage("Open the door.")]})
+        assert "Take the key." in state["messages"][-2].text
+
+    return run
 
 
 def walk(request: Callable[[], None]) -> dict[str, int]:
@@ -214,7 +218,7 @@ def main() -> None:
         "plain_turn": walk(turn(called("Oslo"), RIGHT)),
         "search": walk(turn(called("Bergen"), *[DOUBTFUL] * 3, called("Oslo"), RIGHT)),
         "deep_search": walk(deep_search),
-        "reflection": walk(one_reflection),
+        "reflection": walk(reflection()),
         "import_cpu_s": cpu_s("import langchain_tooltree"),
         "import_agent_cpu_s": cpu_s("from langchain_tooltree import create_tooltree_agent"),
         "install_mb_over_langchain": None if arguments.quick else install_mb_over_langchain(),

@@ -15,8 +15,8 @@ from openai_server import OpenAIServer
 from langchain_tooltree import CFGMMemory, CFGMMiddleware, TrajectoryRecorder
 from langchain_tooltree.cfgm.recall import recall_text
 from langchain_tooltree.errors import ReplyError
-from langchain_tooltree.experience.trajectory import TAG
 from langchain_tooltree.sitgraph.transitions import read_run, texts_of
+from langchain_tooltree.text import TAG
 
 TASK = "Leave the house."
 OTHER = "Leave the shed."

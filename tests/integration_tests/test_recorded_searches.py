@@ -9,7 +9,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import pytest
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from travel import EFFECTS, PRICE, Agency, travel_model
@@ -63,7 +62,7 @@ async def test_agents_and_nodes_record_with_the_thread(path: str, tmp_path: Path
     assert all("zoe" not in file.name for file in folder.iterdir()), "no digest has these letters by chance"
 
 
-def test_a_kill_leaves_files_that_can_be_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_kill_leaves_files_that_can_be_read(tmp_path: Path) -> None:
     program = SLOW.format(path=[str(Path(__file__).parent), str(Path(__file__).parents[2])], folder=str(tmp_path))
     with subprocess.Popen([sys.executable, "-c", program]) as process:  # noqa: S603 - our own program
         while not list(tmp_path.glob("*.json")):
@@ -72,5 +71,6 @@ def test_a_kill_leaves_files_that_can_be_read(tmp_path: Path, capsys: pytest.Cap
         time.sleep(0.1)
         os.kill(process.pid, signal.SIGKILL)
     for file in tmp_path.glob("*.json"):
-        assert main(["show", str(file)]) == 0
-        assert PRICE in capsys.readouterr().out
+        page = file.with_suffix(".html")
+        assert main(["view", str(file), "-o", str(page)]) == 0
+        assert PRICE in page.read_text(encoding="utf-8")

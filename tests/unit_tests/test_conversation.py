@@ -21,8 +21,8 @@ from langchain_tooltree import (
 )
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import EmptyQueryError
-from langchain_tooltree.experience.trajectory import as_reference
 from langchain_tooltree.testing import ScriptedChatModel
+from langchain_tooltree.text import as_reference
 
 TASK = "The house is cold. Get the boiler to 2 bar."
 RECALLED = HumanMessage(as_reference("Turn the green valve.", source="memory"))

@@ -15,13 +15,22 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, Tool
 
 import langchain_tooltree
 from langchain_tooltree import AnomalyDetector, HashingEmbeddings, Trajectory
-from langchain_tooltree.cfgm.tips import IDENTIFYING
+from langchain_tooltree.cfgm.recall import IDENTIFYING
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.effects import only_reads
-from langchain_tooltree.experience.trajectory import as_reference, own_messages
-from langchain_tooltree.experience.verdict import excerpt
+from langchain_tooltree.experience.excerpts import excerpt
+from langchain_tooltree.experience.trajectory import own_messages
 from langchain_tooltree.secrets import masked
-from langchain_tooltree.text import INTRODUCED, json_object, mermaid_text, one_line, shortened, substance, words_of
+from langchain_tooltree.text import (
+    INTRODUCED,
+    as_reference,
+    json_object,
+    mermaid_text,
+    one_line,
+    shortened,
+    substance,
+    words_of,
+)
 from langchain_tooltree.tooltree.report import split_report
 
 LENGTH, LONGER = 1_000, 4

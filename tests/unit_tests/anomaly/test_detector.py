@@ -9,7 +9,7 @@ from runs_to_read import calls, seen
 
 from langchain_tooltree import AnomalyDetector, ConfigurationError
 from langchain_tooltree.anomaly.rules import Anomaly
-from langchain_tooltree.experience.trajectory import as_reference
+from langchain_tooltree.text import as_reference
 
 CHECK = AnomalyDetector().check
 

@@ -53,8 +53,8 @@ from langchain_tooltree import (
     create_tooltree_agent,
 )
 from langchain_tooltree.experience.run_identity import collecting
-from langchain_tooltree.experience.trajectory import as_reference
 from langchain_tooltree.testing import OfflineChatModel, ScriptedChatModel
+from langchain_tooltree.text import as_reference
 
 # --- recall ---
 

@@ -7,7 +7,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.graph import START, MessagesState, StateGraph
 
 from langchain_tooltree import CFGMRecallNode, ConfigurationError, Trajectory
-from langchain_tooltree.experience.trajectory import is_reference
+from langchain_tooltree.text import is_reference
 
 ASKED = {"messages": [HumanMessage("Get the cold boiler in the cellar going, please.")]}
 

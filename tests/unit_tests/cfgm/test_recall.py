@@ -8,9 +8,8 @@ from langgraph.store.memory import InMemoryStore
 from teacher import attempt
 
 from langchain_tooltree import CFGMMemory, ConfigurationError, SITGraph, Trajectory
-from langchain_tooltree.cfgm.recall import Recollection, chain_of, most_like, recall_text
-from langchain_tooltree.cfgm.tips import Tip
-from langchain_tooltree.experience.trajectory import TAG, without_reference
+from langchain_tooltree.cfgm.recall import Recollection, Tip, chain_of, most_like, recall_text
+from langchain_tooltree.text import TAG, without_reference
 from tests.internals.experience import run_of_calls
 
 

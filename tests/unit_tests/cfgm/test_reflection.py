@@ -24,10 +24,10 @@ from langchain_tooltree.anomaly.rules import Anomaly
 from langchain_tooltree.cfgm.recall import Recollection
 from langchain_tooltree.cfgm.reflection import REFLECTION_PROMPT, Reflection, with_correction
 from langchain_tooltree.experience.run_identity import tools_in
-from langchain_tooltree.experience.trajectory import as_reference
 from langchain_tooltree.flows import driven, flow_of
 from langchain_tooltree.models import ATTEMPTS, Meter
 from langchain_tooltree.testing import ScriptedChatModel
+from langchain_tooltree.text import as_reference
 from tests.internals.hall import told_as_data
 
 REFLECTION = Reflection(**REPLY)

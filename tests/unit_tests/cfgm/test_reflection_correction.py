@@ -24,7 +24,7 @@ from langchain_tooltree.cfgm.reflection import (
     with_anomaly,
     with_correction,
 )
-from langchain_tooltree.experience.trajectory import as_reference, without_reference
+from langchain_tooltree.text import as_reference, without_reference
 
 QUESTIONS = [{"question": "Which?", "answer": "A red one."}, {"question": "", "answer": "Or a blue one."}]
 

@@ -58,7 +58,7 @@ def test_a_model_that_cannot_be_used_is_told_in_one_line(model, capsys, monkeypa
 
 def test_a_model_that_fails_when_it_is_asked_is_told_in_one_line(monkeypatch, capsys):
     model = ScriptedChatModel(replies=[RuntimeError("Connection error.\nSee the log.")] * 9)
-    monkeypatch.setattr("langchain_tooltree.cli.show.model_named", lambda _: model)
+    monkeypatch.setattr("langchain_tooltree.cli.demo.model_named", lambda _: model)
     assert main(["demo", "--model", "some:model"]) == REFUSED
     told = "Cannot use the model 'some:model' (RuntimeError: Connection error). Is its name right, its key set"
     assert capsys.readouterr().err.startswith(told)

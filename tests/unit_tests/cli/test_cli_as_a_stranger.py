@@ -11,7 +11,7 @@ import pytest
 from langchain_tooltree import Trajectory, dump_trajectories
 from langchain_tooltree.cli import CLOSED, REFUSED, STOPPED, main
 
-COMMANDS = ("demo", "mine", "show", "view", "copy")
+COMMANDS = ("demo", "mine", "view", "copy")
 
 
 def said(capsys, *arguments, code=REFUSED):

@@ -141,12 +141,13 @@ def test_the_planner_is_adopted_where_it_solves_more(capsys):
     assert "Adopt the planner: it solves more (+67% of the tasks, 95 % interval +25% to +90%)." in shown
     pages = {path.name for path in Path("searches").glob("*.html")}
     assert len(pages) == len(list(Path("searches").glob("*.json"))) == 8
-    assert f"The search of t1: searches/{min(pages)[:8]}" in shown
+    assert f"The search of 'Where is the letter?': searches/{min(pages)[:8]}" in shown
     data = data_in(Path("report.html").read_text())
     assert data["verdicts"][0].startswith("Adopt the planner")
     assert {Path(row["page"]).name for row in data["differing"]} == pages
     assert data["differing"][0]["answer"] == "In the drawer."
-    assert "is there already" in compare(capsys, *options)[2]
+    assert compare(capsys, *options)[0] == ADOPT  # the same runs, and their report again
+    assert "is there already" in compare(capsys, *options, "--journal", "another.jsonl")[2]
 
 
 def test_it_goes_on_from_its_journal_and_runs_nothing_twice(capsys):
@@ -296,18 +297,19 @@ def test_differences_by_hand():
 
 
 @pytest.mark.parametrize(
-    ("found", "code", "words"),
+    ("paired", "failed", "code", "words"),
     [
-        (paired_difference(12, 8, 0), ADOPT, "Adopt it"),
-        (paired_difference(12, 0, 8), REJECT, "solves less"),
-        (paired_difference(400, 4, 4), REJECT, "solves hardly more"),
-        (paired_difference(6, 4, 0), UNCERTAIN, "at this rate it takes about 3 more"),
-        (paired_difference(6, 0, 0), UNCERTAIN, "it takes about 50 more"),
+        (paired_difference(12, 8, 0), 8, ADOPT, "Adopt it"),
+        (paired_difference(12, 0, 8), 2, REJECT, "solves fewer"),
+        (paired_difference(400, 4, 4), 9, REJECT, "solves hardly more"),
+        (paired_difference(6, 4, 0), 5, UNCERTAIN, "at this rate it takes about 3 more"),
+        (paired_difference(6, 0, 0), 1, UNCERTAIN, "it takes about 50 more"),
+        (paired_difference(6, 0, 0), 0, UNCERTAIN, "Add tasks in which it fails"),
     ],
 )
-def test_verdicts(found, code, words):
-    assert found.code == code
-    assert words in recommendation(found, "it")
+def test_verdicts(paired, failed, code, words):
+    assert paired.code == code
+    assert words in recommendation(paired, "it", failed=failed)
 
 
 def test_a_file_that_is_no_journal_is_left_alone(tmp_path):

@@ -16,7 +16,6 @@ from tests.unit_tests.documentation import pages
 
 PAGE = "cookbook/docs/how-to/command-line.md"
 DATABASE = "postgresql://localhost/agents"
-KINDS = {"search": "a search", "graph": "a graph", "trajectories": "a file of runs"}
 
 
 def commands_in(block):
@@ -63,9 +62,9 @@ def test_the_page_can_be_followed_and_tells_the_keys():
                 assert shown
                 if target:
                     Path(target).write_text(shown)
-                force = {"--force"} - {*arguments} if arguments[0] in {"demo", "show", "mine", "copy"} else ()
+                force = {"--force"} - {*arguments} if arguments[0] in {"demo", "view", "mine", "copy"} else ()
                 told = json.loads(output(*arguments, *force, *({"--json"} - {*arguments})))
-                command = f"`{arguments[0]}` {KINDS[told['kind']]}" if arguments[0] == "show" else f"`{arguments[0]}`"
+                command = f"`{arguments[0]}`"
                 assert set(re.findall(r"`(\w+)`", keys[command])) - told.keys() == set(), command
                 seen.add(command)
     assert seen == keys.keys()

@@ -64,22 +64,11 @@ def test_mining_runs_of_which_none_succeeded_is_refused_and_writes_nothing(tmp_p
     assert not (tmp_path / "graph").exists()
 
 
-def test_a_graph_is_shown_as_a_table_and_as_a_chart(graph, tmp_path, capsys):
-    assert main(["show", graph]) == 0
-    table = capsys.readouterr().out
-    assert "(start)" in table
-    assert "2 runs, 3 edges" in table
-    assert main(["show", graph, "--draw", str(tmp_path / "graph.mmd")]) == 0
-    assert (tmp_path / "graph.mmd").read_text().startswith("flowchart LR\n")
-
-
 def test_a_damaged_graph_is_told_in_one_line(graph, tmp_path, capsys):
     file = tmp_path / graph / "graph.jsonl"
     file.write_bytes(file.read_bytes()[:-1] + b"\0")
-    assert main(["show", graph]) == REFUSED
+    assert main(["view", graph]) == REFUSED
     assert file.name in capsys.readouterr().err
-    assert main(["show", "nothing-here"]) == REFUSED
-    assert "nothing-here: No such file" in capsys.readouterr().err
 
 
 def test_mining_tells_what_it_could_not_use(tmp_path, capsys):

@@ -23,9 +23,9 @@ from langchain_tooltree import (
     dump_trajectories,
     load_trajectories,
 )
-from langchain_tooltree.experience.files import from_json, to_json
-from langchain_tooltree.experience.trajectory import as_reference
+from langchain_tooltree.experience.trajectory import from_json, to_json
 from langchain_tooltree.testing import ScriptedChatModel
+from langchain_tooltree.text import as_reference
 
 RULES = "You look for things. Refund nothing."
 ASKED = {"messages": [("user", "Is it in the shed?")]}

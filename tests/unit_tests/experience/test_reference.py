@@ -16,20 +16,10 @@ from langchain_core.messages import (
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from langchain_tooltree import Trajectory
+from langchain_tooltree import text as reference_module
 from langchain_tooltree.conversation import Conversation
-from langchain_tooltree.experience import trajectory as reference_module
-from langchain_tooltree.experience.files import from_json
-from langchain_tooltree.experience.trajectory import (
-    MARK,
-    Branch,
-    as_reference,
-    own_messages,
-    remarked,
-    to_chat,
-    to_message,
-    without_reference,
-)
-from langchain_tooltree.text import digest
+from langchain_tooltree.experience.trajectory import Branch, from_json, own_messages, to_chat, to_message
+from langchain_tooltree.text import MARK, as_reference, digest, remarked, without_reference
 
 TEXT = st.text(max_size=60)
 NOTE = as_reference("In a past run, <b>look</b> came first.", source="past runs")

@@ -34,10 +34,10 @@ from langchain_tooltree import (
     dump_trajectories,
     load_trajectories,
 )
-from langchain_tooltree.experience.trajectory import without_reference
 from langchain_tooltree.sitgraph.agents import ACKNOWLEDGEMENT, DEFAULT_SUMMARY_PROMPT
 from langchain_tooltree.sitgraph.transitions import read_run
 from langchain_tooltree.testing import ScriptedChatModel
+from langchain_tooltree.text import without_reference
 from tests.internals.hall import told_as_data
 
 

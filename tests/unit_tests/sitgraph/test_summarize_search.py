@@ -5,9 +5,9 @@ from langchain_core.tools import tool
 from library_desk import ASKED, FOUND, RENEWABLE, TOOLS, WANTED, desk_graph, either, results, summing_up
 
 from langchain_tooltree import ToolLibrary, create_summarize_state_tool, create_tooltree_agent
-from langchain_tooltree.experience.trajectory import without_reference
 from langchain_tooltree.sitgraph.agents import ACKNOWLEDGEMENT
 from langchain_tooltree.testing import ScriptedChatModel
+from langchain_tooltree.text import without_reference
 from tests.internals.hall import classify_tools
 
 READS = {"find_reader": "read", "list_loans": "read"}

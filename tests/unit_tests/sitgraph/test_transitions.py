@@ -6,8 +6,9 @@ import pytest
 from little_runs import brings, called, calls, run_of, says, summed_up, user
 
 from langchain_tooltree import SITGraph
-from langchain_tooltree.experience.trajectory import MARK, Branch, Outcome
+from langchain_tooltree.experience.trajectory import Branch, Outcome
 from langchain_tooltree.sitgraph.transitions import START, moment_of, read_run, summary_of
+from langchain_tooltree.text import MARK
 
 
 def pairs(record):

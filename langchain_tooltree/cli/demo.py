@@ -1,0 +1,44 @@
+"""The command `demo`: a search for a small task, in the terminal and on a page."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from rich.text import Text
+
+from langchain_tooltree import demo
+from langchain_tooltree.cli.terminal import Terminal, check_free, model_named, progress, using
+from langchain_tooltree.errors import ConfigurationError
+from langchain_tooltree.pages.search import as_saved, to_html, to_mermaid, to_rich, to_svg
+
+DRAWINGS = {".html": to_html, ".svg": to_svg, ".mmd": to_mermaid}  # how a search is drawn, by the file's ending
+COSTS = ("rollouts", "nodes", "pruned_before", "pruned_after", "model_calls", "tokens", "tool_calls", "cache_hits")
+PAGE = Path("demo.html")
+
+
+def run_demo(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[str, Any], int]:
+    """Search, and show tree, answer and cost; the search as plain data."""
+    page = options.draw
+    if page:
+        check_free(page, force=options.force)
+        if page.suffix not in DRAWINGS:
+            msg = f"{page} must end with one of {', '.join(DRAWINGS)}: the ending says how it is drawn."
+            raise ConfigurationError(msg)
+    elif not options.json and (options.force or not PAGE.exists()):
+        page = PAGE
+    model = model_named(options.model) if options.model else None
+    speaker = options.model or "an offline stand-in that follows a few rules (use --model for a real model)"
+    terminal.say(f"{demo.REQUEST}\nModel: {speaker}\n")
+    with using(options.model), progress("asking the model"):
+        search = as_saved(demo.solved(model))
+    answer = search["nodes"][[0, *search["best"]][-1]].get("answer") or "The plan waits for approval."
+    costs = ", ".join(f"{search['cost'][name]:,} {name.replace('_', ' ')}" for name in COSTS)
+    terminal.print(to_rich(search), Text("✔ the plan", "dim"), Text(f"\n{answer}\n", "bold green"), sep="\n")
+    terminal.print(Text(f"{costs}. Stopped: {search['stop_reason']}."))
+    if page:
+        page.write_text(DRAWINGS[page.suffix](search).rstrip("\n") + "\n", encoding="utf-8")
+        place = f"\nA page to explore: {page.absolute().as_uri()}" if page.suffix == ".html" else f"Drawn to {page}"
+        terminal.say(place)
+    elif not options.json:
+        terminal.say(f"{PAGE} is there already: --force replaces it, --draw FILE.html names another one.")
+    return search, 0
