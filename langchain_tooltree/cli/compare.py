@@ -62,7 +62,7 @@ def run_compare(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[s
     build, tasks = imported(options.agent), load_tasks(options.tasks)[: options.limit]
     named = options.check if options.check in CHECKS else None
     check = check_of(model_named(options.judge) if options.judge else named or imported(options.check), tasks)
-    names = ("agent", "check", "judge", "model", "effort", "experience")
+    names = ("agent", "check", "judge", "model", "effort")
     settings = {"compare": options.tasks, **{name: getattr(options, name) for name in names}}
     journal = Journal(options.journal or Path(f"{Path(options.tasks.replace(':', '-')).stem}.compare.jsonl"), settings)
     if options.html and not journal.runs:  # else the report is that of the runs before

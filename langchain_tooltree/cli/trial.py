@@ -240,8 +240,8 @@ class Journal:
         first, *lines = text.splitlines() or [header]
         if first != header:
             msg = (
-                f"{self.path} was begun with other settings ({first:.200}), or is no journal. Name another file with "
-                "--journal, or remove this one."
+                f"{self.path} was begun with other settings ({first:.200}; now {header:.200}), or is no journal. Name "
+                "another file with --journal."
             )
             raise ConfigurationError(msg)
         for line in lines:

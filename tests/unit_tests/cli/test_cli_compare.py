@@ -188,8 +188,12 @@ def test_somebody_is_asked_whether_to_go_on(capsys, monkeypatch):
 @pytest.mark.slow
 def test_experience_makes_a_third_agent_that_learns_from_each_task(capsys):
     pytest.importorskip("chromadb")
-    code, shown, _ = compare(capsys, "--yes", "--experience", "store", "--limit", "6", "--check", "little_agent:near")
+    options = ("--yes", "--limit", "6", "--check", "little_agent:near")
+    compare(capsys, *options)
+    before = len(sys.modules["little_agent"].made)
+    code, shown, _ = compare(capsys, *options, "--experience", "store")
     assert code == UNCERTAIN
+    assert len(sys.modules["little_agent"].made) == before + 6  # what is finished is not run again
     assert "Not enough tasks to tell whether the planner with experience helps" in shown
     with ChromaStore("store") as store:
         assert Experience(store, namespace=("compare",)).status().successes == 6
