@@ -7,7 +7,7 @@ from langchain_tooltree import ConfigurationError, Prompts, SearchConfig
 from langchain_tooltree.conversation import transcript
 from langchain_tooltree.experience.trajectory import readable
 from langchain_tooltree.models import UNTRUSTED
-from langchain_tooltree.tooltree.ask import ProposalRequest, proposal_messages
+from langchain_tooltree.tooltree.deep import ProposalRequest, proposal_messages
 from langchain_tooltree.tooltree.prompts import DEFAULT_POST_JUDGE_PROMPT, PAPER_POST_JUDGE_PROMPT
 from tests.internals.tooltree import propose_messages
 
