@@ -113,8 +113,9 @@ class Visit:
             messages = [*messages, HumanMessage(prompts.OPEN_PROMPT.format(missing=cut(missing, LONGEST_NOTE)))]
         while True:
             reply, report = yield from self._own_step(messages)
-            named = [report.call.model_dump()] if report and report.call else []
-            yield from effects.judged([*reply.tool_calls, *named])
+            if effects.by_arguments:
+                named = [report.call.model_dump()] if report and report.call else []
+                yield from effects.judged([*reply.tool_calls, *named])
             if reply.tool_calls or reply.invalid_tool_calls:
                 return (yield from self._step(reply))
             note = yield from self._stop(reply, report)
@@ -417,7 +418,7 @@ class Visit:
         is_late = limit is not None and began > 0 and time.time() - began >= limit
         request = self._branches.request
         can_branch = request is None or request.id is not None  # a reducer that gives no ids cannot remove messages
-        return self._host.planner.config.extra_calls if can_branch and not is_late else 0
+        return self._host.planner.extra_calls if can_branch and not is_late else 0
 
     def _has_steps(self) -> bool:
         """Whether the graph's recursion limit leaves room for another round of tools and model."""
