@@ -275,8 +275,7 @@ class RunRecorder:
             if isinstance(last, BaseMessage):
                 _VERDICTS[key] = verdict
                 weakref.finalize(last, _VERDICTS.pop, key, None).atexit = False
-        reasons = "\n".join(part for part in (trajectory.reasons, verdict.reasons) if part)
-        return trajectory.judged(verdict.success, reasons, source="verdict")
+        return verdict.on(trajectory)
 
     def keep(
         self,

@@ -112,6 +112,11 @@ class Verdict:
     success: bool | None
     reasons: str = ""
 
+    def on(self, run: Trajectory) -> Trajectory:
+        """A run with this verdict; its own reasons, such as an error that it raised, stand first."""
+        reasons = "\n".join(filter(None, (run.reasons, self.reasons)))
+        return run.judged(self.success, reasons, source="verdict")
+
 
 Success = Verdict | bool | float | None
 VerdictFunction = Callable[[Trajectory], Success | Awaitable[Success]]
@@ -210,11 +215,11 @@ def verdict_document(trajectory: Trajectory, *, max_characters: int) -> dict[str
     """What a model is shown of a run to judge it."""
     rules = shortened(trajectory.instructions, LONGEST_INSTRUCTIONS)
     tools = list(islice(tools_in(trajectory.metadata.get(TOOLS)), MOST_TOOLS))
-    is_told = trajectory.task in ("", first_request(trajectory.messages))
+    in_record = trajectory.task in ("", first_request(trajectory.messages))
     document = {
         "instructions": rules,
         "tools": tools,
-        "task": "" if is_told else shortened(trajectory.task),
+        "task": "" if in_record else shortened(trajectory.task),
         "record": excerpt(trajectory, max_characters=max_characters, number_writes=True),
         "ended": shortened(trajectory.reasons),
     }
