@@ -79,13 +79,12 @@ class CFGMMemory:
     print(memory.recall("Buy a red mug for less than 10 dollars."))
     ```
 
-    Coarse: focus points say what to watch in an environment, and guide the attempts at training tasks that make up the
-    experience. In between: tips say what the attempts teach. Fine: the runs most like a task are recalled with their
-    tips. A `CFGMMiddleware` puts them before an agent.
+    Coarse: focus points say what to watch in an environment, and guide the attempts at training tasks. In between: tips
+    say what the attempts teach. Fine: the runs most like a task are recalled with their tips, by a `CFGMMiddleware`.
 
-    Everything is kept in the store, in one namespace for each user or tenant if it has variables. All who share a
-    namespace are shown each other's runs. The `config` of a method fills the variables; `ConfigurationError` is raised
-    for one that is not known.
+    Everything is kept in the store, in one namespace for each user or tenant if it has variables, which the `config` of
+    a method fills; `ConfigurationError` is raised for one that is not known. All who share a namespace are shown each
+    other's runs.
 
     Args:
         model: Writes focus points, reflections on failed attempts and tips: a chat model, or a name for
@@ -97,8 +96,7 @@ class CFGMMemory:
         max_characters: Room that recalled runs and tips may take in a prompt, at least 500. Both are whole or not
             there; only the longest runs lose their last calls.
         max_concurrency: Tasks about which tips are asked for at once.
-        verbatim: Whether recalled calls show the values of their arguments. They are those of somebody else's run where
-            users share a namespace, so names alone are shown by default.
+        verbatim: Whether recalled calls show the values of their arguments, which may be those of another user's run.
         models: Other models for single roles: `"focus"` writes focus points, `"policy"` acts in environments,
             `"reflection"` reflects on failed attempts and on anomalies, `"extraction"` extracts key information under
             `paper`, `"tips"` takes tips, and `"alignment"` adapts them to another environment.
@@ -201,25 +199,23 @@ class CFGMMemory:
     ) -> Flow[CollectionReport]:
         """Try training tasks, reflect on failures, and keep every attempt (CFGM, Alg. 1).
 
-        Each attempt is shown the focus points and what was learnt from earlier ones. What goes wrong with one task (a
-        model that cannot be reached, a world that cannot be made, an `evaluate` that raises) does not disturb the
-        others and raises nothing; the report says which ones are unfinished. An agent that raises, spends its steps or
-        is interrupted has failed. A `CFGMMiddleware` in it neither recalls nor records meanwhile.
+        Each attempt is shown the focus points and what was learnt from earlier ones. An agent that raises, spends its
+        steps or is interrupted has failed. Where a model cannot be reached, a world cannot be made or `evaluate`
+        raises, the task is unfinished, as the report says, and the others go on.
 
-        An attempt is done when its trajectory is in the store. Run again, a collection that was stopped or killed makes
-        none of these again; a larger `max_retries` adds attempts to tasks that have failed so far. They are told by the
-        id and the text of their task: to start over, use another namespace, or delete the trajectories that the report
-        names.
+        An attempt is done when its trajectory is in the store, under the id and the text of its task. Run again, a
+        collection that was stopped makes none of these again; a larger `max_retries` adds attempts. To start over, use
+        another namespace, or delete the trajectories that the report names.
 
         Args:
-            agent: Who tries. A compiled graph whose state has `messages`; an environment with `reset(task)` and
-                `step(action)`, in which the memory's model acts; or a function from a task to one of these, for a fresh
-                world for each attempt, which is closed afterwards by its `aclose` or `close`.
+            agent: A compiled graph whose state has `messages`; an environment with `reset(task)` and `step(action)`, in
+                which the memory's model acts; or a function from a task to one of these, for a fresh world for each
+                attempt, which is closed afterwards by its `aclose` or `close`.
             tasks: Texts or `Task` records.
             evaluate: A function, sync or async, from the task and the result to whether it succeeded, or a reward, of
                 which 1 or more is a success. The result of a graph is its final state, that of an environment a mapping
-                with `messages`, `reward` (their sum), `done` and `truncated` (cut off by a limit of its own). `None`
-                lets an environment decide: done and not cut off, with rewards of 1 or more in all if it gives any.
+                with `messages`, `reward` (the sum), `done` and `truncated`. `None` lets an environment decide: done and
+                not truncated, with a reward of 1 or more if it gives any.
             max_retries: Attempts at a task after the first one.
             max_steps: Tool calls or environment steps that an attempt may make.
             max_concurrency: Tasks that are tried at once; in a single environment, one is.
@@ -272,9 +268,8 @@ class CFGMMemory:
         """Take tips from the attempts that are stored (CFGM, Alg. 2).
 
         From each task with a success and failures at most 5, by comparison; then from each task with a success at most
-        3 more, which do not repeat others. Only tasks with attempts that are new since the last time are asked about,
-        so it can be called after every collection, and again if it was interrupted. A task about which the model gives
-        no usable reply is logged and left to the next time. Returns all tips that there are now, old and new.
+        3 more, which do not repeat others. Only tasks with new attempts are asked about. A task about which the model
+        gives no usable reply is logged and left to the next time. Returns all tips that there are now, old and new.
         """
         experience = self.experience.within_config(config)
         return (yield from extract_tips(self._model_for("tips"), experience, max_concurrency=self._max_concurrency))
