@@ -13,7 +13,7 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.runtime import Runtime
 
 from langchain_tooltree.anomaly.detector import AnomalyDetector
-from langchain_tooltree.cfgm.memory import DEFAULT_K, CFGMMemory, check_memory, recall_for, recovery_with
+from langchain_tooltree.cfgm.memory import DEFAULT_K, CFGMMemory, check_memory, recovery_with
 from langchain_tooltree.cfgm.recall import SOURCE, Tip, examples_in, recall_text
 from langchain_tooltree.cfgm.reflection import AgentTool, Help, Reflector
 from langchain_tooltree.conversation import Conversation, visible_path
@@ -129,7 +129,9 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
             recall = {name: earlier[name] for name in ("runs", "tips", "text") if name in earlier}
             return {"cfgm_recalled": {**Recalled(**turn, runs=[], tips=[], latest=latest, text=""), **recall}}
         aim = aim_of(dict.fromkeys([turn["first"], *conversation.requests]))
-        recollection = yield from recall_for(memory, aim, k=self._k, own=run_id(runtime), writer=runtime.stream_writer)
+        recollection = yield from memory.recaller.recall_here(
+            aim, k=self._k, own=run_id(runtime), writer=runtime.stream_writer
+        )
         text = recall_text(recollection, max_characters=memory.max_characters)
         runs, tips = [run.id for run in recollection.runs], [tip.to_dict() for tip in recollection.tips]
         return {"cfgm_recalled": Recalled(**turn, runs=runs, tips=tips, latest=latest, text=text)}
@@ -252,7 +254,7 @@ class CFGMRecallNode(Runnable[Any, dict[str, str]]):
             return {self._recalled_key: ""}
         runtime, writer = current_runtime(), current_writer()
         own = run_id(runtime) if runtime else None
-        recollection = yield from recall_for(self._memory, conversation.aim, k=self._k, own=own, writer=writer)
+        recollection = yield from self._memory.recaller.recall_here(conversation.aim, k=self._k, own=own, writer=writer)
         return {self._recalled_key: recall_text(recollection, max_characters=self._memory.max_characters)}
 
     ainvoke = async_twin(invoke)  # type: ignore[arg-type] # mypy takes `self` from the declaration in Runnable
@@ -330,6 +332,6 @@ class CFGMReflectionNode(Runnable[Any, dict[str, list[BaseMessage]]]):
     def _help(self, conversation: Conversation, writer: Writer | None) -> Flow[Help]:
         if self._memory is None or not conversation.task:
             return Help((), (), self._tools)
-        recollection = yield from recall_for(self._memory, conversation.aim, k=self._k, writer=writer)
+        recollection = yield from self._memory.recaller.recall_here(conversation.aim, k=self._k, writer=writer)
         text = recall_text(recollection, max_characters=self._memory.max_characters)
         return Help(recollection.tips, examples_in(text), self._tools)

@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, Literal, Self, get_args
 from uuid import uuid4
 
@@ -34,24 +33,20 @@ from langchain_tooltree.cfgm.collect import (
     task_of,
 )
 from langchain_tooltree.cfgm.recall import (
-    CANDIDATES,
+    Recaller,
     Recollection,
     Tip,
-    distinct,
     example_text,
     examples_in,
-    most_like,
     recall_text,
-    tips_of,
 )
 from langchain_tooltree.cfgm.reflection import Help, Recovery, Reflector
 from langchain_tooltree.cfgm.tips import aligned_tips, extract_tips
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError, check_count
-from langchain_tooltree.experience.run_identity import is_in
-from langchain_tooltree.experience.store import DEFAULT_NAMESPACE, QUARANTINED, ExperienceStore
+from langchain_tooltree.experience.store import DEFAULT_NAMESPACE, ExperienceStore
 from langchain_tooltree.experience.trajectory import Recall, Trajectory
-from langchain_tooltree.flows import Flow, Writer, async_twin, driven, emit, flow_of, if_it_can
+from langchain_tooltree.flows import Flow, async_twin, driven, flow_of
 from langchain_tooltree.models import resolve_model
 
 logger = logging.getLogger(__name__)
@@ -122,7 +117,7 @@ class CFGMMemory:
             raise ConfigurationError(msg)
         self._model = None if model is None else resolve_model(model)
         self._models = {role: resolve_model(each) for role, each in (models or {}).items()}
-        self._verbatim = verbatim
+        self.recaller = Recaller(self.experience, verbatim=verbatim)
         self.is_paper = False  # whether it does as the paper says
         self.max_characters = max_characters
         self._max_concurrency = max_concurrency
@@ -142,6 +137,7 @@ class CFGMMemory:
             settings.setdefault("embeddings", PAPER_EMBEDDINGS)
         memory = cls(model, store, **{"verbatim": True, **settings})
         memory.is_paper = True
+        memory.recaller = replace(memory.recaller, nearest=True)
         return memory
 
     def _model_for(self, role: Role) -> BaseChatModel:
@@ -303,30 +299,9 @@ class CFGMMemory:
             msg = f"task must be a text, got {task!r:.80}."
             raise ConfigurationError(msg)
         check_count("k", k, 1)
-        return (yield from self.recalling(task, k, self.experience.within_config(config)))
+        return (yield from self.recaller.recall(task, k, config=config))
 
     arecall = async_twin(recall)
-
-    def recalling(self, task: str, k: int, experience: ExperienceStore, own: str | None = None) -> Flow[Recollection]:
-        """Recall, as a flow; `own` is the id of a conversation that is not recalled for itself."""
-        similar = partial(flow_of(experience.similar), task, success=True)
-        runs = yield from similar(k=CANDIDATES * k)
-        users = {run.came_from or run.id for run in runs}
-        # There may be others behind them, but nobody stands between a user and runs of theirs.
-        if len(users) == 1 and len(runs) == CANDIDATES * k and not users & {*experience.values.values()}:
-            runs = yield from similar(k=4 * CANDIDATES * k)
-        others = [run for run in runs if not is_in(run.id, own)]
-        chosen = others[:k] if self.is_paper else most_like(task, others, k)
-        # Tasks of the same text may be told apart by an id; the tips of all that are like the task are recalled.
-        alike = [run for each in chosen for run in runs if run.task == each.task]
-        tips = yield from tips_of(experience, alike)
-        # A tip counts while the success that it was taken of does: it may be gone, in quarantine, or called a failure.
-        successes = {run.id for run in runs}
-        sources = {tip.trajectories[-1] for tip in tips} - successes
-        for run in (yield from experience.reading(sorted(sources))):
-            successes |= {run.id} if run.success and QUARANTINED not in run.metadata else set()
-        holding = distinct(tip for tip in tips if tip.trajectories[-1] in successes)
-        return Recollection(task, tuple(chosen), tuple(holding.values()), self._verbatim)
 
     @driven
     def act(
@@ -415,20 +390,3 @@ def recovery_with(
         model = memory.reflector(model)
     usual = EACH_ANOMALY if memory is not None and memory.is_paper else {}
     return Recovery(model, detector, **{**usual, **{name: each for name, each in budget.items() if each is not None}})
-
-
-def recall_for(
-    memory: CFGMMemory, task: str, *, k: int, own: str | None = None, writer: Writer | None
-) -> Flow[Recollection]:
-    """Recall what there is of tasks like this one, inside a graph; if memory fails, that is logged, and nothing is.
-
-    `own` is the id under which this conversation itself is remembered: it is not recalled for itself.
-    """
-
-    def ask() -> Flow[Recollection]:
-        recollection = yield from memory.recalling(task, k, memory.experience.within_config(), own)
-        runs, tips = [run.task for run in recollection.runs], [tip.advice for tip in recollection.tips]
-        yield from emit([{"type": "recall", "task": task, "runs": runs, "tips": tips}], writer)
-        return recollection
-
-    return (yield from if_it_can(ask, Recollection(task), "memory of past runs"))
