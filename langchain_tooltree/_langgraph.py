@@ -38,11 +38,6 @@ def goes_on(namespace: str) -> bool:
     return _TASK not in namespace
 
 
-def namespace_of(config: Mapping[str, Any]) -> str:
-    """The namespace that a configuration names; empty for the outermost graph."""
-    return str(config.get("configurable", {}).get(_NAMESPACE, ""))
-
-
 # What LangGraph keeps under `configurable`.
 
 _RESERVED, _RUNNING, _CHECKPOINTER = "__", "__pregel_", "__pregel_checkpointer"
@@ -71,7 +66,7 @@ def thread_here() -> str:
 
 def namespace_here() -> str:
     """The namespace of the node that is running; empty outside of a graph."""
-    return namespace_of({"configurable": configurable_here() or {}})
+    return str((configurable_here() or {}).get(_NAMESPACE, ""))
 
 
 def without_reserved(configurable: Mapping[str, Any], *, place: bool = True) -> dict[str, Any]:
@@ -214,8 +209,8 @@ def _rewrite(store: Any, connection: sqlite3.Connection) -> None:
 async def _arewrite(store: Any, connection: Any) -> None:
     async with store.lock:
         for statement in _STATEMENTS:
-            async with connection.execute(statement) as found:
-                await found.fetchall()
+            async with connection.execute(statement) as rows:
+                await rows.fetchall()
 
 
 def _empty(store: Any) -> None:

@@ -112,10 +112,10 @@ class SignReader:
 
     def score_observation(self, question: Question, call: Made) -> tuple[float, float]:  # noqa: ARG002 - as in Policy
         """See what a call was worth, and whether the distance in miles is known."""
-        seen = call.observation or ""
-        if re.search(MILES, seen):
+        observation = call.observation or ""
+        if re.search(MILES, observation):
             return 0.95, 0.97
-        if re.search(KILOMETRES, seen):
+        if re.search(KILOMETRES, observation):
             return 0.85, 0.4
         return (0.7, 0.2) if call.arguments.get("part") == SIGN_AT else (0.2, 0.05)
 
@@ -131,11 +131,6 @@ def _number(pattern: str, question: Question) -> float | None:
     return next((float(match[1]) for match in matches if match), None)
 
 
-def offline_model() -> OfflineChatModel:
-    """The deterministic stand-in for a model that the demo uses without a key."""
-    return OfflineChatModel(policy=SignReader())
-
-
 def solved(model: BaseChatModel | None = None, **settings: Any) -> SearchResult:
     """Search for the answer, by default with the stand-in; `settings` are more arguments of `search`."""
-    return search(REQUEST, TOOLS, model=model or offline_model(), effects=EFFECTS, **settings)
+    return search(REQUEST, TOOLS, model=model or OfflineChatModel(policy=SignReader()), effects=EFFECTS, **settings)

@@ -30,63 +30,7 @@ A deep search has more:
 | `fallback` | nothing is worth keeping; the plain model answers | `reason`, `details` |
 """
 
-from typing import Any, Literal, Required, TypedDict
+from typing import Any
 
-EventType = Literal[
-    "doubt",
-    "candidates",
-    "explore",
-    "stop",
-    "suggest",
-    "recall",
-    "anomaly",
-    "reflect",
-    "start",
-    "select",
-    "propose",
-    "judge",
-    "execute",
-    "evaluate",
-    "prune",
-    "best",
-    "budget",
-    "fallback",
-]
-
-
-class Event(TypedDict, total=False):
-    """One event: its type, and the fields that events of this type have. Scores and values are in [0, 1]."""
-
-    type: Required[EventType]
-    anomaly: dict[str, Any]  # what `Anomaly.to_dict` returns
-    cached: bool
-    call: str
-    call_id: str | None
-    calls: list[str]
-    details: list[str]
-    dropped: list[str]
-    goal: float | None
-    last_tool: str | None
-    max_model_calls: int
-    max_rollouts: int
-    missing: str
-    model_calls: int
-    node: int
-    problem: str
-    query: str
-    r_post: float
-    r_pre: float | None
-    reason: str
-    reflection: dict[str, Any] | None
-    rollout: int
-    rollouts: int
-    runs: list[str]
-    scored: bool
-    status: str
-    suggestions: list[dict[str, Any]]  # what `Suggestion.to_dict` returns, best first
-    task: str
-    tips: list[str]
-    tokens: int
-    tool_calls: int
-    tools: int
-    value: float
+Event = dict[str, Any]
+"""One event: its `type`, and the fields that the table lists for it. Scores and values are in [0, 1]."""

@@ -185,14 +185,12 @@ def inner_marks(metadata: Mapping[str, Any]) -> RunnableConfig:
     return {"tags": [TAG, TAG_NOSTREAM], "metadata": {f"{TAG}_{key}": value for key, value in metadata.items()}}
 
 
-def bind_tools(
-    model: BaseChatModel, tools: Sequence[BaseTool | dict[str, Any]], settings: Mapping[str, Any] | None = None
-) -> Runnable[Any, Any]:
-    """The model with tools and settings bound, or the model itself where there are no tools."""
+def bind_tools(model: BaseChatModel, tools: Sequence[BaseTool | dict[str, Any]]) -> Runnable[Any, Any]:
+    """The model with tools bound, or the model itself where there are none."""
     if not tools:
         return model
     try:
-        return model.bind_tools(tools, **(settings or {}))
+        return model.bind_tools(tools)
     except NotImplementedError as error:
         msg = f"{type(model).__name__} cannot call tools; use a chat model with tool calling (bind_tools)."
         raise ConfigurationError(msg) from error
@@ -204,12 +202,9 @@ def call_tools(
     messages: Sequence[BaseMessage],
     meter: Meter,
     config: RunnableConfig,
-    *,
-    settings: Mapping[str, Any] | None = None,
 ) -> Flow[AIMessage]:
-    """Ask a model that may reply with tool calls; the settings of the request, such as a temperature, are by name."""
-    bound = bind_tools(model, tools, settings)
-    return storable((yield from request(bound, messages, config, meter, type(model).__name__)))
+    """Ask a model that may reply with tool calls."""
+    return storable((yield from request(bind_tools(model, tools), messages, config, meter, type(model).__name__)))
 
 
 def with_chat_model(model: Any, change: Callable[[BaseChatModel], BaseChatModel]) -> Any:
@@ -236,98 +231,82 @@ def quiet(model: Any) -> Any:
     return with_chat_model(model, hush)
 
 
-@dataclass(slots=True)
-class StructuredQuestion:
-    """A question whose reply must be an object of a given form."""
-
-    model: BaseChatModel
-    schema: type[BaseModel]  # sent, but not applied: a reply that is right in part can be used in part
-    prompt: list[BaseMessage]
-    usable: Callable[[dict[str, Any]], bool]  # whether a parsed reply answers the whole question
-    config: RunnableConfig
-
-    def ask(self, meter: Meter) -> Flow[list[dict[str, Any]]]:
-        """Ask, and ask again once if the reply is unusable.
-
-        Returns the parsed replies, latest last; none if none could be parsed. What went wrong is noted at the meter,
-        which also bounds the calls.
-        """
-        replies: list[dict[str, Any]] = []
-        prompt = self.prompt
-        spelled_out = False
-        for _ in range(min(ATTEMPTS, meter.left)):
-            try:
-                raw, data = yield from self._ask_once(prompt, meter, spelled_out=spelled_out)
-            except Exception as error:  # noqa: BLE001 - any failure of a model is a missing score, not a crash
-                meter.problems.append(shortened(described(error)))
-                if was_refused(error):
-                    break  # it would be refused again
-                continue
-            if data is not None:
-                replies.append(data)
-                if self.usable(data):
-                    break
-            excerpt = _excerpt(raw, data)
-            meter.problems.append(f"the reply is not of the form asked for: {excerpt}")
-            prompt = [*self.prompt, AIMessage(excerpt or "[no text]"), HumanMessage(CORRECTION)]
-            # A server that ignores the form, as some do, has not shown it to the model.
-            spelled_out = data is None
-        return replies
-
-    def _ask_once(
-        self, prompt: Sequence[BaseMessage], meter: Meter, *, spelled_out: bool
-    ) -> Flow[tuple[AIMessage, dict[str, Any] | None]]:
-        """One question, through the model's structured output where it has one, as plain text otherwise."""
-        spelled, name = self._spelled_out(prompt), type(self.model).__name__
-        refusal: Exception | None = None
-        if structured := self._structured():
-            try:
-                raw = yield from request(structured, spelled if spelled_out else prompt, self.config, meter, name)
-            except Exception as error:
-                if http_status(error) not in FORM_REFUSED:
-                    raise
-                refusal = error
-            else:
-                return raw, self._read(raw, called=True)
-        raw = yield from request(self.model, spelled, self.config, meter, name)
-        if refusal is not None:
-            logger.info("%s refuses structured output and is asked in plain text: %s", name, refusal)
-        return raw, self._read(raw)
-
-    def _read(self, raw: AIMessage, *, called: bool = False) -> dict[str, Any] | None:
-        """The object that a reply is, in its first call or as JSON, without what no reader should meet."""
-        data = raw.tool_calls[0]["args"] if called and raw.tool_calls else json_object(_without_reasoning(raw))
-        form: dict[str, Any] | None = plain(data)
-        return form
-
-    def _structured(self) -> Runnable[Any, Any] | None:
-        """The model with structured output; `None` if it has none, or says so in its profile.
-
-        LangChain puts parsers behind it, each a run of its own in a trace, and some take quadratic time on prose. So
-        the model is asked alone, and what it says is read here; where it cannot be told apart from them, the form is
-        bound as a tool.
-        """
-        if (getattr(self.model, "profile", None) or {}).get("structured_output") is False:
-            return None
-        try:
-            chain = self.model.with_structured_output(_plain_schema(self.schema), include_raw=True)
-            first = chain.first if isinstance(chain, RunnableSequence) else None
-            alone = first.steps__.get("raw") if isinstance(first, RunnableParallel) else None
-            return alone or self.model.bind_tools([_plain_schema(self.schema)], tool_choice="any")
-        except Exception as error:  # noqa: BLE001 - whatever an integration raises, a text can be asked for
-            logger.debug("%s has no structured output: %s", type(self.model).__name__, described(error))
-            return None
-
-    def _spelled_out(self, prompt: Sequence[BaseMessage]) -> list[BaseMessage]:
-        """The prompt with the form in its system message: some models refuse two user messages in a row."""
-        schema = json.dumps(_plain_schema(self.schema))
-        form = f"Reply with one JSON object and nothing else. Its JSON schema:\n{schema}"
-        if isinstance(prompt[0], SystemMessage):
-            return [extended(prompt[0], form), *prompt[1:]]
-        return [SystemMessage(form), *prompt]
-
-
 FormT = TypeVar("FormT", bound=BaseModel)
+
+
+def filled_in(
+    model: BaseChatModel, form: type[FormT], prompt: list[BaseMessage], config: RunnableConfig, meter: Meter
+) -> Flow[FormT | None]:
+    """Have a model fill in a form, and ask again once if its reply does not validate.
+
+    It is asked through its structured output where it has one, and otherwise in plain text.
+
+    Returns:
+        The form; `None` if no reply validates. The meter has the reasons, and bounds the calls.
+    """
+    name, structured = type(model).__name__, _structured(model, form)
+    question, spelled_out, attempts = prompt, structured is None, 0
+    while attempts < ATTEMPTS and meter.left > 0:
+        asked = _with_schema(question, form) if spelled_out else question
+        try:
+            reply = yield from request(structured or model, asked, config, meter, name)
+        except Exception as error:  # noqa: BLE001 - any failure of a model is a missing form, not a crash
+            if structured is not None and http_status(error) in FORM_REFUSED:
+                logger.info("%s refuses structured output and is asked in plain text: %s", name, error)
+                structured, spelled_out = None, True
+                continue
+            meter.problems.append(shortened(described(error)))
+            if was_refused(error):
+                break  # it would be refused again
+            attempts += 1
+            continue
+        attempts += 1
+        data = plain(reply.tool_calls[0]["args"] if structured and reply.tool_calls else _object_in(reply))
+        if (filled := validated(form, data)) is not None:
+            return filled
+        excerpt = _excerpt(reply, data)
+        meter.problems.append(f"the reply is not of the form asked for: {excerpt}")
+        question = [*prompt, AIMessage(excerpt or "[no text]"), HumanMessage(CORRECTION)]
+        # A server that ignores the form, as some do, has not shown it to the model.
+        spelled_out = structured is None or data is None
+    return None
+
+
+def validated(form: type[FormT], data: Any) -> FormT | None:
+    """A form out of data; `None` where they are not of its type."""
+    try:
+        return form.model_validate(data)
+    except ValidationError:
+        return None
+
+
+def _structured(model: BaseChatModel, form: type[BaseModel]) -> Runnable[Any, Any] | None:
+    """The model with structured output; `None` if it has none, or says so in its profile.
+
+    LangChain puts parsers behind it, each a run of its own in a trace, and some take quadratic time on prose. So the
+    model is asked alone, and what it says is read here; where it cannot be told apart from them, the form is bound as a
+    tool.
+    """
+    if (getattr(model, "profile", None) or {}).get("structured_output") is False:
+        return None
+    schema = _plain_schema(form)
+    try:
+        chain = model.with_structured_output(schema, include_raw=True)
+        first = chain.first if isinstance(chain, RunnableSequence) else None
+        alone = first.steps__.get("raw") if isinstance(first, RunnableParallel) else None
+        return alone or model.bind_tools([schema], tool_choice="any")
+    except Exception as error:  # noqa: BLE001 - whatever an integration raises, a text can be asked for
+        logger.debug("%s has no structured output: %s", type(model).__name__, described(error))
+        return None
+
+
+def _with_schema(prompt: Sequence[BaseMessage], form: type[BaseModel]) -> list[BaseMessage]:
+    """A prompt with a form in its system message: some models refuse two user messages in a row."""
+    schema = json.dumps(_plain_schema(form))
+    text = f"Reply with one JSON object and nothing else. Its JSON schema:\n{schema}"
+    if isinstance(prompt[0], SystemMessage):
+        return [extended(prompt[0], text), *prompt[1:]]
+    return [SystemMessage(text), *prompt]
 
 
 def _with_words(text: str) -> str:
@@ -339,26 +318,6 @@ def _with_words(text: str) -> str:
 
 Words = Annotated[str, AfterValidator(_with_words)]
 """A field of a form that has to say something. Its schema is that of any text, since some providers know no bounds."""
-
-
-def filled_in(
-    model: BaseChatModel, form: type[FormT], prompt: list[BaseMessage], config: RunnableConfig, meter: Meter
-) -> Flow[FormT | None]:
-    """Have a model fill in a form, and ask again once if its reply does not validate.
-
-    `None` if none does; the meter has the reasons.
-    """
-    filled: list[FormT] = []
-
-    def validates(reply: dict[str, Any]) -> bool:
-        try:
-            filled.append(form.model_validate(reply))
-        except ValidationError:
-            return False
-        return True
-
-    yield from StructuredQuestion(model, form, prompt, validates, config).ask(meter)
-    return filled[-1] if filled else None
 
 
 def _plain_schema(schema: type[BaseModel]) -> dict[str, Any]:
@@ -377,9 +336,9 @@ def _excerpt(message: AIMessage, data: dict[str, Any] | None) -> str:
     return whole_characters(text[:SHOWN_REPLY])  # it goes into the next request, and into logs
 
 
-def _without_reasoning(message: AIMessage) -> str:
-    """The text of a reply as far as it is read, without what some servers leave in it of a model's reasoning."""
-    return str(message.text).rpartition("</think>")[2].strip()[:LONGEST_REPLY]
+def _object_in(reply: AIMessage) -> dict[str, Any] | None:
+    """The JSON object that a reply is, beside what some servers leave in it of a model's reasoning."""
+    return json_object(str(reply.text).rpartition("</think>")[2].strip()[:LONGEST_REPLY])
 
 
 UNTRUSTED = """\

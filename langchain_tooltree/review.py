@@ -6,7 +6,6 @@ by names of tools, and what a person is shown of a call.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from itertools import islice
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -16,8 +15,6 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolCall
 from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.runtime import Runtime, get_runtime
 from langgraph.types import Send
-from pydantic import TypeAdapter, ValidationError
-from typing_extensions import TypedDict  # pydantic takes those of `typing` from Python 3.12 on only
 
 from langchain_tooltree._langgraph import can_be_answered
 from langchain_tooltree.conversation import Conversation
@@ -25,6 +22,7 @@ from langchain_tooltree.effects.calls import CallEffects, Effects
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.experience.trajectory import NOTES as KEY
 from langchain_tooltree.flows import arun_flow
+from langchain_tooltree.text import mapping_in
 
 SHOWN = 300  # characters of one text that a person is shown: two lines of a wide window, three of a narrow one
 SHOWN_ITEMS = 5  # results, calls and values that are shown one by one
@@ -48,29 +46,6 @@ NUMBER = re.compile(r"([0-9]{1,20})(?:\.([0-9]{0,20}?)0*)?")
 
 NUMBER_GOES_ON = r"\w|\.[0-9]+(?!\.?[0-9])|,[0-9]{3}(?![0-9])"
 """What makes digits the beginning of another number: 80 does not stand in 80.50 and 80,000, but 22 in 22.11.2026."""
-
-
-class Plan(TypedDict, total=False):
-    """What a planner may keep with a message under `KEY` of its metadata; each call is a line of text."""
-
-    plan: list[str]  # the calls that are planned after this one
-    alternatives: list[list[str]]  # the best other paths, best first
-    tried: list[str]  # reads whose results are not kept
-    missing: str  # what an answer before it left open
-
-
-PLAN = TypeAdapter(Plan)
-
-
-def plan_of(conversation: Conversation) -> Plan:
-    """What the planner keeps with the model's latest message; nothing if any of it has another form.
-
-    Messages come back from clients and stores, who may have changed them.
-    """
-    metadata = conversation.reply.response_metadata.get(KEY) if conversation.reply else None
-    with suppress(ValidationError, RecursionError):
-        return PLAN.validate_python(metadata, strict=True)
-    return {}
 
 
 class Origin(NamedTuple):
@@ -146,7 +121,7 @@ def _contains(text: str, value: str) -> bool:
 def describe(call: ToolCall, conversation: Conversation) -> str:
     """A call of the model's latest message, what it rests on, and what it was weighed against; a line each."""
     values, left = origins(call["args"], conversation)
-    plan = plan_of(conversation)
+    plan = mapping_in(conversation.reply.response_metadata, KEY) if conversation.reply else {}
     request = (
         f"The user asked: {quoted(conversation.goal)}" if conversation.goal else "The user asked nothing in words."
     )
@@ -154,16 +129,22 @@ def describe(call: ToolCall, conversation: Conversation) -> str:
     if left:
         lines.append(f"Not looked for: {left} more values")
     lines.extend(islice(_result_lines(conversation, values), SHOWN_ITEMS))
-    if plan.get("missing"):
-        lines.append(f"Left open before it: {quoted(plan['missing'])}")
-    lines.extend(_listed("Also read, and not kept", map(quoted, plan.get("tried", ()))))
-    lines.extend(_listed("Planned after it", map(quoted, plan.get("plan", ()))))
-    others = plan.get("alternatives", [])[:SHOWN_ITEMS]
-    lines.extend(f"Instead: {' then '.join(map(quoted, calls))}" for calls in others)
+    if missing := _texts([plan.get("missing")]):
+        lines.append(f"Left open before it: {quoted(missing[0])}")
+    lines.extend(_items_line("Also read, and not kept", map(quoted, _texts(plan.get("tried")))))
+    lines.extend(_items_line("Planned after it", map(quoted, _texts(plan.get("plan")))))
+    others = plan.get("alternatives")
+    paths = [_texts(path) for path in others[:SHOWN_ITEMS]] if isinstance(others, list) else []
+    lines.extend(f"Instead: {' then '.join(map(quoted, path))}" for path in paths if path)
     return "\n".join(lines)
 
 
-def _listed(heading: str, items: Iterable[str]) -> Iterator[str]:
+def _texts(data: Any) -> list[str]:
+    """The texts in a list that clients and stores may have changed."""
+    return [each for each in data if isinstance(each, str) and each] if isinstance(data, list) else []
+
+
+def _items_line(heading: str, items: Iterable[str]) -> Iterator[str]:
     """As many items as a person reads, on one line, and how many there are beside them."""
     items = list(items)
     if items:
@@ -179,7 +160,7 @@ def _origin_lines(values: Sequence[Origin]) -> Iterator[str]:
         where = f"only in the result of {results[0]}" if results else "in no result: made up"
         by_place.setdefault(f"Not from the user, {where}", []).append(f"{_plain(argument)} {quoted(value)}")
     for where, items in by_place.items():
-        yield from _listed(where, items)
+        yield from _items_line(where, items)
 
 
 def _result_lines(conversation: Conversation, values: Sequence[Origin]) -> Iterator[str]:

@@ -65,10 +65,11 @@ class _Index:
                 pairs[term].append((place, times))
         self._size = len(texts)
         self._postings: dict[str, tuple[NDArray[np.int64], Scores]] = {}  # places of texts, and what they score
-        for term, found in pairs.items():
-            places, times_there = np.array(found).T
-            rarity = np.log1p((self._size - len(found) + 0.5) / (len(found) + 0.5))
-            self._postings[term] = places, rarity * times_there * (SATURATION + 1) / (times_there + damping[places])
+        for term, postings in pairs.items():
+            places, frequencies = np.array(postings).T
+            rarity = np.log1p((self._size - len(postings) + 0.5) / (len(postings) + 0.5))
+            # idf * tf * (k1 + 1) / (tf + k1 * (1 - b + b * length / mean length))
+            self._postings[term] = places, rarity * frequencies * (SATURATION + 1) / (frequencies + damping[places])
         units = None if vectors is None else _unit(vectors)
         self._vectors = None if units is None else _unit(units - units.mean(axis=0))  # without what all share
 
@@ -291,13 +292,13 @@ class ToolSelectionMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         before = request.messages[: len(request.messages) - len(run)]
         last_tool = next((call["name"] for message in reversed(before) for call in reversed(calls_in(message))), None)
         texts = _texts(request.messages, len(run))
-        shown = self._always.union((yield from self._chosen(ranked, texts, last_tool)))
+        shown = self._always.union((yield from self._select_for_turn(ranked, texts, last_tool)))
         calls = [call["name"] for message in reversed(run) for call in calls_in(message)]
         late = [tools[name] for name in dict.fromkeys(calls) if name in tools and name not in shown]
-        kept = [tool for tool in request.tools if isinstance(tool, dict) or tool.name in shown]
-        return request.override(tools=[*kept, *late])
+        selection = [tool for tool in request.tools if isinstance(tool, dict) or tool.name in shown]
+        return request.override(tools=[*selection, *late])
 
-    def _chosen(self, tools: list[BaseTool], texts: list[str], last_tool: str | None) -> Flow[list[str]]:
+    def _select_for_turn(self, tools: list[BaseTool], texts: list[str], last_tool: str | None) -> Flow[list[str]]:
         """Names of the tools for a turn, ranked where it begins."""
         turn = digest([[tool.name for tool in tools], texts])
         if turn not in self._turns:

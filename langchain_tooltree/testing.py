@@ -6,6 +6,7 @@ but the intelligence is real.
 """
 
 import json
+import re
 import threading
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
@@ -81,9 +82,9 @@ class ChatDouble(BaseChatModel):
         message = AIMessage(reply) if isinstance(reply, str) else reply
         if message.usage_metadata is not None:
             return message
-        sent = _tokens(*(str(part.content) for part in messages), json.dumps(tools))
-        received = _tokens(str(message.content), json.dumps(message.tool_calls))
-        usage = {"input_tokens": sent, "output_tokens": received, "total_tokens": sent + received}
+        tokens_in = _tokens(*(str(part.content) for part in messages), json.dumps(tools))
+        tokens_out = _tokens(str(message.content), json.dumps(message.tool_calls))
+        usage = {"input_tokens": tokens_in, "output_tokens": tokens_out, "total_tokens": tokens_in + tokens_out}
         return message.model_copy(update={"usage_metadata": usage})
 
 
@@ -297,8 +298,8 @@ class OfflineChatModel(ChatDouble):
 
 
 def _calling(calls: Sequence[tuple[str, Mapping[str, Any]]], otherwise: str = "") -> AIMessage:
-    requests = [{"name": tool, "args": dict(given), "id": f"call_{at}"} for at, (tool, given) in enumerate(calls)]
-    return AIMessage("" if requests else otherwise, tool_calls=requests)
+    tool_calls = [{"name": tool, "args": dict(args), "id": f"call_{at}"} for at, (tool, args) in enumerate(calls)]
+    return AIMessage("" if tool_calls else otherwise, tool_calls=tool_calls)
 
 
 _OPENINGS: dict[str, Literal["plan", "propose", "pre", "post", "check"]] = {
@@ -329,12 +330,15 @@ def read_question(
     if kind in {"pre", "post", "check", "plan"}:
         return _read_document(kind, json.loads(messages[1].text), attempt=len(messages) // 2)
     note = str(messages[-1].text) if messages and str(messages[-1].text).startswith(NOTE) else ""
-    said = Conversation(messages[:-1] if note else messages)
-    request, path = _read_dialogue(said)
+    conversation = Conversation(messages[:-1] if note else messages)
+    request = conversation.goal
+    # What a model reads of the results: with the advice in them.
+    results = {each.tool_call_id: readable(each.content) for each in conversation.messages if is_observation(each)}
+    path = tuple(Made(step.tool, step.arguments or {}, results.get(step.call_id or "")) for step in conversation.steps)
     if note.startswith(prompts.OTHERS_PROMPT.partition("{")[0]):
         return Question("others", request, path, names), []
-    asked = (REPORT_PROMPT, REPORT_AND_CALL_PROMPT, REPORT_AND_UNDO_PROMPT)
-    if kind is None and any(prompt in said.instructions for prompt in asked):
+    lines = (REPORT_PROMPT, REPORT_AND_CALL_PROMPT, REPORT_AND_UNDO_PROMPT)
+    if kind is None and any(line in conversation.instructions for line in lines):
         return Question("step", request, path, names, attempt=2 if note else 1), []
     if kind is None:
         return Question("answer", request, path), []
@@ -353,20 +357,12 @@ def _read_document(kind: Any, document: Mapping[str, Any], *, attempt: int) -> t
         elif "observation" in entry and path:
             path[-1] = Made(path[-1].tool, path[-1].arguments, entry["observation"])
     tools = tuple(tool["name"] for tool in document.get("tools", []))
-    listed = document.get("candidates") or ([document["call"]] if "call" in document else [])
-    seen = document.get("observation")
-    judged = [(call["id"], Made(call["tool"], call["arguments"], seen)) for call in listed]
+    calls = document.get("candidates") or ([document["call"]] if "call" in document else [])
+    observation = document.get("observation")
+    judged = [(call["id"], Made(call["tool"], call["arguments"], observation)) for call in calls]
     return Question(kind, document.get("request", request), tuple(path), tools, attempt), judged
 
 
-def _read_dialogue(said: Conversation) -> tuple[str, tuple[Made, ...]]:
-    """The latest request and the calls made since, with what a model reads of the observations: advice in them, too."""
-    goal, steps, seen = said.goal, said.steps, [*filter(is_observation, said.since_request())][::-1]
-    read = {each.tool_call_id: readable(each.content) for each in seen}
-    return goal, tuple(Made(step.tool, step.arguments or {}, read.get(step.call_id or "")) for step in steps)
-
-
 def _number_after(marker: str, text: str) -> int:
-    _, found, rest = text.partition(marker)
-    digits = rest.split(maxsplit=1)[0].rstrip(".") if found else ""
-    return int(digits) if digits.isdigit() else 1
+    match = re.search(rf"{marker}(\d+)", text)
+    return int(match[1]) if match else 1

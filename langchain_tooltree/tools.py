@@ -101,11 +101,6 @@ class ToolCard:
         return {key: value for key, value in card.items() if value}
 
 
-def _beyond(card: Mapping[str, Any], derived: Mapping[str, Any]) -> dict[str, Any]:
-    """What a card says beyond the tool itself, which a model gets bound without its examples."""
-    return {key: card[key] for key in card if key == "examples" or (key != "input" and card[key] != derived.get(key))}
-
-
 def _output_schema(tool: BaseTool) -> Mapping[str, Any] | None:
     function = (tool.func or tool.coroutine) if isinstance(tool, StructuredTool) else None
     if function is None:
@@ -134,7 +129,7 @@ class ToolLibrary(Sequence[BaseTool]):
                 raise ToolDefinitionError(msg)
             self.by_name[tool.name] = tool
             self._cards[tool.name] = ToolCard.from_tool(tool)
-        derived = {name: card.to_dict() for name, card in self._cards.items()}
+        self._derived = {name: card.to_dict() for name, card in self._cards.items()}
         if isinstance(tools, ToolLibrary):
             cards = [*map(tools.card, tools.by_name), *cards]
         if not self.by_name:
@@ -145,7 +140,6 @@ class ToolLibrary(Sequence[BaseTool]):
                 msg = f"A card names {_but_the_tools_are({card.name}, self.by_name)}"
                 raise ToolDefinitionError(msg)
             self._cards[card.name] = self._cards[card.name].enriched(card)
-        self._additions = {name: _beyond(card.to_dict(), derived[name]) for name, card in self._cards.items()}
         self.names = tuple(self.by_name)
 
     def __repr__(self) -> str:
@@ -170,8 +164,9 @@ class ToolLibrary(Sequence[BaseTool]):
         return self._cards[name]
 
     def additions(self, name: str) -> dict[str, Any]:
-        """What the card of a tool says beyond the tool itself, and thus beyond what a model gets bound."""
-        return self._additions[name]
+        """What the card of a tool says beyond what a model gets bound: beyond the tool itself, without its examples."""
+        card, own = self._cards[name].to_dict(), self._derived[name]
+        return {key: card[key] for key in card if key == "examples" or (key != "input" and card[key] != own.get(key))}
 
 
 def as_tools(tools: Any, *, provider_side: bool = False) -> list[Any]:

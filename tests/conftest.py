@@ -1,10 +1,16 @@
 """What all tests share."""
 
+import gc
 import os
 import shutil
+import ssl
 import sys
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from itertools import combinations
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
 
 ROOT = Path(__file__).parent.parent
@@ -25,11 +31,64 @@ ENOUGH_MEMORY = 2 * 2**30
 if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > ENOUGH_MEMORY:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
+# Each client of a service reads the certificates of all authorities, which takes 50 ms. No test goes beyond loopback.
+ssl.SSLContext.load_verify_locations = lambda *_, **__: None
+
 # No deadline: 0.2 s an example is soon over on a busy machine. What a change did is told from one run, so every run has
 # the same examples; `--hypothesis-profile=random` looks for new ones.
 settings.register_profile("random", deadline=None)
 settings.register_profile("repeatable", deadline=None, derandomize=True)
 settings.load_profile("repeatable")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let somebody have all combinations."""
+    parser.addoption("--all-combinations", action="store_true", help="run a test with every combination of parameters")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Of a test with three parameters or more, run as many combinations as bring each two of their values together."""
+    if config.option.all_combinations:
+        return
+    tests: dict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        if hasattr(item, "callspec"):
+            tests[item.nodeid.partition("[")[0]].append(item)
+    left_out = {item for each in tests.values() for item in {*each} - {*pairwise(each)}}
+    if left_out:
+        config.hook.pytest_deselected(items=[item for item in items if item in left_out])
+        items[:] = [item for item in items if item not in left_out]
+
+
+def pairwise(items: Sequence[pytest.Item]) -> Iterator[pytest.Item]:
+    """Combinations in which every pair of values occurs that occurs in all; the next is the one with most new pairs."""
+    pairs = {item: {*combinations(values_of(item), 2)} for item in items}
+    missing = set().union(*pairs.values())
+    if len(values_of(items[0])) < 3:
+        yield from items
+        return
+    while missing:
+        best = max(pairs, key=lambda item: len(pairs[item] & missing))
+        missing -= pairs[best]
+        yield best
+
+
+def values_of(item: pytest.Item) -> list[tuple[object, ...]]:
+    """The values of a test's parameters; those that one `parametrize` sets together are one value."""
+    values = dict(item.callspec.params)
+    for mark in item.iter_markers("parametrize"):
+        names = mark.args[0].split(",") if isinstance(mark.args[0], str) else mark.args[0]
+        values[str(names)] = [values.pop(name.strip()) for name in names]
+    return [(name, *map(id, value)) if isinstance(value, list) else (name, id(value)) for name, value in values.items()]
+
+
+def pytest_collection_finish() -> None:
+    """Leave what was imported, which stays, out of further searches for garbage."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 50)
+
 
 LONGEST_QUICK_TEST = 1.0
 """Seconds that a test may take and not be marked `slow`; a generous bound, for machines that are busy."""

@@ -1,5 +1,6 @@
 """HashingEmbeddings: text vectors without a model, a download or a network."""
 
+import math
 import re
 import zlib
 from collections import Counter
@@ -41,10 +42,11 @@ class HashingEmbeddings(Embeddings):
 
     def embed_query(self, text: str) -> list[float]:
         """Embed one text; see `embed_documents`."""
-        vector = np.zeros(self.dims)
+        numbers = [0.0] * self.dims
         for feature, count in Counter(_features(text)).items():
             code = zlib.crc32(feature.encode())
-            vector[code % self.dims] += (1 if code & 0x80000000 else -1) * _weight(feature) * (1 + np.log(count))
+            numbers[code % self.dims] += (1 if code & 0x80000000 else -1) * _weight(feature) * (1 + math.log(count))
+        vector = np.array(numbers)
         length = float(np.linalg.norm(vector))
         return (vector / length if length else vector).tolist()  # type: ignore[no-any-return]
 

@@ -34,7 +34,7 @@ class Edge:
     count: int = 0  # N_ij: how often, in all successful runs
     turns: Counter[int] = field(default_factory=Counter)  # how many of the runs that contain it have T messages, by T
     voices: Counter[int] = field(default_factory=Counter)  # how many of them are counted by a voice
-    efficiency: float = 0.0  # the sum of 1 / T over these runs, for many edges are weighed for each suggestion
+    _efficiency: float | None = None  # the sum of 1 / T over these runs, once it is asked for
 
     @property
     def support(self) -> int:
@@ -52,8 +52,17 @@ class Edge:
         The paper leaves open how several runs are summed up. Here each successful run that contains the edge adds its
         1 / T once, however often it follows the edge. The sum is rounded once, so it is the same in any order.
         """
+        if self._efficiency is None:  # else it is the same as for the last suggestion, which weighs many edges
+            self._efficiency = math.fsum(runs / T for T, runs in self.turns.items())
         # w_ij = N_ij + alpha * sum over successful runs that contain (i, j) of 1 / T
-        return self.count + alpha * self.efficiency
+        return self.count + alpha * self._efficiency
+
+    def add(self, contribution: "Contribution", times: int, sign: int) -> None:
+        """Add what a run gives that followed the edge so many times; take it back for a sign of -1."""
+        self.count += sign * times
+        _add(self.turns, max(contribution.turns, 1), sign)
+        _add(self.voices, contribution.voice, sign)
+        self._efficiency = None
 
 
 Outgoing = Mapping[str, Edge]
@@ -186,10 +195,7 @@ class Graph:
         for (source, target), times in Counter(contribution.transitions).items():
             edges = self._edges[source]
             edge = edges[target]
-            edge.count += sign * times
-            _add(edge.turns, max(contribution.turns, 1), sign)
-            edge.efficiency = math.fsum(runs / T for T, runs in edge.turns.items())
-            _add(edge.voices, contribution.voice, sign)
+            edge.add(contribution, times, sign)
             _add(self._voices[source], contribution.voice, sign)
             if not edge.count:
                 del edges[target]
@@ -270,6 +276,7 @@ class Graph:
 
 def _add(counter: Counter[Any], key: Any, number: int) -> None:
     """Add to a count, of which nothing is left at 0."""
-    counter[key] += number
-    if not counter[key]:
-        del counter[key]
+    if count := counter.get(key, 0) + number:
+        counter[key] = count
+    else:
+        counter.pop(key, None)

@@ -82,8 +82,14 @@ CATALOGUE = ("catalogue", ())  # home of the collection with a row for each name
 COPY = "-copy"  # end of the name of a collection that `vacuum` is writing
 
 NO_VECTOR = [0.0]  # of a row that is not indexed: without one, chromadb would embed it with a model that it downloads
+# Each write reads again what was written since the index was saved last, by default up to 1,000 rows with their texts.
+SAVED: Any = {"sync_threshold": 20, "batch_size": 20}
 # Chroma's defaults leave some 0.5 % of 10,000 text vectors unreachable in the graph; these leave 0.03 %.
-COSINE: Any = {"hnsw": {"space": "cosine", "max_neighbors": 32, "ef_construction": 200, "ef_search": 200}}
+COSINE: Any = {"space": "cosine", "max_neighbors": 32, "ef_construction": 200, "ef_search": 200}
+CONFIGURATIONS: Mapping[str, Any] = {  # of collections, by their kinds
+    INDEXED: {"hnsw": COSINE | SAVED},
+    PLAIN: {"hnsw": SAVED},
+}
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -218,8 +224,7 @@ class ChromaStore(BaseStore):
         raise ValueError(msg)
 
     def _collections(self, namespace: Labels) -> list[Collection]:
-        found = map(self._chroma.find, _homes(namespace))
-        return [collection for collection in found if collection is not None]
+        return [each for each in map(self._chroma.find, _homes(namespace)) if each is not None]
 
     def _is_empty(self, namespace: Labels) -> bool:
         where: Any = {"label": namespace[-1]}
@@ -302,7 +307,7 @@ class ChromaStore(BaseStore):
         for namespace, dims in {place[0]: len(each[0]) for place, each in vectors.items() if each}.items():
             self._chroma.note(namespace)
             about = {"embedder": embedder_name(self.embeddings), "dims": dims}
-            self._check_embedder(self._chroma.make((INDEXED, namespace), about, COSINE), dims)
+            self._check_embedder(self._chroma.make((INDEXED, namespace), about), dims)
         now = time.time_ns() // 1000
         changed: dict[Home, list[tuple[str, Any, Any]]] = defaultdict(list)
         deleted: dict[Home, list[str]] = defaultdict(list)
@@ -370,12 +375,12 @@ def _content(row: Row) -> dict[str, Any]:
 def _hits(collection: Collection, query: Sequence[float], need: int) -> Iterator[tuple[str, int, float]]:
     """Keys, numbers of texts and cosine similarities, nearest first: some, and where these are not enough all."""
     total = collection.count()
-    returned: set[str] = set()
+    ids: set[str] = set()
     for size in sorted({min(max(need, FIRST), total), total} - {0}):
         page: Any = collection.query(query_embeddings=[query], n_results=size, include=["distances"])
         for row_id, distance in zip(page["ids"][0], page["distances"][0], strict=True):
-            if row_id not in returned:
-                returned.add(row_id)
+            if row_id not in ids:
+                ids.add(row_id)
                 _, key, number = json.loads(row_id)
                 yield key, number, 1 - distance
 
@@ -448,7 +453,7 @@ class Connection:
     users: int = 0
     mutex: threading.RLock = field(default_factory=threading.RLock)
     _process: int = field(default_factory=os.getpid)
-    _collections: dict[str, Collection] = field(default_factory=dict)
+    _collections: dict[str, Collection | None] = field(default_factory=dict)  # `None` for one that is not in the folder
     _noted: set[Labels] = field(default_factory=set)  # namespaces that are in the catalogue
 
     def check(self) -> None:
@@ -486,16 +491,19 @@ class Connection:
             try:
                 self._collections[name] = self.client.get_collection(name, embedding_function=None)
             except NotFoundError:
-                return None
+                if self.folder is None:  # somebody else may make it on a server
+                    return None
+                self._collections[name] = None
         return self._collections[name]
 
-    def make(self, home: Home, about: Any = None, configuration: Any = None) -> Collection:
+    def make(self, home: Home, about: Any = None) -> Collection:
         """As `find`, made if need be. Of two processes that do so at once, the metadata of the first one count."""
         if (collection := self.find(home)) is None:
-            name = _name(home)
-            collection = self._collections[name] = self.client.get_or_create_collection(
-                name, embedding_function=None, metadata=about, configuration=configuration
+            name, settings = _name(home), CONFIGURATIONS.get(home[0])
+            collection = self.client.get_or_create_collection(
+                name, embedding_function=None, metadata=about, configuration=settings
             )
+            self._collections[name] = collection
         return collection
 
     def delete(self, rows: Mapping[Home, Sequence[str]]) -> None:
@@ -527,10 +535,9 @@ class Connection:
         self.make(CATALOGUE).delete(ids=[json.dumps(namespace)])
 
     def vacuum(self, prefix: Labels) -> bool:
-        """Rewrite the collections of some namespaces, so that no file of a folder holds what was deleted from them.
+        """See `ChromaStore.vacuum`.
 
-        A collection is removed once its copy is complete, so whenever the process dies, `recover` finds one of the two
-        whole. Returns whether it was done: the files of a server are out of reach.
+        A collection is removed once its copy is complete: whenever the process dies, `recover` finds one of them whole.
         """
         if self.folder is None:
             return False
@@ -539,9 +546,9 @@ class Connection:
         for home in (CATALOGUE, *homes):
             if (old := self.find(home)) is None:
                 continue
-            configuration = COSINE if home[0] == INDEXED else None
+            settings = CONFIGURATIONS.get(home[0])
             copy = self.client.create_collection(
-                f"{old.name}{COPY}", embedding_function=None, metadata=old.metadata, configuration=configuration
+                f"{old.name}{COPY}", embedding_function=None, metadata=old.metadata, configuration=settings
             )
             for ids in batch_iterate(BATCH, old.get(include=[])["ids"]):
                 page = old.get(ids=ids, include=["embeddings", "metadatas"])

@@ -15,24 +15,10 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolCa
 from pydantic import TypeAdapter, ValidationError
 
 from langchain_tooltree.anomaly.rules import has_failed
-from langchain_tooltree.experience.trajectory import NOTES as KEY
-from langchain_tooltree.experience.trajectory import Outcome, Step, added_to, call_key, without_added
+from langchain_tooltree.experience.trajectory import NOTES, Outcome, Step, added_to, call_key, without_added
 from langchain_tooltree.replies import calls_in
 
-__all__ = [
-    "KEY",
-    "Branches",
-    "Candidate",
-    "Mark",
-    "call_blocks",
-    "is_decided",
-    "is_fruitless",
-    "made_anew",
-    "repeated",
-    "results_of",
-    "with_only_call",
-]
-
+KEY = NOTES  # under which a state or a message holds the mark
 SUMMARY = "summarization"  # the `lc_source` of a message that stands in the place of earlier ones
 
 
@@ -43,8 +29,22 @@ class Candidate:
     name: str  # of the tool
     args: dict[str, Any]
     hidden: list[str]  # the ids that are hidden while it is tried: they say from which state of the turn it starts
-    message: dict[str, Any] | None = None  # the reply that offered it, for providers that want its reasoning back
+    message: dict[str, Any]  # the reply that offered it, for providers that want its reasoning back
     score: float | None = None  # r_pre in [0, 1], if a judge gave one
+
+    @property
+    def label(self) -> str:
+        """The call in one line, for people."""
+        return label_of({"name": self.name, "args": self.args})
+
+
+@dataclass(frozen=True, slots=True)
+class Best:
+    """The best answer so far."""
+
+    answer: dict[str, Any]  # the message, as `message_to_dict` gives it
+    path: list[str]  # ids of the messages of the turn that led to it, from the request on
+    missing: str  # what it leaves open, as far as is known
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +64,8 @@ class Mark:
     writes: list[str] = field(default_factory=list)  # tools whose writes have a first voice: a report named them
     evident: bool = False  # whether the turn itself spoke against the latest answer, see `report.Stop.is_evident`
     resumed: bool = False  # whether a write was made since the latest answer
-    best: dict[str, Any] | None = None  # the best answer so far, the ids on its `path`, and what it leaves open
-    queue: list[dict[str, Any]] = field(default_factory=list)  # candidates that wait, most promising first
+    best: Best | None = None  # the best answer so far
+    queue: list[Candidate] = field(default_factory=list)  # candidates that wait, most promising first
     plan: dict[str, Any] | None = None  # what is left of a plan that was tried in a sandbox, see `visit`
     step: int = 0  # the super-step of the latest visit
     began: float = 0.0  # when the search began, in seconds of the clock
@@ -121,7 +121,7 @@ class Branches:
             mark = Mark(turn=request.id, hidden=mark.hidden)
         if mark.hidden or mark.parents or mark.best:  # what other middleware has removed is forgotten
             ids = {message.id for message in messages}
-            places = {*mark.parents, *mark.parents.values(), *(mark.best or {}).get("path", ())}
+            places = {*mark.parents, *mark.parents.values(), *(mark.best.path if mark.best else ())}
             if not ids.issuperset(places):  # and a tree that does not fit any more is given up
                 mark = replace(mark, parents={}, best=None, queue=[], plan=None, missing="")
             mark = replace(mark, hidden=[each for each in mark.hidden if each in ids])
@@ -169,25 +169,16 @@ class Branches:
         That is the state before the first reads that all failed or came back empty. Without any it is the state as it
         is now: nothing shows where the turn went astray. It never lies before a write.
         """
-        path = self.path()
-        steps = self._steps_that_may_be_given_up(path)
-        for at in steps:
-            results = results_of(path, at)
-            if results and all(map(is_fruitless, results)) and not any(map(is_decided, results)):
-                return self.mark.hidden + [message.id for message in path[at:] if message.id]
-        return self.mark.hidden
-
-    def _steps_that_may_be_given_up(self, path: Sequence[BaseMessage]) -> list[int]:
-        steps: list[int] = []
+        path, hidden = self.path(), self.mark.hidden
         for at in range(len(path) - 1, -1, -1):
-            if isinstance(path[at], HumanMessage):
-                break
             calls = calls_in(path[at])
-            if any(not self.is_free(call["name"], call["args"]) for call in calls):
+            is_free = all(self.is_free(call["name"], call["args"]) for call in calls)
+            if isinstance(path[at], HumanMessage) or not is_free:
                 break
-            if calls:
-                steps.append(at)
-        return steps[::-1]
+            results = results_of(path, at) if calls else []
+            if results and all(map(is_fruitless, results)) and not any(map(is_decided, results)):
+                hidden = self.mark.hidden + [message.id for message in path[at:] if message.id]
+        return hidden
 
     def may_be_given_up(self, ids: Iterable[str | None]) -> bool:
         """Whether none of these messages makes a call that has changed something."""
@@ -198,6 +189,11 @@ class Branches:
             if message.id in abandoned
             for call in calls_in(message)
         )
+
+
+def label_of(call: Mapping[str, Any]) -> str:
+    """A call in one line, for people."""
+    return f"{call['name']}({', '.join(f'{name}={value!r}' for name, value in call['args'].items())})"
 
 
 def results_of(messages: Sequence[BaseMessage], at: int) -> list[ToolMessage]:

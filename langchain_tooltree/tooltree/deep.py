@@ -4,6 +4,11 @@ The driver asks the kernel for operations (propose, score, execute, evaluate), p
 their outcomes in the order of launch, so that the tree never depends on timing. Declared reads really run; calls of
 tools that a sandbox binds run in a fork; everything else is a deferred write, judged and left to the agent. Nothing is
 kept on the way: a search that is interrupted starts again.
+
+A `Proposer` asks a model which calls may be made next. Candidates come as tool calls: all in one reply, with their
+scores where those are fused, or one draft a tool. A question with scores has a field more in each tool, for a
+confidence, and one tool more, by which the model says how the request stands. Replies are read as LangChain parsed
+them; what does not validate is unknown.
 """
 
 import asyncio
@@ -14,29 +19,53 @@ import threading
 import time
 import uuid
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial, wraps
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from langchain_core.messages import BaseMessage, ToolCall
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolCall, message_to_dict
 from langchain_core.runnables.config import ensure_config, merge_configs
 from langchain_core.tools import BaseTool, StructuredTool
+from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.prebuilt import ToolNode
 from langgraph.prebuilt.tool_node import ToolInvocationError
 
 from langchain_tooltree._langgraph import tool_node_input, with_runtime
 from langchain_tooltree.conversation import Conversation, is_observation, transcript
 from langchain_tooltree.errors import EmptyQueryError, described
-from langchain_tooltree.events import Event
 from langchain_tooltree.experience.trajectory import readable
 from langchain_tooltree.flows import Flow, FunctionStep, TwinStep, arun_flow, awaited, in_thread, run_flow
-from langchain_tooltree.models import ATTEMPTS, Meter, inner_marks
+from langchain_tooltree.models import (
+    ATTEMPTS,
+    UNTRUSTED,
+    Meter,
+    call_tools,
+    document_prompt,
+    filled_in,
+    inner_config,
+    inner_marks,
+    validated,
+    was_refused,
+)
+from langchain_tooltree.replies import UNREADABLE
 from langchain_tooltree.sandbox import Sandbox, forked
-from langchain_tooltree.text import shortened
-from langchain_tooltree.tools import injected_names
-from langchain_tooltree.tooltree.ask import Proposal, ProposalRequest, Proposer, plan_tools
-from langchain_tooltree.tooltree.judge import Evaluator, Judged, JudgedCall, JudgeRequest, ModelEvaluator
+from langchain_tooltree.text import compact_json, one_line, shortened
+from langchain_tooltree.tools import ToolCard, ToolLibrary, checked_arguments, injected_names
+from langchain_tooltree.tooltree import prompts
+from langchain_tooltree.tooltree.branches import with_only_call
+from langchain_tooltree.tooltree.judge import (
+    SAID_OPEN,
+    Evaluator,
+    Judged,
+    JudgedCall,
+    JudgeRequest,
+    ModelEvaluator,
+    Standing,
+    as_score,
+)
 from langchain_tooltree.tooltree.result import (
     PlanStep,
     SearchCost,
@@ -99,8 +128,8 @@ class DeepSearch:
         kernel = KernelConfig.of(planner.config)
         pre_judge, post_judge = planner.judges
         pre_judge = pre_judge or ModelEvaluator(model, kernel.seed, planner.prompts)
-        self._pre_judge = _asked(pre_judge, explains=kernel.pre_evaluation == "single" and not kernel.goal_score)
-        self._post_judge = _asked(post_judge or pre_judge, explains=not kernel.goal_score)
+        self._pre_judge = _in_form(pre_judge, explains=kernel.explains_before)
+        self._post_judge = _in_form(post_judge or pre_judge, explains=kernel.explains_after)
         self._host, self._effects, self._bound_tools = host, offering.effects, planner.bound_tools
         self._library = offering.library
         self._tools: Sequence[str] = self._library.names  # that may be proposed
@@ -143,14 +172,8 @@ class DeepSearch:
         """
         search, emit = self._search, self._host.emit
         running: deque[Any] = deque()  # in the order of launch
-        start = Event(
-            type="start",
-            query=self._conversation.goal,
-            tools=len(self._library),
-            max_rollouts=self._config.max_rollouts,
-            max_model_calls=search.max_model_calls,
-        )
-        yield from emit([start])
+        limits = {"max_rollouts": self._config.max_rollouts, "max_model_calls": search.max_model_calls}
+        yield from emit([{"type": "start", "query": self._conversation.goal, "tools": len(self._library), **limits}])
         try:
             if self._config.coarse_planner:
                 yield from self._narrow_tools()
@@ -169,10 +192,10 @@ class DeepSearch:
         finally:
             for task in running:
                 task.cancel()
-        result, events = self._result(), list[Event]()
+        result, events = self._result(), list[dict[str, Any]]()
         if result.fallback:
             details = [*self._tree.root.dropped, *search.problems]
-            events.append(Event(type="fallback", reason=result.fallback, details=details))
+            events.append({"type": "fallback", "reason": result.fallback, "details": details})
             logger.warning("Planning failed, the plain model takes the turn: %s", result.fallback)
         yield from emit([*events, *search.take_events()])
         return result
@@ -192,42 +215,35 @@ class DeepSearch:
         meter = self._meters[operation.id] = Meter(operation.model_calls)
         node = self._tree[operation.node]
         observation = (yield from self._run(node)) if operation.run else None
-        facts: dict[str, Any] = {}
+        outcome = OperationOutcome(operation.id)
         match operation.kind:
             case "propose":
-                facts = yield from self._propose(operation, node, observation, meter)
+                request = ProposalRequest(
+                    conversation=[*self._system, *self._messages, *self._path_messages(node, observation)],
+                    tools=self._tools,
+                    operation=operation.id,
+                    attempt=operation.attempt,
+                    tried=[child.label for child in self._tree.children(node)],
+                    missing=node.missing,
+                )
+                outcome = yield from self._proposer.propose(request, meter)
             case "score":
                 candidates = [self._tree[candidate] for candidate in operation.candidates]
                 groups = [[each] for each in candidates] if self._config.pre_evaluation == "single" else [candidates]
                 verdicts: list[Judged] = []
                 for group in groups:
                     verdicts += yield from self._pre_judge.pre(self._question("pre", group), meter)
-                facts["scores"] = [each.score for each in verdicts]
-                facts["reasons"] = [each.reason for each in verdicts]
-                facts["error"] = _cause(meter) if None in facts["scores"] else None
+                outcome.scores = [each.score for each in verdicts]
+                outcome.reasons = [each.reason for each in verdicts]
+                outcome.error = _cause(meter) if None in outcome.scores else None
             case "evaluate":
                 question = self._question("post", [node])
-                (reward, reason), goal = yield from self._post_judge.post(question, meter)
-                facts = {"reward": reward, "goal": goal, "reasons": [reason] if reason else []}
-                facts["error"] = _cause(meter) if reward is None else None
-        tokens = meter.input_tokens + meter.output_tokens
-        return OperationOutcome(
-            operation.id, observation=observation, model_calls=meter.model_calls, tokens=tokens, **facts
-        )
-
-    def _propose(
-        self, operation: Operation, node: Node, observation: Observation | None, meter: Meter
-    ) -> Flow[dict[str, Any]]:
-        request = ProposalRequest(
-            conversation=[*self._system, *self._messages, *self._path_messages(node, observation)],
-            tools=self._tools,
-            attempt=operation.attempt,
-            tried=[child.label for child in self._tree.children(node)],
-            missing=node.missing,
-        )
-        proposal = yield from self._proposer.propose(request, meter)
-        facts = {name: getattr(proposal, name) for name in Proposal.__slots__}
-        return {**facts, "finished": proposal.is_empty}
+                (outcome.reward, reason), outcome.goal = yield from self._post_judge.post(question, meter)
+                outcome.reasons = [reason] if reason else []
+                outcome.error = _cause(meter) if outcome.reward is None else None
+        outcome.observation = observation
+        outcome.model_calls, outcome.tokens = meter.model_calls, meter.input_tokens + meter.output_tokens
+        return outcome
 
     def _question(self, stage: Literal["pre", "post"], nodes: Sequence[Node]) -> JudgeRequest:
         """A question about calls, after what had come to pass in the state in which they are made."""
@@ -345,7 +361,7 @@ class DeepSearch:
         return ": ".join(causes[:2])
 
 
-def _asked(judge: Evaluator, *, explains: bool) -> Evaluator:
+def _in_form(judge: Evaluator, *, explains: bool) -> Evaluator:
     """A judge that is asked in the paper's form, if it is a model."""
     return replace(judge, explains=explains) if isinstance(judge, ModelEvaluator) else judge
 
@@ -376,3 +392,265 @@ def with_sync_form(tool: BaseTool) -> BaseTool:
         return in_thread(lambda: asyncio.run(awaited(coroutine(*args, **kwargs))), f"tooltree-{tool.name}").result()
 
     return tool.model_copy(update={"func": run})
+
+
+# --- asking a model which calls may be made next ---
+
+ASSESS = "assess"
+"""Name of the tool by which a model says how things stand; longer where the user has a tool of this name."""
+
+READ_CANDIDATES = 2
+"""So many times `top_k` calls are read from one reply: room for invalid ones, and a bound on what a model can offer."""
+
+EffectOf = Callable[[str, Mapping[str, Any]], Effect]
+
+
+@dataclass(frozen=True, slots=True)
+class ProposalRequest:
+    """A state to be asked for calls."""
+
+    conversation: Sequence[BaseMessage]
+    tools: Sequence[str]
+    operation: int = 0  # launch number of the operation that asks
+    attempt: int = 1  # for which time it is asked, from 1
+    tried: Sequence[str] = ()  # the calls offered here before
+    missing: Sequence[str] = ()  # what of the request is not done yet, in words
+
+
+@dataclass(frozen=True, slots=True)
+class BoundTools:
+    """Tools as they are bound to a question: what the model sees, and what of its calls is for the planner."""
+
+    tools: Sequence[BaseTool]
+    bound: Sequence[BaseTool | dict[str, Any]]
+    scored: frozenset[str] = frozenset()  # names of the tools that have a field for the confidence
+    assess: str | None = None  # name of the tool that says how the request stands, if there is one
+
+    @classmethod
+    def with_scores(cls, tools: Sequence[BaseTool], *, assess: bool, observed: bool = False) -> "BoundTools":
+        """The tools with room for scores; the latest result is only asked about where there is one."""
+        forms = {tool.name: _with_confidence(tool) for tool in tools}
+        bound: list[BaseTool | dict[str, Any]] = [forms[tool.name] or tool for tool in tools]
+        scored = frozenset(name for name, form in forms.items() if form)
+        if not assess:
+            return cls(tools, bound, scored)
+        name = ASSESS
+        while name in forms:
+            name += "_request"
+        return cls(tools, [*bound, _assessment(name, observed=observed)], scored, name)
+
+
+def _with_confidence(tool: BaseTool) -> dict[str, Any] | None:
+    """A tool in OpenAI's form with a field for the confidence; `None` if it cannot have one."""
+    form = copy.deepcopy(convert_to_openai_tool(tool))
+    parameters = form.get("function", {}).setdefault("parameters", {"type": "object"})
+    properties = parameters.setdefault("properties", {})
+    if "function" not in form or prompts.CONFIDENCE in properties:
+        return None
+    properties[prompts.CONFIDENCE] = {"type": "number", "description": prompts.CONFIDENCE_DESCRIPTION}
+    parameters["required"] = [*parameters.get("required", ()), prompts.CONFIDENCE]
+    return form
+
+
+_ASSESSMENT = {
+    name: {key: value for key, value in form.items() if key not in {"title", "default", "anyOf"}}
+    for name, form in prompts.Assessment.model_json_schema()["properties"].items()
+}
+
+
+def _assessment(name: str, *, observed: bool) -> dict[str, Any]:
+    properties = {each: _ASSESSMENT[each] for each in ("missing", "fulfilled")}
+    if observed:
+        properties = {"last_result": {"type": "number", **_ASSESSMENT["last_result"]}, **properties}
+    parameters = {"type": "object", "properties": properties, "required": [*properties]}
+    function = {"name": name, "description": prompts.ASSESS_DESCRIPTION, "parameters": parameters}
+    return {"type": "function", "function": function}
+
+
+@dataclass(frozen=True, slots=True)
+class Proposer:
+    """Asks a model with tool calling for candidates."""
+
+    model: BaseChatModel
+    library: ToolLibrary
+    effect_of: EffectOf  # what a call does to the world, by tool and arguments
+    config: KernelConfig  # how candidates are asked for
+
+    def propose(self, request: ProposalRequest, meter: Meter) -> Flow[OperationOutcome]:
+        """Ask a state for calls. Those that cannot be made are asked for again, once."""
+        proposal = OperationOutcome(request.operation)
+        tools = [self.library.by_name[name] for name in request.tools]
+        ask = partial(self._ask, request, meter, proposal)
+        if self.config.proposals == "per_tool":
+            for tool in tools:
+                yield from ask(BoundTools([tool], [tool]), prompts.DRAFT_PROMPT.format(tool=tool.name), attempts=1)
+        elif self._has_scores:
+            yield from self._ask_with_scores(request, meter, proposal, tools)
+        else:
+            yield from ask(BoundTools(tools, tools), prompts.PROPOSE_PROMPT.format(count=self.config.top_k))
+        if proposal.dropped and meter.left:
+            yield from self._repair(request, meter, proposal, tools)
+        if proposal.calls:
+            proposal.error = None
+        proposal.finished = _is_empty(proposal)
+        return proposal
+
+    @property
+    def _has_scores(self) -> bool:
+        """Whether scores are asked for with the candidates."""
+        return self.config.selection == "posterior"
+
+    def _ask_with_scores(
+        self, request: ProposalRequest, meter: Meter, proposal: OperationOutcome, tools: Sequence[BaseTool]
+    ) -> Flow[None]:
+        observed = bool(request.conversation) and is_observation(request.conversation[-1])
+        candidates = prompts.CANDIDATES_PROMPT.format(count=self.config.top_k)
+        bound = BoundTools.with_scores(tools, assess=True, observed=observed)
+        end = prompts.ASSESS_PROMPT.format(assess=bound.assess)
+        yield from self._ask(request, meter, proposal, bound, f"{candidates}\n\n{end}")
+        if _is_empty(proposal) and proposal.goal == SAID_OPEN and meter.left:
+            # Some models make one call in a reply, and theirs was to say how the request stands.
+            instruction = f"{candidates}\n\n{prompts.NOTHING_PROMPT}"
+            bound = BoundTools.with_scores(tools, assess=False)
+            yield from self._ask(request, meter, proposal, bound, instruction)
+
+    def _repair(
+        self, request: ProposalRequest, meter: Meter, proposal: OperationOutcome, tools: Sequence[BaseTool]
+    ) -> Flow[None]:
+        """Have invalid calls written again, once; what is still invalid stays a problem."""
+        propose = prompts.PROPOSE_PROMPT.format(count=len(proposal.dropped))
+        repair = prompts.REPAIR_PROMPT.format(problems=_bullets(proposal.dropped))
+        shown = BoundTools.with_scores(tools, assess=False) if self._has_scores else BoundTools(tools, tools)
+        rewritten = OperationOutcome(proposal.operation)
+        first_time = replace(request, attempt=1, missing=())
+        yield from self._ask(first_time, meter, rewritten, shown, f"{propose}\n\n{repair}", attempts=1)
+        proposal.calls += rewritten.calls
+        proposal.confidences += rewritten.confidences
+        proposal.dropped += rewritten.dropped
+
+    def _ask(
+        self,
+        request: ProposalRequest,
+        meter: Meter,
+        proposal: OperationOutcome,
+        tools: BoundTools,
+        instruction: str,
+        *,
+        attempts: int = ATTEMPTS,
+    ) -> Flow[None]:
+        """Ask for candidates, again if the model cannot be reached, and take them."""
+        cards = {name: self.library.additions(name) for name in request.tools}
+        messages = proposal_messages(request, instruction, cards)
+        config = inner_config("propose", {})
+        proposal.error = "the budget left no question"
+        for _ in range(min(attempts, meter.left)):
+            try:
+                reply = yield from call_tools(self.model, tools.bound, messages, meter, config)
+            except Exception as error:  # noqa: BLE001 - a model that fails ends the search with what it has
+                proposal.error = f"the model failed: {described(error)}"
+                if was_refused(error):
+                    return  # it would be refused again
+            else:
+                proposal.error = None
+                yield FunctionStep(partial(self._take, reply, tools), proposal)  # which may parse what was proposed
+                return
+
+    def _take(self, reply: AIMessage, tools: BoundTools, proposal: OperationOutcome) -> None:
+        """Read a reply: each call is a candidate, but for the one that says how the request stands."""
+        names = {tool.name: tool for tool in tools.tools}
+        offers = [call for call in reply.tool_calls if call["name"] != tools.assess]
+        standing = next((call["args"] for call in reply.tool_calls if call["name"] == tools.assess), None)
+        if assessment := validated(prompts.Assessment, standing):
+            (proposal.goal, proposal.missing), proposal.reward = Standing.of(assessment), assessment.last_result
+        most = READ_CANDIDATES * self.config.top_k
+        for call in offers[:most]:
+            arguments = dict(call["args"])
+            problem: str | None = "there is no tool of this name"
+            confidence = as_score(arguments.pop(prompts.CONFIDENCE, None)) if call["name"] in tools.scored else None
+            if tool := names.get(call["name"]):
+                arguments, problem = checked_arguments(tool, arguments)
+            if problem:
+                proposal.dropped.append(shortened(f"{Call(call['name'], arguments, 'write').label}: {problem}"))
+                continue
+            signed = message_to_dict(with_only_call(reply, call)) if _is_signed(reply) else None
+            effect = self.effect_of(call["name"], arguments)
+            proposal.calls.append(Call(call["name"], arguments, effect, signed))
+            proposal.confidences.append(confidence)
+        if len(offers) > most:
+            proposal.dropped.append(f"{len(offers) - most} calls: only {most} of one reply are read")
+        for broken in reply.invalid_tool_calls:
+            proposal.dropped.append(shortened(f"{broken.get('name')}({broken.get('args')}): {UNREADABLE}"))
+
+
+def _is_empty(proposal: OperationOutcome) -> bool:
+    """Whether the model has replied, and offered nothing."""
+    return not (proposal.calls or proposal.dropped or proposal.error)
+
+
+def proposal_messages(
+    request: ProposalRequest, instruction: str, cards: Mapping[str, Any] | None = None
+) -> list[BaseMessage]:
+    """One system message, with the agent's own instructions, what was tried and what is missing, and the conversation.
+
+    `cards` is what the cards of tools say beyond what is bound, by name.
+    """
+    parts = [instruction, UNTRUSTED]
+    if lines := [f"{name}: {compact_json(card)}" for name, card in (cards or {}).items() if card]:
+        parts.append(f"More about the tools:\n{_bullets(lines)}")
+    instructions = list(takewhile(lambda each: isinstance(each, SystemMessage), request.conversation))
+    if instructions:
+        own = "\n\n".join(str(each.text) for each in instructions)
+        parts.append(prompts.INSTRUCTIONS_PROMPT.format(instructions=own))
+    if request.attempt > 1:
+        parts.append(prompts.TRIED_PROMPT.format(attempt=request.attempt, tried=_bullets(request.tried or ["nothing"])))
+    if request.missing:
+        parts.append(prompts.MISSING_PROMPT.format(missing=_bullets(request.missing)))
+    return [SystemMessage("\n\n".join(parts)), *request.conversation[len(instructions) :]]
+
+
+def _is_signed(reply: AIMessage) -> bool:
+    """Whether a model may want more back than a call: reasoning or signatures, in blocks or additional arguments."""
+    return isinstance(reply.content, list) or bool(reply.additional_kwargs.keys() - {"tool_calls", "refusal"})
+
+
+def _bullets(entries: Iterable[str]) -> str:
+    # An entry is data: none of it begins a line of its own.
+    return "\n".join(f"- {' '.join(entry.splitlines())}" for entry in entries)
+
+
+RELEVANT = 0.3  # p_t in [0, 1] below which a tool is dropped, as the paper's ACL-format version prints it
+
+
+def plan_tools(model: BaseChatModel, library: ToolLibrary, query: str, meter: Meter) -> Flow[tuple[str, ...]]:
+    """Ask for the tools that a request may need.
+
+    A tool stays if it belongs to a domain of the request (or to none), its relevance p_t is at least .3, its input can
+    be had, and its output is of use. All of the library stays if the reply is unusable or would leave none: a planner
+    that fails must not take tools away.
+    """
+    cards = [library.card(name) for name in library.names]
+    prompt = document_prompt(prompts.PLAN_PROMPT, {"request": query, "tools": [*map(_in_short, cards)]})
+    plan = yield from filled_in(model, prompts.CoarsePlan, prompt, inner_config("plan", {}), meter)
+    if plan is None:
+        return library.names
+    unfit = {
+        each.name for each in plan.tools if each.relevance < RELEVANT or not (each.obtainable and each.useful)
+    }  # a tool that nothing was said of is not judged irrelevant
+    domains = set(plan.domains)
+    chosen = (
+        card.name
+        for card in cards
+        if card.name not in unfit and (not card.domains or not domains or not domains.isdisjoint(card.domains))
+    )
+    return tuple(chosen) or library.names
+
+
+def _in_short(card: ToolCard) -> dict[str, Any]:
+    """What the question says of a tool: the first sentences of its description, its fields, and its examples."""
+    examples = [one_line(compact_json(example), 300) for example in card.examples]
+    short = {"name": card.name, "description": one_line(card.description, 300), "domains": [*card.domains]}
+    fields = {
+        "input": [*(card.input_schema or {}).get("properties", ())],
+        "output": [*(card.output_schema or {}).get("properties", ())],
+    }
+    return {name: value for name, value in {**short, **fields, "examples": examples}.items() if value}

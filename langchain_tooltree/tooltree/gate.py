@@ -113,7 +113,7 @@ def _gated_class(kind: Any) -> Any:
         run_manager: Any = None,  # noqa: ARG001
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
-        gate = _begun()
+        gate = _streaming_gate()
         for chunk in kind._stream(self, messages, stop=stop, **kwargs):  # noqa: SLF001
             yield from gate.admit(chunk)
         yield from gate.release()
@@ -125,7 +125,7 @@ def _gated_class(kind: Any) -> Any:
         run_manager: Any = None,  # noqa: ARG001
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
-        gate = _begun()
+        gate = _streaming_gate()
         async for chunk in kind._astream(self, messages, stop=stop, **kwargs):  # noqa: SLF001
             for admitted in gate.admit(chunk):
                 yield admitted
@@ -162,7 +162,7 @@ def _gate_of_call() -> Iterator["_Gate"]:
         _GATE.reset(token)
 
 
-def _begun() -> "_Gate":
+def _streaming_gate() -> "_Gate":
     """The gate of the call that streams; an open one where a model is streamed directly."""
     gate = _GATE.get() or _Gate(None)
     gate.is_open = gate.withheld is None
@@ -211,11 +211,11 @@ class _Gate:
         """The reply as it may be shown; noted for the visit."""
         if self.withheld is None or len(result.generations) != 1:
             return result
-        generation = self._shown(result.generations[0])
+        generation = self._show(result.generations[0])
         self.withheld.gates[generation.message.id] = self
         return ChatResult(generations=[generation], llm_output=result.llm_output)
 
-    def _shown(self, generation: ChatGeneration) -> ChatGeneration:
+    def _show(self, generation: ChatGeneration) -> ChatGeneration:
         """A reply without a report, and without the text of a doubtful answer."""
         if self.report is not None or not isinstance(generation.message, AIMessage):  # it has come through `admit`
             return generation

@@ -30,9 +30,9 @@ from langchain_tooltree.text import forget_oldest, telling_words, without_refere
 from langchain_tooltree.tools import ToolLibrary, checked_arguments, returns_command
 from langchain_tooltree.tooltree.branches import KEY, Branches, Candidate, Mark
 from langchain_tooltree.tooltree.deep import DeepSearch
-from langchain_tooltree.tooltree.gate import Withheld
+from langchain_tooltree.tooltree.gate import Withheld, withholding
 from langchain_tooltree.tooltree.judge import Judge, JudgedCall, JudgeRequest, resolve_judge
-from langchain_tooltree.tooltree.prompts import DEFAULT_PROMPTS, Prompts
+from langchain_tooltree.tooltree.prompts import Prompts
 from langchain_tooltree.tooltree.report import (
     LARGE_REQUEST,
     REPORT_AND_CALL_PROMPT,
@@ -115,10 +115,9 @@ class Planner:
                 raise ConfigurationError(msg)
         config, sandbox, folder = options.get("config"), options.get("sandbox"), options.get("record_searches")
         self.config: SearchConfig = config or SearchConfig()
-        self.is_deep, self.extra_calls = self.config.is_deep, self.config.extra_calls
         self.sandbox: Sandbox | None = sandbox
         self.bound_tools = frozenset[str]() if sandbox is None else names_bound_by(sandbox)
-        self.prompts: Prompts = options.get("prompts") or DEFAULT_PROMPTS
+        self.prompts: Prompts = options.get("prompts") or Prompts.of(self.config)
         self.folder = Path(folder) if folder else None
         self.effects = CallEffects.declared_as(options.get("effects"))
         judge, post_judge = options.get("judge"), options.get("post_judge")
@@ -177,13 +176,13 @@ class PlannerHost(ABC):
     planner: Planner
     offering: Offering
     guide: Callable[[], Flow[Guide | None]] | None = None
-    made: Guide | None = None
+    past: Guide | None = None  # as `guide` has made it for this visit
     visible: int = 0
     sinks: Sequence[EventSink] = ()
     reply: AIMessage = field(default_factory=lambda: AIMessage(""))
     meters: list[Meter] = field(default_factory=list)
-    unseen: bool = False
-    reports: bool = True
+    unseen: bool = False  # whether own steps are asked in silence, as those that are tried in forks
+    line: str = ""  # asks for a report at the end of the instructions
     bound: frozenset[str] = frozenset()
     model: Any = None
     system: BaseMessage | None = None
@@ -196,18 +195,28 @@ class PlannerHost(ABC):
         return self.offering.trials | self.bound
 
     @abstractmethod
-    def own_step(self, messages: Sequence[BaseMessage]) -> Flow[tuple[AIMessage, Report | None]]:
-        """Ask the agent's own step."""
+    def ask(self, messages: Sequence[BaseMessage], *, line: str = "", silent: bool = True) -> Flow[AIMessage]:
+        """Ask the agent's model, with a line at the end of its instructions; in silence, the user does not see it."""
 
-    @abstractmethod
-    def offer(self, messages: Sequence[BaseMessage]) -> Flow[AIMessage]:
-        """Ask for other calls, unseen by the user."""
+    def own_step(self, messages: Sequence[BaseMessage]) -> Flow[tuple[AIMessage, Report | None]]:
+        """Ask the agent's own step: the reply without its report, and the report; that of a step does not count."""
+        withheld = Withheld()
+        with withholding(withheld):
+            reply = yield from self.ask(messages, line=self.line, silent=self.unseen)
+        reply, report = sound(reply), None
+        is_step = bool(reply.tool_calls or reply.invalid_tool_calls)
+        if not is_step:
+            reply, report = withheld.restore(reply)
+        if report is None:  # of a step, or of a model without a gate
+            reply, report = split_report(reply)
+        self.reply = reply
+        return reply, None if is_step else report
 
     def visited(self, branches: Branches) -> Flow[Outcome]:
         """Make one visit: search first, carry on with a plan, plan ahead in a sandbox, or take a step in the loop."""
         self.visible = len(branches.path())
-        if self.planner.is_deep:
-            self.reports = False
+        if self.planner.config.is_deep:
+            self.line = ""
             return (yield from self._deep_visit(branches))
         sandbox = self.planner.sandbox
         if sandbox is None:
@@ -246,16 +255,6 @@ class PlannerHost(ABC):
         content = without_reference(system.content, source=SOURCE)
         return system.model_copy(update={"content": content}) if content else None
 
-    def take(self, reply: AIMessage, withheld: Withheld) -> tuple[AIMessage, Report | None]:
-        """Take the report out of a reply, and keep the reply as the latest own step."""
-        reply = sound(reply)
-        is_step = bool(reply.tool_calls or reply.invalid_tool_calls)  # what a step reports does not count
-        reply, report = (reply, None) if is_step else withheld.restore(reply)
-        if report is None:  # of a step, or of a model without a gate
-            reply, report = split_report(reply)
-        self.reply = reply
-        return reply, None if is_step else report
-
     def fits(self, text: str, name: str | None = None) -> bool:
         """Whether a text shares a telling word with a tool's name or description."""
         words, tools = telling_words(text), self.offering.words
@@ -265,9 +264,9 @@ class PlannerHost(ABC):
 
     def past_runs(self) -> Flow[Guide | None]:
         """The guide for this visit, made where it is asked."""
-        if self.made is None and self.guide is not None:
-            self.made = yield from self.guide()
-        return self.made
+        if self.past is None and self.guide is not None:
+            self.past = yield from self.guide()
+        return self.past
 
     def advice(self, path: Sequence[BaseMessage], missing: str) -> Flow[Advice]:
         """What past runs say of other calls on a path."""
@@ -285,12 +284,12 @@ class PlannerHost(ABC):
 
     def is_unusual(self, path: Sequence[BaseMessage], tools: Iterable[str]) -> Flow[bool]:
         """Whether runs that went well hardly ever went on with one of some tools, and mostly did something else."""
-        guide = yield from self.past_runs()
-        unusual = False
+        if (guide := (yield from self.past_runs())) is None:
+            return False
         for tool in tools:
-            if guide is not None and not unusual:
-                unusual = yield from guide.is_unusual(path, tool, names=self.offering.names)
-        return unusual
+            if (yield from guide.is_unusual(path, tool, names=self.offering.names)):
+                return True
+        return False
 
     def emit(self, events: Sequence[Event]) -> Flow[None]:
         """Tell the stream, callback handlers and listeners."""

@@ -10,11 +10,9 @@ import math
 import random
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple, Protocol, TypeVar
+from typing import Any, Literal, NamedTuple, Protocol
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import BaseMessage
-from pydantic import BaseModel, ValidationError
 
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.experience.trajectory import part_of
@@ -22,8 +20,8 @@ from langchain_tooltree.flows import Flow, FunctionStep
 from langchain_tooltree.models import (
     ATTEMPTS,
     Meter,
-    StructuredQuestion,
     document_prompt,
+    filled_in,
     inner_config,
     is_chat_model,
     resolve_model,
@@ -41,7 +39,6 @@ from langchain_tooltree.tooltree.prompts import (
 logger = logging.getLogger(__name__)
 
 Score = float | None
-FormT = TypeVar("FormT", bound=BaseModel)
 
 SAID_DONE, SAID_OPEN = 0.75, 0.2
 """Goal scores in [0, 1] of a model's word that nothing is missing, and that something is.
@@ -178,7 +175,7 @@ class ModelEvaluator:
         candidates = [call.to_dict() for call in request.calls]
         random.Random(f"{self.seed}:{request.calls[0].id}").shuffle(candidates)  # noqa: S311 - no secret depends on it
         prompt = document_prompt(self.prompts.pre_judge, request.to_dict(candidates=candidates))
-        form = yield from filled_in(self.model, CandidateScores, prompt, "pre_judge", meter)
+        form = yield from filled_in(self.model, CandidateScores, prompt, inner_config("pre_judge", {}), meter)
         scores = {each.id: Judged.of(each.score, each.reason) for each in form.scores} if form else {}
         return [scores.get(call.id, Judged()) for call in request.calls]
 
@@ -190,31 +187,20 @@ class ModelEvaluator:
         if self.explains:
             return (yield from self._explained("post_judge", document, meter)), None
         prompt = document_prompt(self.prompts.post_judge, document)
-        form = yield from filled_in(self.model, ObservationScore, prompt, "post_judge", meter)
+        form = yield from filled_in(self.model, ObservationScore, prompt, inner_config("post_judge", {}), meter)
         return (Judged.of(form.score, form.reason), form.goal) if form else (Judged(), None)
 
     def _explained(self, role: str, document: dict[str, Any], meter: Meter) -> Flow[Judged]:
         prompt = document_prompt(getattr(self.prompts, role), document)
-        form = yield from filled_in(self.model, ExplainedScore, prompt, role, meter)
+        form = yield from filled_in(self.model, ExplainedScore, prompt, inner_config(role, {}), meter)
         return Judged.of(form.score, form.explanation) if form else Judged()
 
     def check(self, request: JudgeRequest, meter: Meter) -> Flow[Standing]:
         """Say what of the request is not done yet, where the assistant would answer now."""
         document = replace(request, tools=(), tried=()).to_dict(answer=request.answer)
         prompt = document_prompt(self.prompts.check, document)
-        form = yield from filled_in(self.model, RequestCheck, prompt, "check", meter)
+        form = yield from filled_in(self.model, RequestCheck, prompt, inner_config("check", {}), meter)
         return Standing.of(form) if form else Standing()
-
-
-def filled_in(
-    model: BaseChatModel, form: type[FormT], prompt: list[BaseMessage], role: str, meter: Meter
-) -> Flow[FormT | None]:
-    """Have a model fill in a form, asking once more where it does not; `None` if it does not then either."""
-    question = StructuredQuestion(
-        model, form, prompt, lambda reply: validated(form, reply) is not None, inner_config(role, {})
-    )
-    replies = yield from question.ask(meter)
-    return validated(form, replies[-1]) if replies else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +216,7 @@ class FunctionEvaluator:
         values = list(answer) if isinstance(answer, Sequence) and not isinstance(answer, str) else []
         if len(values) != len(request.calls):
             values = [None] * len(request.calls)
-        scores = [_judged(*value) if isinstance(value, tuple) else _judged(value) for value in values]
+        scores = [_judged_of(*value) if isinstance(value, tuple) else _judged_of(value) for value in values]
         if any(judged.score is None for judged in scores):
             _note(meter, answer, "a number in [0, 1] for each call")
         return scores
@@ -240,7 +226,7 @@ class FunctionEvaluator:
         answer = yield from self._ask(request)
         parts: list[Any] = [*answer] if isinstance(answer, tuple | list) else [answer]
         score, goal, reason = [*parts, None, None, None][:3]
-        verdict = _judged(score, reason)
+        verdict = _judged_of(score, reason)
         if verdict.score is None:
             _note(meter, answer, "r_post or (r_post, goal), each in [0, 1]")
         return verdict, as_score(goal)
@@ -284,15 +270,7 @@ def as_score(value: Any) -> Score:
     return number if math.isfinite(number) and 0 <= number <= 1 else None
 
 
-def validated(form: type[FormT], data: Any) -> FormT | None:
-    """A filled-in form; `None` where it is not filled in as it should be."""
-    try:
-        return form.model_validate(data)
-    except ValidationError:
-        return None
-
-
-def _judged(score: Any = None, reason: Any = None, *_: Any) -> Judged:
+def _judged_of(score: Any = None, reason: Any = None, *_: Any) -> Judged:
     return Judged.of(as_score(score), reason if isinstance(reason, str) else "")
 
 

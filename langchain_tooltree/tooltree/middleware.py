@@ -13,14 +13,13 @@ from langgraph.runtime import Runtime
 from langgraph.types import Command
 
 from langchain_tooltree.conversation import Conversation
-from langchain_tooltree.experience.guide import Guide, Learner, checked_experience
+from langchain_tooltree.experience.guide import Learner, checked_experience
 from langchain_tooltree.experience.run_identity import REMEMBERED, ModelRequests, TurnNote
 from langchain_tooltree.flows import Flow, TwinStep, arun_flow, async_twin, driven, run_flow
 from langchain_tooltree.models import extended, quiet
 from langchain_tooltree.tooltree.branches import KEY, Mark
-from langchain_tooltree.tooltree.gate import Withheld, gated, withholding
+from langchain_tooltree.tooltree.gate import gated
 from langchain_tooltree.tooltree.host import Planner, PlannerHost, PlannerOptions
-from langchain_tooltree.tooltree.report import Report
 from langchain_tooltree.tooltree.result import guide_of
 from langchain_tooltree.tooltree.visit import Outcome
 
@@ -67,8 +66,8 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         A hook is a node in the graph of the agent, whether or not it does anything.
         """
         learns = experience is not None and cls is ToolTreeMiddleware
-        made: Self = super().__new__(cast("Any", _LearningMiddleware if learns else cls))
-        return made
+        planner: Self = super().__new__(cast("Any", _LearningMiddleware if learns else cls))
+        return planner
 
     def __init__(self, *, experience: Learner | None = None, **options: Unpack[PlannerOptions]) -> None:
         super().__init__()
@@ -97,7 +96,9 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         offering = self._planner.offering(request.tools)
         mark = Mark.from_dict(request.state.get(KEY))
         branches = self._planner.branches(request.messages, mark, offering)
-        guide = None if self._experience is None else partial(self._guide, self._experience, request)
+        remembered: Any = request.state.get(REMEMBERED)
+        experience = self._experience
+        guide = None if experience is None else partial(guide_of, experience, request.messages, remembered)
         host = _RequestHost(
             self._planner,
             offering,
@@ -105,20 +106,15 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
             model=request.model,
             system=request.system_message,
             state=request.state,
+            line=self._planner.report_prompt(request.system_message, offering),
             request=request,
             handler=handler,
         )
         outcome = yield from host.visited(branches)
-        response = _response(host.response, outcome)
+        response = _response(host, outcome)
         if outcome.ended is not None and (recalled := outcome.ended.mark.recalled):
-            remembered: Any = request.state.get(REMEMBERED) or {}
-            response.command.update[REMEMBERED] = {**remembered, "recalled": recalled}
+            response.command.update[REMEMBERED] = {**(remembered or {}), "recalled": recalled}
         return response
-
-    @staticmethod
-    def _guide(experience: Learner, request: ModelRequest[Any]) -> Flow[Guide | None]:
-        remembered: Any = request.state.get(REMEMBERED)
-        return (yield from guide_of(experience, request.messages, remembered))
 
 
 class LearningState(PlannerState):
@@ -196,30 +192,15 @@ class _RequestHost(PlannerHost):
     handler: Any = None
     response: ModelResponse[Any] = field(default_factory=lambda: ModelResponse(result=[]))
 
-    def own_step(self, messages: Sequence[BaseMessage]) -> Flow[tuple[AIMessage, Report | None]]:
-        """The agent's own request, with the line that asks for a report at the end of its instructions."""
+    def ask(self, messages: Sequence[BaseMessage], *, line: str = "", silent: bool = True) -> Flow[AIMessage]:
+        """The agent's own request, with other messages."""
         request = self.request
-        prompt = self.planner.report_prompt(request.system_message, self.offering) if self.reports else ""
-        asked = _Question.of(self._with(messages), messages, quiet if self.unseen else gated, prompt)
-        withheld = Withheld()
-        with withholding(withheld):
-            response = yield from _asked(self.handler, asked)
-        at, reply = next(
-            ((at, each) for at, each in enumerate(response.result) if isinstance(each, AIMessage)), (0, AIMessage(""))
-        )
-        reply, report = self.take(reply, withheld)
-        self.response = replace(response, result=[*response.result[:at], reply, *response.result[at + 1 :]])
-        return reply, report
-
-    def offer(self, messages: Sequence[BaseMessage]) -> Flow[AIMessage]:
-        """The agent's own request with a note behind it, asked in silence."""
-        asked = _Question.of(self._with(messages), messages, quiet)
-        response = yield from _asked(self.handler, asked)
-        return next((each for each in response.result if isinstance(each, AIMessage)), AIMessage(""))
-
-    def _with(self, messages: Sequence[BaseMessage]) -> Any:
-        system = self.instructions_for(self.request.system_message, messages)
-        return self.request if system is self.request.system_message else self.request.override(system_message=system)
+        system = self.instructions_for(request.system_message, messages)
+        if system is not request.system_message:
+            request = request.override(system_message=system)
+        asked = _Question.of(request, messages, quiet if silent else gated, line)
+        self.response = yield from _respond(self.handler, asked)
+        return next((each for each in self.response.result if isinstance(each, AIMessage)), AIMessage(""))
 
 
 class _Question(ModelRequest[Any]):
@@ -255,7 +236,7 @@ class _Question(ModelRequest[Any]):
         return self
 
 
-def _asked(handler: Any, request: Any) -> Flow[ModelResponse[Any]]:
+def _respond(handler: Any, request: Any) -> Flow[ModelResponse[Any]]:
     """Call the handler, which is sync or async as the hook is."""
     ask = partial(handler, request)
     result = yield TwinStep(ask, ask)
@@ -264,9 +245,12 @@ def _asked(handler: Any, request: Any) -> Flow[ModelResponse[Any]]:
     return result if isinstance(result, ModelResponse) else ModelResponse(result=[result])
 
 
-def _response(own: ModelResponse[Any], outcome: Outcome) -> Any:
+def _response(host: _RequestHost, outcome: Outcome) -> Any:
     """What the hook returns: the own step as it came, or another message, with what the state is to keep."""
-    response = own if outcome.message is None else ModelResponse(result=[outcome.message])
+    response = ModelResponse(result=[outcome.message]) if outcome.message is not None else host.response
+    if outcome.message is None:
+        at = next((at for at, each in enumerate(response.result) if isinstance(each, AIMessage)), 0)
+        response = replace(response, result=[*response.result[:at], host.reply, *response.result[at + 1 :]])
     if outcome.before:
         response = replace(response, result=[*outcome.before, *response.result])
     update: dict[str, Any] = {}

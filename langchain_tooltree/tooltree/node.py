@@ -20,13 +20,12 @@ from langchain_tooltree.experience.guide import Learner, checked_experience, hin
 from langchain_tooltree.experience.trajectory import SEARCH_MARK
 from langchain_tooltree.flows import EventSink, Flow, TwinStep, async_twin, current_runtime, driven
 from langchain_tooltree.models import bind_tools, extended, quiet, resolve_model
-from langchain_tooltree.text import looks_marked, remarked
+from langchain_tooltree.text import looks_marked, mapping_in, remarked
 from langchain_tooltree.tools import ToolLibrary, check_effects
 from langchain_tooltree.tooltree.branches import KEY, Mark
 from langchain_tooltree.tooltree.deep import with_sync_form
-from langchain_tooltree.tooltree.gate import Withheld, gated, withholding
+from langchain_tooltree.tooltree.gate import gated
 from langchain_tooltree.tooltree.host import Planner, PlannerHost, PlannerOptions
-from langchain_tooltree.tooltree.report import Report
 from langchain_tooltree.tooltree.result import (
     SearchResult,
     guide_of,
@@ -111,7 +110,6 @@ class ToolTreeNode(Runnable[Any, dict[str, list[BaseMessage]]]):
         messages = conversation.messages
         mark = mark_in(messages)
         branches = self._planner.branches(messages, mark, self._offering)
-        bare = self._instructions(values)
         host = _NodeHost(
             self._planner,
             self._offering,
@@ -123,7 +121,7 @@ class ToolTreeNode(Runnable[Any, dict[str, list[BaseMessage]]]):
             messages_key=key,
             models=self._models,
             config=config or {},
-            bare=bare,
+            bare=self._instructions(values),
             line=self._planner.report_prompt(self._system, self._offering),
         )
         outcome = yield from host.visited(branches)
@@ -170,23 +168,11 @@ class _NodeHost(PlannerHost):
     models: tuple[Any, ...] = ()
     config: RunnableConfig = field(default_factory=RunnableConfig)
     bare: SystemMessage | None = None
-    line: str = ""
 
-    def own_step(self, messages: Sequence[BaseMessage]) -> Flow[tuple[AIMessage, Report | None]]:
-        """The model with its tools, asked with the line for a report at the end of its instructions."""
-        seen, unseen = self.models
-        withheld = Withheld()
-        with withholding(withheld):
-            line = self.line if self.reports else ""
-            reply = yield from self._ask(unseen if self.unseen else seen, messages, line)
-        return self.take(reply, withheld)
-
-    def offer(self, messages: Sequence[BaseMessage]) -> Flow[AIMessage]:
-        """The same question with a note behind it, asked in silence."""
-        _, model = self.models
-        return (yield from self._ask(model, messages))
-
-    def _ask(self, model: Any, messages: Sequence[BaseMessage], line: str = "") -> Flow[AIMessage]:
+    def ask(self, messages: Sequence[BaseMessage], *, line: str = "", silent: bool = True) -> Flow[AIMessage]:
+        """The model with its tools."""
+        shown, quiet_model = self.models
+        model = quiet_model if silent else shown
         system = self.instructions_for(self.bare, messages)
         system = extended(system, line) if line else system
         prompt = [*([system] if system else ()), *messages]
@@ -200,27 +186,26 @@ class _NodeHost(PlannerHost):
 def mark_in(messages: Sequence[BaseMessage]) -> Mark:
     """The mark that the newest message of the model's holds."""
     newest = next((message for message in reversed(messages) if isinstance(message, AIMessage)), None)
-    return Mark.from_dict(_metadata(newest).get(SEARCH_MARK)) if newest is not None else Mark()
+    return Mark.from_dict(_notes(newest).get(SEARCH_MARK)) if newest is not None else Mark()
 
 
-def _metadata(message: BaseMessage) -> Mapping[str, Any]:
-    metadata = message.response_metadata.get(KEY)
-    return metadata if isinstance(metadata, Mapping) else {}
+def _notes(message: BaseMessage) -> Mapping[str, Any]:
+    return mapping_in(message.response_metadata, KEY)
 
 
 def _update(messages: Sequence[BaseMessage], outcome: Outcome, own: AIMessage) -> list[Any]:
     """The messages to add, to remove, and to put back without their marks once a search is over."""
     message = own if outcome.message is None else outcome.message
     if outcome.mark is not None and (mark := outcome.mark.to_dict()):
-        metadata = {**message.response_metadata, KEY: {**_metadata(message), SEARCH_MARK: mark}}
+        metadata = {**message.response_metadata, KEY: {**_notes(message), SEARCH_MARK: mark}}
         return [*outcome.before, message.model_copy(update={"response_metadata": metadata})]
     abandoned = set(outcome.remove)
-    bare = [_without_mark(each) for each in messages if each.id not in abandoned and SEARCH_MARK in _metadata(each)]
+    bare = [_without_mark(each) for each in messages if each.id not in abandoned and SEARCH_MARK in _notes(each)]
     return [*(RemoveMessage(id=each) for each in outcome.remove), *bare, *outcome.before, message]
 
 
 def _without_mark(message: BaseMessage) -> BaseMessage:
-    rest = {key: value for key, value in _metadata(message).items() if key != SEARCH_MARK}
+    rest = {key: value for key, value in _notes(message).items() if key != SEARCH_MARK}
     others = {key: value for key, value in message.response_metadata.items() if key != KEY}
     return message.model_copy(update={"response_metadata": {**others, KEY: rest} if rest else others})
 

@@ -7,6 +7,7 @@ from pydantic import BaseModel, Field, model_validator
 
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.experience.trajectory import NOTE
+from langchain_tooltree.tooltree.search.config import KernelConfig, SearchConfig
 
 AGAIN_PROMPT = (
     f"{NOTE} Your answer left this open: {{missing}}\n"
@@ -130,7 +131,8 @@ do next."""
 PLAN_PROMPT = """\
 You narrow down the tools for an assistant's request before any of them is used.
 
-Name the domains that the request belongs to, chosen from those that the tools have. Then, for every tool: its \
+Name the domains that the request belongs to, chosen from those that the tools have; \
+if no tool has one, name none. Then, for every tool: its \
 relevance, between 0 and 1, for this request, where a tool whose result another one needs is relevant, too; whether \
 its input can be had, from the request or from another tool; and whether its output is of use, in the answer or as the \
 input of another tool."""
@@ -273,6 +275,13 @@ class Prompts:
         `changes` are prompts to set differently.
         """
         return cls(**{"pre_judge": PAPER_PRE_JUDGE_PROMPT, "post_judge": PAPER_POST_JUDGE_PROMPT, **changes})
+
+    @classmethod
+    def of(cls, config: SearchConfig) -> "Prompts":
+        """The default prompts of a search: the paper's where each score comes with an explanation, as it does there."""
+        if not isinstance(config, KernelConfig) or not config.explains_after:
+            return cls()
+        return cls.paper() if config.explains_before else cls(post_judge=PAPER_POST_JUDGE_PROMPT)
 
 
 DEFAULT_PROMPTS = Prompts()

@@ -24,8 +24,8 @@ from langchain_tooltree.pages import in_notebook
 from langchain_tooltree.pages import search as search_page
 from langchain_tooltree.pages.search import as_data, as_saved, record
 from langchain_tooltree.replies import calls_in
-from langchain_tooltree.text import digest, forget_oldest, one_line
-from langchain_tooltree.tooltree.branches import KEY, Branches, Mark, is_fruitless, repeated, results_of
+from langchain_tooltree.text import digest, forget_oldest, mapping_in, one_line
+from langchain_tooltree.tooltree.branches import KEY, Best, Branches, Mark, is_fruitless, repeated, results_of
 from langchain_tooltree.tooltree.search import Call, Node, Observation, StopReason, Tree
 from langchain_tooltree.tooltree.visit import Ended
 
@@ -295,8 +295,7 @@ def search_result(message: BaseMessage) -> SearchResult:
     Raises:
         ConfigurationError: If no search made the message, or it is no longer kept.
     """
-    metadata = message.response_metadata.get(KEY) if isinstance(message, AIMessage) else None
-    key = metadata.get("search") if isinstance(metadata, Mapping) else None
+    key = mapping_in(message.response_metadata, KEY).get("search") if isinstance(message, AIMessage) else None
     if not isinstance(key, str):
         msg = (
             f"No search made this {type(message).__name__}. Pass an answer whose response_metadata has {KEY!r}; one "
@@ -315,8 +314,8 @@ def search_result(message: BaseMessage) -> SearchResult:
 
 def result_of(ended: Ended) -> SearchResult:
     """The tree of a search in the host's loop, out of the messages of its turn."""
-    branches, mark, best = ended.branches, ended.mark, ended.mark.best or {}
-    path_ids = set(best.get("path", ()))
+    branches, mark, best = ended.branches, ended.mark, ended.mark.best
+    path_ids = set(best.path if best else ())
     turn = branches.messages if branches.begin is None else branches.messages[branches.begin + 1 :]
     tree = Tree()
     ends: dict[str, Node] = {}
@@ -346,10 +345,10 @@ def result_of(ended: Ended) -> SearchResult:
         ends[str(message.id)] = latest
     for candidate in mark.queue:  # offered, and not tried
         opened = ends.get([*mark.parents.values()][-1], tree.root) if mark.parents else tree.root
-        idea = tree.add(opened, Call(tool=candidate["name"], arguments=candidate["args"], effect="read"))
-        idea.r_pre, idea.pre_scored = candidate.get("score"), candidate.get("score") is not None
+        idea = tree.add(opened, Call(tool=candidate.name, arguments=candidate.args, effect="read"))
+        idea.r_pre, idea.pre_scored = candidate.score, candidate.score is not None
     end = tree[steps[-1].node] if steps else tree.root
-    end.missing = (best["missing"],) if best.get("missing") else ()
+    end.missing = (best.missing,) if best and best.missing else ()
     on_path = [message for message in turn if message.id in path_ids and message.id != ended.answer.id]
     usage = reduce(usage_sum, (getattr(each, "usage_metadata", None) for each in on_path), ended.answer.usage_metadata)
     own_steps = sum(isinstance(message, AIMessage) and message.id not in mark.parents for message in turn)
@@ -384,8 +383,8 @@ def result_of_path(
     These may be the first step of a `plan` that was tried in a sandbox.
     """
     last = cast("AIMessage", messages[-1])
-    path = {"path": [message.id for message in messages]}
-    mark = Mark(search=uuid.uuid4().hex, best=path, stops=int(not calls_in(last)))
+    best = Best({}, [str(message.id) for message in messages], missing="")
+    mark = Mark(search=uuid.uuid4().hex, best=best, stops=int(not calls_in(last)))
     result = result_of(Ended(Branches(messages, Mark(), is_read), mark, last, "answered"))
     if not calls_in(last):
         return result
@@ -442,7 +441,7 @@ MOST_ATTEMPTS = 3
 
 def failed_attempts(ended: Ended, *, run: str) -> list[Trajectory]:
     """The branches of a search whose calls brought nothing back, as failed attempts at the task of a run."""
-    branches, path_ids = ended.branches, set((ended.mark.best or {}).get("path", ()))
+    branches, path_ids = ended.branches, set(ended.mark.best.path if ended.mark.best else ())
     attempts: list[Trajectory] = []
     for at, message in enumerate(branches.messages):
         results = results_of(branches.messages, at) if calls_in(message) else []

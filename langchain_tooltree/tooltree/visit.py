@@ -11,7 +11,7 @@ import re
 import time
 import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -28,7 +28,6 @@ from langchain_core.runnables.config import ensure_config
 from langgraph.prebuilt import ToolNode
 
 from langchain_tooltree._langgraph import steps_here, tool_node_input, with_runtime
-from langchain_tooltree.events import Event
 from langchain_tooltree.experience.guide import Advice
 from langchain_tooltree.experience.trajectory import Recall, call_key
 from langchain_tooltree.flows import Flow, TwinStep
@@ -36,25 +35,20 @@ from langchain_tooltree.models import usage_sum
 from langchain_tooltree.replies import calls_in
 from langchain_tooltree.sandbox import Sandbox, forked
 from langchain_tooltree.text import cut, whole_words, words_of
+from langchain_tooltree.tooltree import prompts
 from langchain_tooltree.tooltree.branches import (
     KEY,
+    Best,
     Branches,
     Candidate,
     Mark,
     call_blocks,
     is_decided,
     is_fruitless,
+    label_of,
     made_anew,
     results_of,
     with_only_call,
-)
-from langchain_tooltree.tooltree.prompts import (
-    AGAIN_PROMPT,
-    CHECK_PROMPT,
-    IDLE_PROMPT,
-    OPEN_PROMPT,
-    OTHERS_PROMPT,
-    UNDONE_PROMPT,
 )
 from langchain_tooltree.tooltree.report import NamedCall, Report, Stop, admits, is_better, is_trouble, next_move
 
@@ -105,19 +99,21 @@ class Visit:
         effects = self._host.offering.effects
         if effects.by_arguments:  # functions, which are asked off the event loop
             yield from effects.judged([*self._branches.tried.values()])
-        explored = self._explored()
-        if (yield from self._is_pruned(explored)) and (waiting := self._untried(self._mark.queue)):
-            self._hide_latest()  # pruned after it ran: the next candidate takes its place without a question
-            return (yield from self._explore(waiting))
-        messages: Sequence[BaseMessage] = self._path
-        if explored:  # an agent that is not reminded merely stops once more
+        messages, results = self._path, self._branches.latest
+        step = self._path[-len(results) - 1 :]  # the latest step with its results
+        if results and step[0].id in self._mark.parents:  # one that the search has made
+            is_rejected = all(map(is_fruitless, results)) or (yield from self._host.judge_result(self._path))
+            if is_rejected and (waiting := self._untried(self._mark.queue)):
+                # Pruned after it ran: the next candidate takes its place without a question.
+                self._mark = replace(self._mark, hidden=[*self._mark.hidden, *(str(each.id) for each in step)])
+                return (yield from self._explore(waiting))
+            # An agent that is not reminded merely stops once more.
             missing = self._mark.missing or "what was asked for"
-            messages = [*messages, HumanMessage(OPEN_PROMPT.format(missing=cut(missing, LONGEST_NOTE)))]
+            messages = [*messages, HumanMessage(prompts.OPEN_PROMPT.format(missing=cut(missing, LONGEST_NOTE)))]
         while True:
             reply, report = yield from self._own_step(messages)
-            if effects.by_arguments:
-                named = [report.call.model_dump()] if report and report.call else []
-                yield from effects.judged([*reply.tool_calls, *named])
+            named = [report.call.model_dump()] if report and report.call else []
+            yield from effects.judged([*reply.tool_calls, *named])
             if reply.tool_calls or reply.invalid_tool_calls:
                 return self._with_usage((yield from self._step(reply)), reply)
             note = yield from self._stop(reply, report)
@@ -135,7 +131,7 @@ class Visit:
         if (yield from self._is_to_be_checked(reply)):
             # The step would need results behind it, so the question does not hold it.
             first, calls = reply.usage_metadata, 2
-            reply, report = yield from self._host.own_step([*messages, HumanMessage(CHECK_PROMPT)])
+            reply, report = yield from self._host.own_step([*messages, HumanMessage(prompts.CHECK_PROMPT)])
             reply = reply.model_copy(update={"usage_metadata": usage_sum(first, reply.usage_metadata)})
             self._mark, self._is_checked = replace(self._mark, checked=True), True
         if self._mark.is_searching:
@@ -161,16 +157,17 @@ class Visit:
         writes = [call for call in reply.tool_calls if not self._branches.is_read(call["name"], call["args"])]
         if mark.best:
             named = all(call["name"] in mark.writes or self._is_missing(call) for call in writes)
-            voices = {"named": named, "evident": mark.evident, "resumed": mark.resumed}
-            admitted = admits(writes=bool(writes), stops=mark.stops, **voices)
-            if not (admitted and self._has_steps()):
+            is_admitted = admits(
+                writes=bool(writes), stops=mark.stops, named=named, evident=mark.evident, resumed=mark.resumed
+            )
+            if not (is_admitted and self._has_steps()):
                 self._add_usage(reply)
-                return (yield from self._conclude("recursion_limit" if admitted else "write_not_missing"))
+                return (yield from self._conclude("recursion_limit" if is_admitted else "write_not_missing"))
         mark = self._mark = replace(mark, resumed=mark.resumed or (bool(writes) and mark.stops > 0))
         if self._is_undone:
             parents = {**mark.parents, str(reply.id): str(self._path[-1].id)}
             self._mark = replace(mark, parents=parents)
-        return Outcome(mark=self._noted() if mark.is_searching or mark.hidden else None)
+        return Outcome(mark=self._with_costs() if mark.is_searching or mark.hidden else None)
 
     def _is_missing(self, call: ToolCall) -> bool:
         """Whether what the latest report says is missing speaks of a call: of its tool or of one of its values."""
@@ -211,9 +208,9 @@ class Visit:
         self._mark = replace(self._mark, again=mark.again + 1)
         if undone := self._undo(report.wrong if report else None):
             missing = cut(missing, LONGEST_NOTE) or "it is wrong"
-            return UNDONE_PROMPT.format(step=cut(undone, LONGEST_NOTE), missing=missing)
+            return prompts.UNDONE_PROMPT.format(step=cut(undone, LONGEST_NOTE), missing=missing)
         missing = missing or ("" if stop.idle else "what a call that failed was for")
-        note = AGAIN_PROMPT.format(missing=cut(missing, LONGEST_NOTE)) if missing else IDLE_PROMPT
+        note = prompts.AGAIN_PROMPT.format(missing=cut(missing, LONGEST_NOTE)) if missing else prompts.IDLE_PROMPT
         advice = yield from self._advice(self._path, missing)
         return "\n\n".join(filter(None, (note, advice.text)))
 
@@ -268,18 +265,18 @@ class Visit:
         turn = [self._branches.request, *self._branches.this_turn(self._path)]
         path = [message.id for message in turn if message is not None and message.id]
         if best is not None:
-            beyond = set(path).difference(best["path"])
-            extends = bool(beyond) and set(path).issuperset(best["path"])
+            beyond = set(path).difference(best.path)
+            extends = bool(beyond) and set(path).issuperset(best.path)
             wrote = not self._branches.may_be_given_up(beyond)
-            if not wrote and not is_better(missing=bool(missing), best_missing=bool(best["missing"]), extends=extends):
+            if not wrote and not is_better(missing=bool(missing), best_missing=bool(best.missing), extends=extends):
                 self._add_usage(answer)
                 return
-            self._add_usage(*messages_from_dict([best["answer"]]))
-        self._mark = replace(self._mark, best={"answer": message_to_dict(answer), "path": path, "missing": missing})
+            self._add_usage(*messages_from_dict([best.answer]))
+        self._mark = replace(self._mark, best=Best(message_to_dict(answer), path, missing))
 
     # --- candidates ---
 
-    def _named(self, call: NamedCall | None, answer: AIMessage) -> list[dict[str, Any]]:
+    def _named(self, call: NamedCall | None, answer: AIMessage) -> list[Candidate]:
         """The call that a report names, as a candidate if it reads; a write is noted as its first voice."""
         if call is None or call.name not in self._host.offering.names:
             return []
@@ -288,7 +285,7 @@ class Visit:
         if not self._may_try(call.name, call.args):
             return []
         reasoning = message_to_dict(with_only_call(answer, None))
-        return [asdict(Candidate(call.name, call.args, self._mark.hidden, message=reasoning))]
+        return [Candidate(call.name, call.args, self._mark.hidden, reasoning)]
 
     def _ask_for_others(self, missing: str, answer: AIMessage) -> Flow[Outcome]:
         """Ask for other calls at the weakest state of the turn, and try the most promising read.
@@ -299,89 +296,70 @@ class Visit:
         path = self._branches.path(hidden)
         advice = yield from self._advice(path, missing)
         reasoning = message_to_dict(with_only_call(answer, None))
-        at_hand = (asdict(Candidate(each, {}, hidden, message=reasoning)) for each in advice.tools)
-        waiting = self._untried(each for each in at_hand if each["name"] in self._host.offering.argless)
+        argless = (name for name in advice.tools if name in self._host.offering.argless)
+        waiting = self._untried(Candidate(name, {}, hidden, reasoning) for name in argless)
         if waiting and self._has_steps():
             return (yield from self._explore(waiting))
         tried = "; ".join(map(label_of, self._branches.tried.values()))
         remedy, calls = yield from self._host.remedy(self._path)
-        note = OTHERS_PROMPT.format(
+        note = prompts.OTHERS_PROMPT.format(
             count=MOST_CANDIDATES,
             tried=cut(tried or "nothing", LONGEST_NOTE),
             past=f"{advice.text}\n{remedy}".strip() + "\n" * bool(advice.text or remedy),
             missing=cut(missing or "what was asked for", LONGEST_NOTE),
         )
-        reply = yield from self._host.offer([*path, HumanMessage(note)])
+        reply = yield from self._host.ask([*path, HumanMessage(note)])
         self._add_usage(reply)
         self._mark = replace(self._mark, asked=self._mark.asked + 1, used=self._mark.used + 1 + calls)
         yield from self._host.offering.effects.judged(reply.tool_calls[:MOST_CANDIDATES])
         candidates = [
-            Candidate(call["name"], call["args"], hidden, message=message_to_dict(with_only_call(reply, call)))
+            Candidate(call["name"], call["args"], hidden, message_to_dict(with_only_call(reply, call)))
             for call in reply.tool_calls[:MOST_CANDIDATES]
             if self._may_try(call["name"], call["args"])
         ]
         promising = yield from self._host.judge_candidates(path, candidates)
-        waiting = self._untried(asdict(each) for each in promising)
-        offers: Event = {"type": "candidates", "calls": [*map(label_of, waiting)], "model_calls": self._mark.used}
-        yield from self._host.emit([offers])
+        waiting = self._untried(promising)
+        facts: dict[str, Any] = {"calls": [each.label for each in waiting], "model_calls": self._mark.used}
+        yield from self._host.emit([{"type": "candidates", **facts}])
         if waiting and self._has_steps():
             return (yield from self._explore(waiting))
         return (yield from self._conclude("exhausted"))
 
-    def _untried(self, queue: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    def _untried(self, queue: Iterable[Candidate]) -> list[Candidate]:
         """The candidates that still may be tried, each call once."""
-        waiting: dict[str, dict[str, Any]] = {}
+        waiting: dict[str, Candidate] = {}
         for each in queue:
-            key = call_key(each["name"], each["args"])
-            if key not in self._branches.tried and self._may_try(each["name"], each["args"]):
-                waiting.setdefault(key, dict(each))
+            key = call_key(each.name, each.args)
+            if key not in self._branches.tried and self._may_try(each.name, each.args):
+                waiting.setdefault(key, each)
         return [*waiting.values()]
 
     def _may_try(self, name: str, args: Any) -> bool:
         return name in self._host.trials and self._branches.is_free(name, args)
 
-    def _explore(self, waiting: Sequence[dict[str, Any]]) -> Flow[Outcome]:
+    def _explore(self, waiting: Sequence[Candidate]) -> Flow[Outcome]:
         """Return the most promising read as an ordinary call, from the state that it is to start from."""
         candidate, *rest = waiting
-        hidden = [*dict.fromkeys([*candidate["hidden"], *self._mark.hidden])]
+        hidden = [*dict.fromkeys([*candidate.hidden, *self._mark.hidden])]
         path = self._branches.path(hidden)
         message = self._as_step(candidate)
         parents = {**self._mark.parents, str(message.id): str(path[-1].id)}
         self._mark = replace(self._mark, queue=rest, hidden=hidden, parents=parents)
-        r_pre, used = candidate.get("score"), self._mark.used
-        event: Event = {"type": "explore", "call": label_of(candidate), "r_pre": r_pre, "model_calls": used}
-        yield from self._host.emit([event])
-        return Outcome(message=message, mark=self._noted())
+        facts = {"call": candidate.label, "r_pre": candidate.score, "model_calls": self._mark.used}
+        yield from self._host.emit([{"type": "explore", **facts}])
+        return Outcome(message=message, mark=self._with_costs())
 
-    def _as_step(self, candidate: Mapping[str, Any]) -> AIMessage:
+    def _as_step(self, candidate: Candidate) -> AIMessage:
         """A candidate as a message of the agent's, in the reply that offered it: providers that sign expect that."""
-        (message,) = messages_from_dict([candidate["message"]])
+        (message,) = messages_from_dict([candidate.message])
         message = cast("AIMessage", message)
         call = next(iter(message.tool_calls), None) or ToolCall(
-            name=candidate["name"], args=candidate["args"], id=f"call_{uuid.uuid4().hex[:24]}", type="tool_call"
+            name=candidate.name, args=candidate.args, id=f"call_{uuid.uuid4().hex[:24]}", type="tool_call"
         )
         content: Any = message.content
         if isinstance(content, list) and not message.tool_calls:
             content = [*content, *call_blocks(call, message.response_metadata)] or ""
         return made_anew(message, [call], id=f"lc_{uuid.uuid4()}", content=content)
-
-    # --- pruning after a call ---
-
-    def _explored(self) -> list[ToolMessage]:
-        """What the latest step brought back, if it is one that the search has made."""
-        results = self._branches.latest
-        head = self._path[-len(results) - 1] if len(self._path) > len(results) else None
-        return results if head is not None and head.id in self._mark.parents else []
-
-    def _is_pruned(self, results: Sequence[ToolMessage]) -> Flow[bool]:
-        """Whether a step of the search has brought nothing back, or a judge rejects it."""
-        if not results:
-            return False
-        return all(map(is_fruitless, results)) or (yield from self._host.judge_result(self._path))
-
-    def _hide_latest(self) -> None:
-        ids = [str(message.id) for message in self._path[-len(self._branches.latest) - 1 :]]
-        self._mark = replace(self._mark, hidden=[*self._mark.hidden, *ids])
 
     # --- the end ---
 
@@ -389,19 +367,19 @@ class Visit:
         """Return the best answer, and remove what is not on its path."""
         best = self._mark.best
         assert best is not None  # noqa: S101 - a search begins with an answer
-        answer = cast("AIMessage", messages_from_dict([best["answer"]])[0])
-        abandoned = self._abandoned(set(best["path"]))
+        answer = cast("AIMessage", messages_from_dict([best.answer])[0])
+        abandoned = self._abandoned(set(best.path))
         remove = [str(each.id) for each in abandoned]
         if not self._mark.is_searching:
             return Outcome(remove=remove, mark=Mark())
         self._add_usage(*abandoned)
-        mark = self._noted()
+        mark = self._with_costs()
         about = {
             "search": mark.search,
             "stop_reason": reason,
             "model_calls": mark.used,
             "tried": [label_of(call) for each in abandoned for call in calls_in(each)],
-            "missing": best["missing"],
+            "missing": best.missing,
             "removed": remove,
         }
         answer = answer.model_copy(
@@ -427,7 +405,7 @@ class Visit:
                 gone -= {message.id, *(each.id for each in results)}
         return [message for message in messages if message.id and message.id in gone]
 
-    def _noted(self) -> Mark:
+    def _with_costs(self) -> Mark:
         self._add_usage(AIMessage("", usage_metadata=self._host.judge_usage()))
         step, _ = steps_here() or (0, 0)
         return replace(self._mark, step=step)
@@ -439,13 +417,10 @@ class Visit:
 
     def _budget(self) -> int:
         limit, began = self._host.planner.config.max_seconds, self._mark.began
-        late = limit is not None and began > 0 and time.time() - began >= limit
-        return 0 if late or not self._can_branch() else self._host.planner.extra_calls
-
-    def _can_branch(self) -> bool:
-        """Whether messages can be hidden and removed: a reducer that gives no ids cannot remove them."""
+        is_late = limit is not None and began > 0 and time.time() - began >= limit
         request = self._branches.request
-        return request is None or request.id is not None
+        can_branch = request is None or request.id is not None  # a reducer that gives no ids cannot remove messages
+        return self._host.planner.config.extra_calls if can_branch and not is_late else 0
 
     def _has_steps(self) -> bool:
         """Whether the graph's recursion limit leaves room for another round of tools and model."""
@@ -459,11 +434,6 @@ class Visit:
 def _is_refusal(answer: AIMessage) -> bool:
     """Whether a provider says that its model, or its filter, has refused to answer; standard blocks tell since 1.8."""
     return any(block.get("type") == "refusal" for block in answer.content_blocks)
-
-
-def label_of(call: Mapping[str, Any]) -> str:
-    """A call in one line, for people."""
-    return f"{call['name']}({', '.join(f'{name}={value!r}' for name, value in call['args'].items())})"
 
 
 # --- planning ahead in forks ---

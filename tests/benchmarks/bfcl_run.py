@@ -9,7 +9,7 @@ from langchain_tooltree import SearchResult, ToolLibrary, search
 from langchain_tooltree.flows import run_flow
 from langchain_tooltree.models import Meter
 from langchain_tooltree.testing import OfflineChatModel
-from langchain_tooltree.tooltree.ask import ProposalRequest, Proposer
+from langchain_tooltree.tooltree.deep import ProposalRequest, Proposer
 from langchain_tooltree.tooltree.search import KernelConfig
 from tests.benchmarks.bfcl_model import ArgumentPool, SimulatedPolicy
 from tests.benchmarks.bfcl_world import PlainCall, RecordedSandbox, Task

@@ -19,7 +19,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from langchain_core.tools import BaseTool, StructuredTool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
-from pydantic import Field
+from pydantic import BaseModel, Field
 
 from langchain_tooltree import ToolTreeMiddleware, Trajectory
 from langchain_tooltree.testing import ScriptedChatModel
@@ -39,6 +39,12 @@ DETOUR: Step = ("find", {"item": "bolts"})
 DOUBT = "I know of no bolts."
 NOTE, OTHERS = "[Planner's note", "Offer other tool calls"
 APPROVE: dict[str, Any] = {"type": "approve"}
+
+
+class Item(BaseModel):
+    """The arguments of each tool: to make this anew for every depot takes much of a test."""
+
+    item: str
 
 
 class Depot:
@@ -75,7 +81,7 @@ class Depot:
         async def arun(item: str) -> str:
             return run(item)
 
-        return StructuredTool.from_function(run, arun, name=name, description=description)
+        return StructuredTool.from_function(run, arun, name, description, args_schema=Item)
 
 
 def asks_for_report(message: BaseMessage) -> bool:

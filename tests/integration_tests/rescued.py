@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from child_processes import serve
 from doubts import middleware_agent, node_agent
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.tools import BaseTool, StructuredTool
@@ -27,6 +26,7 @@ from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
 from langchain_tooltree import ObjectSandbox
 from langchain_tooltree.testing import ScriptedChatModel
+from tests.internals.child_processes import serve
 
 MISSING = "where the key is, so that a mail to ann can say it"
 OTHERS = "Offer other tool calls"

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from child_processes import serve
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableConfig
@@ -26,6 +25,7 @@ from langchain_tooltree import (
     review_condition,
 )
 from langchain_tooltree.testing import ScriptedChatModel
+from tests.internals.child_processes import serve
 
 HOSTS = ("node", "middleware", "agent")
 

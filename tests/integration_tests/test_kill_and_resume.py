@@ -17,13 +17,14 @@ from typing import Any
 
 import pytest
 from agents import invoke
-from child_processes import Servers, servers
 from conversations import check_pairs
 from langchain_core.messages import AIMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.postgres import PostgresSaver
 from rescued import Job, Journal, agent_of, asked
 from store_servers import postgres_programs, postgres_server
+
+from tests.internals.child_processes import Servers, servers
 
 TURNS = ("rescue", "plan")
 HOSTS = ("agent", "node")
@@ -33,7 +34,7 @@ SCRIPT = Path(__file__).with_name("rescued.py")
 CHECKPOINT = "checkpoint"
 
 PLACES = [
-    pytest.param("sqlite", {"agent": "sync", "node": "async"}, 5, id="sqlite"),
+    pytest.param("sqlite", {"agent": "sync", "node": "async"}, 7, id="sqlite"),
     pytest.param(
         "postgres",
         {"agent": "async", "node": "sync"},
@@ -47,7 +48,7 @@ PLACES = [
 
 @pytest.fixture(scope="module")
 def children() -> Iterator[Servers]:
-    with servers(SCRIPT) as running:
+    with servers(SCRIPT, count=1) as running:
         yield running
 
 

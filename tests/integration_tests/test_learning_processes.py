@@ -2,54 +2,62 @@
 
 import json
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from langgraph.store.sqlite import SqliteStore
 
 from langchain_tooltree import Experience
+from tests.internals.child_processes import servers
 
-SCRIPT = Path(__file__).with_name("experienced_finder.py")
-WRITER = "tests.integration_tests.segment_writer"
-
-
-def process(*arguments, ends=0):
-    done = subprocess.run(  # noqa: S603 - the script beside this file
-        [sys.executable, str(SCRIPT), *map(str, arguments)], capture_output=True, text=True, timeout=120, check=False
-    )
-    assert done.returncode == ends, done.stderr
-    return json.loads(done.stdout) if ends == 0 else None
+SCRIPT = Path(__file__).with_name("learning_child.py")
 
 
-@pytest.mark.slow
-def test_a_run_whose_process_was_killed_before_its_verdict_is_judged_by_the_next(tmp_path):
-    database = tmp_path / "experience.db"
+@pytest.fixture(scope="module")
+def children():
+    with servers(SCRIPT, count=1) as running:
+        yield running
 
-    process(database, "killed", ends=9)
-    next_one = process(database, "learning")
+
+@pytest.fixture
+def do(children, tmp_path):
+    """Has a task done in a process of its own, and gives what it printed."""
+
+    def done(task, *, ends=0, **job):
+        (tmp_path / "output").write_text("")
+        job |= {"task": task, "database": str(tmp_path / "experience.db"), "output": str(tmp_path / "output")}
+        assert children.do(job) == ends
+        return (tmp_path / "output").read_text()
+
+    return done
+
+
+@pytest.fixture
+def written(do):
+    """The runs that a process of its own has learnt."""
+
+    def write(first, count, killed=None):
+        ends = -signal.SIGKILL if killed else 0
+        return do("write", first=first, count=count, killed=killed, ends=ends).splitlines()
+
+    return write
+
+
+def test_a_run_whose_process_was_killed_before_its_verdict_is_judged_by_the_next(do):
+    do("find", killed=True, ends=9)
+    next_one = json.loads(do("find", killed=False))
 
     assert next_one["known"] == {"pending": 1, "in_graph": 0}
     assert next_one["now"] == 2
 
 
-def written(database, first, count, killed="never"):
-    """The runs that a process of its own has learnt."""
-    command = [sys.executable, "-m", WRITER, str(database), str(first), str(count), killed]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)  # noqa: S603 - as above
-    assert done.returncode == (0 if killed == "never" else -signal.SIGKILL), done.stderr
-    return done.stdout.splitlines()
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("killed", ["before", "after"])
-def test_a_process_that_is_killed_while_it_writes_a_segment_has_lost_nothing(tmp_path, killed):
+def test_a_process_that_is_killed_while_it_writes_a_segment_has_lost_nothing(tmp_path, written, killed):
     database = tmp_path / "experience.db"
 
-    told = written(database, 0, 9, killed)
+    told = written(0, 9, killed)
     assert len(told) == 3, "the fourth run makes a segment"
-    written(database, 9, 1)
+    written(9, 1)
 
     with SqliteStore.from_conn_string(str(database)) as store:
         experience = Experience(store, namespace=("tooltree",))
@@ -59,19 +67,18 @@ def test_a_process_that_is_killed_while_it_writes_a_segment_has_lost_nothing(tmp
         assert suggestion.support == 5
 
 
-@pytest.mark.slow
-def test_two_processes_see_each_others_runs(tmp_path):
+def test_two_processes_see_each_others_runs(tmp_path, written):
     database = tmp_path / "experience.db"
-    written(database, 0, 3)
+    written(0, 3)
     with SqliteStore.from_conn_string(str(database)) as store:
         experience = Experience(store, namespace=("tooltree",))
         assert len(experience.graph) == 3
 
-        written(database, 3, 5)
+        written(3, 5)
         assert len(experience.graph) == 8
 
         experience.forget(run="run 1")
-        assert written(database, 8, 1) == ["run 8"]
+        assert written(8, 1) == ["run 8"]
         assert sorted(run.id for run in experience.store.similar("Find key number 8.", k=9)) == [
             f"run {number}" for number in (0, 2, 3, 4, 5, 6, 7, 8)
         ]

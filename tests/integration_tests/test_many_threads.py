@@ -1,4 +1,4 @@
-"""Fifty runs of one agent at once: each keeps its search, its tokens, its context, its store entry and its forks."""
+"""Many runs of one agent at once: each keeps its search, its tokens, its context, its store entry and its forks."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ from langgraph.store.memory import InMemoryStore
 from langchain_tooltree import ToolTreeMiddleware, ToolTreeNode
 from langchain_tooltree.testing import ScriptedChatModel
 
-RUNS = 50
+RUNS = 16
 
 HANGS_AFTER = 60
 """Seconds after which runs that take a few count as hanging."""
@@ -158,7 +158,7 @@ def host(request: pytest.FixtureRequest) -> str:
 BOTH: Any = ["messages", "values"]
 
 
-def test_fifty_runs_on_threads_keep_to_themselves(host: str) -> None:
+def test_many_runs_on_threads_keep_to_themselves(host: str) -> None:
     agent = desk_agent(host)
 
     with ThreadPoolExecutor(RUNS) as pool:
@@ -167,7 +167,7 @@ def test_fifty_runs_on_threads_keep_to_themselves(host: str) -> None:
             check_own(number, chunks)
 
 
-async def test_fifty_runs_on_one_loop_keep_to_themselves(host: str) -> None:
+async def test_many_runs_on_one_loop_keep_to_themselves(host: str) -> None:
     agent = desk_agent(host)
 
     async def run(number: int) -> list[Any]:

@@ -6,7 +6,7 @@ The checks stand at every model call, on a straight run and on one with a branch
 
 import json
 import re
-from itertools import product
+from functools import cache
 from typing import Any
 
 import pytest
@@ -45,6 +45,7 @@ GRAPH = SITGraph.from_trajectories(RUNS)
 PLACES = (None, "before", "after")
 
 
+@cache
 def memory() -> CFGMMemory:
     made = CFGMMemory(ScriptedChatModel(replies=[]), InMemoryStore())
     for run in RUNS:
@@ -163,13 +164,17 @@ def check_run(agent: Any, clerk: Clerk, way: str, **told: bool) -> None:
     check_calls(clerk, **told)
 
 
-@pytest.mark.parametrize(("sit", "cfgm", "learns"), list(product(PLACES, PLACES, (False, True))))
+@pytest.mark.parametrize("sit", PLACES)
+@pytest.mark.parametrize("cfgm", PLACES)
+@pytest.mark.parametrize("learns", [False, True])
 def test_middleware_in_any_order_tells_what_fits_the_path(sit, cfgm, learns, clerk, path):
     agent = middleware_agent(clerk, sit, cfgm, learns=learns)
     check_run(agent, clerk, path, sit=sit is not None, cfgm=cfgm is not None, asks=learns)
 
 
-@pytest.mark.parametrize(("sit", "cfgm", "learns"), list(product((False, True), repeat=3)))
+@pytest.mark.parametrize("sit", [False, True])
+@pytest.mark.parametrize("cfgm", [False, True])
+@pytest.mark.parametrize("learns", [False, True])
 def test_nodes_in_one_graph_tell_what_fits_the_path(sit, cfgm, learns, clerk, path):
     check_run(node_graph(clerk, sit=sit, cfgm=cfgm, learns=learns), clerk, path, sit=sit, cfgm=cfgm, asks=learns)
 

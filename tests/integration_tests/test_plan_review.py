@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from child_processes import Servers, servers
 from review_restart import HOSTS
+
+from tests.internals.child_processes import Servers, servers
 
 DESCRIPTION = """\
 order(article='L-1', quantity=2) waits for approval.
@@ -34,7 +35,7 @@ def host(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def processes() -> Iterator[Servers]:
-    with servers(Path(__file__).with_name("review_restart.py")) as running:
+    with servers(Path(__file__).with_name("review_restart.py"), count=1) as running:
         yield running
 
 

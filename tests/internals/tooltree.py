@@ -3,11 +3,11 @@
 from typing import Any
 
 from langchain_tooltree.tools import checked_arguments
-from langchain_tooltree.tooltree.ask import (
+from langchain_tooltree.tooltree.deep import (
+    DeepSearch,
     ProposalRequest,
     proposal_messages,
 )
-from langchain_tooltree.tooltree.deep import DeepSearch
 from langchain_tooltree.tooltree.host import Planner, PlannerHost
 
 BY_POSTERIOR: Any = {"selection": "posterior"}
@@ -32,10 +32,7 @@ def propose_messages(conversation, instruction, *, attempt=1, tried=(), **others
 class _Host(PlannerHost):
     """A host whose agent is never asked."""
 
-    def own_step(self, _):
-        raise NotImplementedError
-
-    def offer(self, _):
+    def ask(self, *_, **__):
         raise NotImplementedError
 
 

@@ -11,11 +11,11 @@ from langchain_tooltree import ConfigurationError
 from langchain_tooltree.models import (
     UNTRUSTED,
     Meter,
-    StructuredQuestion,
     bind_tools,
     call_tools,
     document_prompt,
     extended,
+    filled_in,
     inner_config,
     resolve_model,
 )
@@ -50,8 +50,8 @@ def forms(model):
     return ["Reply with one JSON object" in prompt[0].text for prompt in model.calls]
 
 
-def question(model, usable=lambda reply: "number" in reply):
-    return StructuredQuestion(model, Answer, [HumanMessage("How many?")], usable, inner_config("test", {"node": 1}))
+def question(model, meter, *opening):
+    return filled_in(model, Answer, [*opening, HumanMessage("How many?")], inner_config("test", {"node": 1}), meter)
 
 
 def test_a_meter_counts_calls_and_the_tokens_that_are_reported():
@@ -107,15 +107,14 @@ async def test_a_refused_request_costs_no_call(drive, status):
 
 async def test_a_usable_reply_is_asked_for_once(drive):
     model, meter = ScriptedChatModel(replies=[{"number": 3}]), Meter(2)
-    assert await drive(question(model).ask(meter)) == [{"number": 3}]
+    assert await drive(question(model, meter)) == Answer(number=3)
     assert meter.model_calls == 1
     assert meter.input_tokens > 0
 
 
 async def test_an_unusable_reply_is_kept_and_asked_for_once_more(drive):
     model, meter = ScriptedChatModel(replies=[{"count": 3}, {"number": 3}, {"number": 4}]), Meter(9)
-    asked = question(model)
-    assert await drive(asked.ask(meter)) == [{"count": 3}, {"number": 3}]
+    assert await drive(question(model, meter)) == Answer(number=3)
     assert meter.model_calls == 2
     assert meter.problems[0].startswith("the reply is not of the form asked for")
 
@@ -123,13 +122,13 @@ async def test_an_unusable_reply_is_kept_and_asked_for_once_more(drive):
 @pytest.mark.parametrize("allowance", [0, 1, 2])
 async def test_a_question_never_costs_more_than_its_allowance(drive, allowance):
     model, meter = ScriptedChatModel(replies=["no"] * 5), Meter(allowance)
-    assert await drive(question(model).ask(meter)) == []
+    assert await drive(question(model, meter)) is None
     assert meter.model_calls == allowance
 
 
 async def test_errors_of_the_model_are_noted_and_counted(drive):
-    asked, meter = question(ScriptedChatModel(replies=[ConnectionError("busy"), {"number": 1}])), Meter(2)
-    assert await drive(asked.ask(meter)) == [{"number": 1}]
+    model, meter = ScriptedChatModel(replies=[ConnectionError("busy"), {"number": 1}]), Meter(2)
+    assert await drive(question(model, meter)) == Answer(number=1)
     assert meter.problems == ["ConnectionError: busy"]
     assert meter.model_calls == 2
 
@@ -145,7 +144,7 @@ async def test_errors_of_the_model_are_noted_and_counted(drive):
 )
 async def test_without_structured_output_the_text_is_read(drive, text):
     model = PlainChatModel(replies=[text])
-    assert await drive(question(model).ask(Meter(2))) == [{"number": 3}]
+    assert await drive(question(model, Meter(2))) == Answer(number=3)
     assert "Reply with one JSON object" in model.calls[0][0].text
 
 
@@ -153,14 +152,14 @@ async def test_without_structured_output_the_text_is_read(drive, text):
     "text", ["three", "[3]", "", "null", '[{"number": 3}]', 'Sure! {"number": 3} Hope this helps.', '{"number": 3']
 )
 async def test_text_that_is_no_object_is_no_reply(drive, text):
-    assert await drive(question(PlainChatModel(replies=[text, text])).ask(Meter(2))) == []
+    assert await drive(question(PlainChatModel(replies=[text, text]), Meter(2))) is None
 
 
 @pytest.mark.parametrize("status", [400, 404, 422])
 async def test_where_structured_output_is_refused_the_question_is_asked_in_plain_text(drive, caplog, status):
     model, meter = ScriptedChatModel(replies=[StatusError(status), {"number": 3}, {"number": 4}]), Meter(1)
     with caplog.at_level(logging.INFO, "langchain_tooltree"):
-        assert await drive(question(model).ask(meter)) == [{"number": 3}]
+        assert await drive(question(model, meter)) == Answer(number=3)
     assert (meter.model_calls, meter.problems) == (1, [])
     assert forms(model) == [False, True]
     assert "ScriptedChatModel refuses structured output" in caplog.text
@@ -169,14 +168,14 @@ async def test_where_structured_output_is_refused_the_question_is_asked_in_plain
 async def test_a_refusal_of_plain_text_as_well_is_not_blamed_on_the_form(drive):
     model = ScriptedChatModel(replies=[StatusError(400), StatusError(400), {"number": 1}])
     meter = Meter(2)
-    assert await drive(question(model).ask(meter)) == []
+    assert await drive(question(model, meter)) is None
     assert (meter.model_calls, meter.problems) == (0, ["StatusError: status 400"])
     assert forms(model) == [False, True]
 
 
 async def test_both_attempts_are_left_after_the_form_was_refused(drive):
     model, meter = ScriptedChatModel(replies=[StatusError(400), "three", {"number": 3}]), Meter(2)
-    assert await drive(question(model).ask(meter)) == [{"number": 3}]
+    assert await drive(question(model, meter)) == Answer(number=3)
     assert meter.model_calls == 2
     assert forms(model) == [False, True, True]
 
@@ -186,14 +185,14 @@ async def test_a_model_whose_profile_denies_structured_output_is_asked_in_plain_
     denying = ScriptedChatModel(replies=replies, profile={"structured_output": False})
     silent = ScriptedChatModel(replies=replies, profile={"tool_calling": True})
     for model in (denying, silent):
-        assert await drive(question(model).ask(Meter(2))) == [{"number": 3}]
+        assert await drive(question(model, Meter(2))) == Answer(number=3)
     assert (forms(denying), forms(silent)) == ([True], [False])
 
 
 @pytest.mark.parametrize("error", [StatusError(401), StatusError(429, **TOO_LONG), StatusError(503, **TOO_LONG)])
 async def test_a_refused_question_is_not_asked_again(drive, error):
     model, meter = ScriptedChatModel(replies=[error, {"number": 1}]), Meter(2)
-    assert await drive(question(model).ask(meter)) == []
+    assert await drive(question(model, meter)) is None
     assert (meter.model_calls, len(meter.problems)) == (0, 1)
 
 
@@ -207,17 +206,17 @@ async def test_a_refused_question_is_not_asked_again(drive, error):
 )
 async def test_a_model_that_declines_is_asked_once_more_and_quoted(drive, refusal):
     model, meter = ScriptedChatModel(replies=[refusal, {"number": 3}]), Meter(2)
-    assert await drive(question(model).ask(meter)) == [{"number": 3}]
+    assert await drive(question(model, meter)) == Answer(number=3)
     assert meter.problems == ["the reply is not of the form asked for: I will not."]
     assert [message.text for message in model.calls[1][-2:-1]] == ["I will not."]
 
 
 async def test_the_form_is_spelled_out_when_a_reply_is_no_object_at_all(drive):
     model = ScriptedChatModel(replies=["three", {"number": 3}])
-    await drive(question(model).ask(Meter(2)))
+    await drive(question(model, Meter(2)))
     assert forms(model) == [False, True]
     model = ScriptedChatModel(replies=[{"count": 3}, {"number": 3}])
-    await drive(question(model).ask(Meter(2)))
+    await drive(question(model, Meter(2)))
     assert forms(model) == [False, False]
 
 
@@ -225,9 +224,7 @@ async def test_the_form_is_spelled_out_when_a_reply_is_no_object_at_all(drive):
 @pytest.mark.parametrize("reply", ["three", "", '{"count": 3}'])
 async def test_user_and_model_take_turns_in_every_prompt(drive, kind, reply):
     model = kind(replies=[reply, reply])
-    asked = question(model)
-    asked.prompt.insert(0, SystemMessage("You count."))
-    await drive(asked.ask(Meter(2)))
+    await drive(question(model, Meter(2), SystemMessage("You count.")))
     roles = [[message.type for message in prompt] for prompt in model.calls]
     assert roles == [["system", "human"], ["system", "human", "ai", "human"]]
     assert all(message.text for prompt in model.calls for message in prompt)

@@ -16,7 +16,7 @@ from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ReplyError, SummaryError
 from langchain_tooltree.experience.trajectory import from_json, to_json
 from langchain_tooltree.flows import run_flow
-from langchain_tooltree.models import Meter, StructuredQuestion, document_prompt
+from langchain_tooltree.models import Meter, document_prompt, filled_in
 from langchain_tooltree.replies import sound, storable
 from langchain_tooltree.testing import ScriptedChatModel
 from langchain_tooltree.text import LEVELS, is_plain, plain, whole_characters
@@ -105,8 +105,8 @@ def test_data_are_read_without_what_is_odd_in_them():
 )
 def test_what_is_shown_of_an_unusable_reply_can_be_sent_and_logged(reply):
     model, meter = ScriptedChatModel(replies=[reply, reply]), Meter(2)
-    question = StructuredQuestion(model, ObservationScore, document_prompt("?", {}), lambda _: True, {})
-    assert run_flow(question.ask(meter)) == []
+    asked = filled_in(model, ObservationScore, document_prompt("?", {}), {}, meter)
+    assert run_flow(asked) is None
     told = [*meter.problems, *(message.text for request in model.calls for message in request)]
     assert [whole_characters(text) for text in told] == told
     assert len(meter.problems) == 2
@@ -126,9 +126,9 @@ class Opaque(RunnableLambda):
 
 
 def test_prose_is_read_at_once_where_a_parser_cannot_be_told_from_its_model():
-    question = StructuredQuestion(Opaque(), ObservationScore, document_prompt("?", {}), lambda _: True, {})
+    asked = filled_in(Opaque(), ObservationScore, document_prompt("?", {}), {}, Meter(2))
     began = time.thread_time()
-    assert run_flow(question.ask(Meter(2))) == []
+    assert run_flow(asked) is None
     assert time.thread_time() - began < 1
 
 

@@ -35,7 +35,7 @@ values and pruning.
 
 from collections import Counter, deque
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, cast
 
 from langchain_tooltree.errors import ResumeError
@@ -110,14 +110,14 @@ class Operation:
     model_calls: int = 0  # model calls that may be used at the most
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class OperationOutcome:
     """What came of an operation."""
 
     operation: int  # launch number of the operation
-    calls: Sequence[Call] = ()  # `propose`: best first
-    confidences: Sequence[float | None] = ()  # `propose`: r_pre of each call that the reply scored; may be empty
-    dropped: Sequence[str] = ()  # `propose`: calls that could not be repaired, each with its reason
+    calls: list[Call] = field(default_factory=list)  # `propose`: best first
+    confidences: list[float | None] = field(default_factory=list)  # `propose`: r_pre of each call; may be empty
+    dropped: list[str] = field(default_factory=list)  # `propose`: calls that cannot be made, each with its reason
     finished: bool = False  # `propose`: the model answered without proposing any call
     scores: Sequence[float | None] = ()  # `score`: one in [0, 1] for each candidate, `None` where the judge gave none
     reasons: Sequence[str] = ()  # `score`, `evaluate`: why, for each score; empty if nobody said
@@ -179,7 +179,7 @@ class TreeSearch:
         self._judge_calls = judge_calls
         self._ready: list[tuple[Operation, Rollout]] = []  # that wait to be launched
         self._outstanding: deque[tuple[Operation, Rollout]] = deque()  # whose outcomes are awaited, oldest first
-        self._launched = 0
+        self._launches = 0
         self._frontier = Frontier(self.tree, config)
         self._policy: UCTPolicy | PosteriorPolicy
         self._best: BestPath | PosteriorPolicy
@@ -229,10 +229,10 @@ class TreeSearch:
                 continue
             del self._ready[position]
             granted = 0 if waiting.kind == "execute" else min(wanted, free)
-            operation = replace(waiting, id=self._launched, model_calls=granted)
+            operation = replace(waiting, id=self._launches, model_calls=granted)
             self.promised_model_calls += granted
             self._outstanding.append((operation, rollout))
-            self._launched += 1
+            self._launches += 1
             return operation
         return None
 
@@ -263,7 +263,7 @@ class TreeSearch:
         """Launch nothing more; the first reason stays."""
         if self.stop_reason is None:
             self.stop_reason = reason
-            self._events.append(Event(type="stop", reason=reason, rollouts=self.rollouts))
+            self._events.append({"type": "stop", "reason": reason, "rollouts": self.rollouts})
 
     def _start_rollout(self) -> bool:
         """Begin a rollout; False if none can begin now."""
@@ -311,7 +311,7 @@ class TreeSearch:
         self.spent.tool_calls += operation.run
         self.spent.tokens += outcome.tokens
         self.tree.changed.add(operation.node)
-        self._events.append(cast("Event", {"type": "budget", "rollouts": self.rollouts, **asdict(self.spent)}))
+        self._events.append({"type": "budget", "rollouts": self.rollouts, **asdict(self.spent)})
         node = self.tree.nodes[operation.node]
         cost = (outcome.model_calls, outcome.tokens)
         change = TreeChange(operation.rollout, operation.kind, node.id, self._announced_best, *cost)
@@ -473,7 +473,7 @@ class TreeSearch:
         if best and best.id != self._announced_best:
             self._announced_best = best.id
             calls = [step.label for step in self.tree.path(best)]
-            self._events.append(Event(type="best", node=best.id, value=self._best.value or 0.0, calls=calls))
+            self._events.append({"type": "best", "node": best.id, "value": self._best.value or 0.0, "calls": calls})
         if solved:
             self.stop("solved")
 
@@ -500,5 +500,5 @@ class TreeSearch:
             self.stop("proposer_failed" if kind == "propose" else "judge_failed")
 
     def _record(self, kind: str, rollout: Rollout, node: Node, **facts: Any) -> None:
-        """Add an event of a rollout at a node; `facts` are the other fields that `events.py` declares for its kind."""
-        self._events.append(cast("Event", {"type": kind, "node": node.id, "rollout": rollout.id, **facts}))
+        """Add an event of a rollout at a node; `facts` are the other fields of its kind, see `events.py`."""
+        self._events.append({"type": kind, "node": node.id, "rollout": rollout.id, **facts})

@@ -27,8 +27,8 @@ EFFORTS = {"frugal": Effort(2, 0.7), "balanced": Effort(4, 0.9), "thorough": Eff
 class SearchConfig:
     """What shapes a search; `SearchConfig.paper()` has the settings of the paper.
 
-    With `selection="doubt"` the search lives in the agent's own loop: it opens where an answer is doubtful, and all but
-    the first four settings are without effect. With any other selection the planner searches before it acts, with many
+    With `selection="doubt"` the search lives in the agent's own loop: it opens where an answer is doubtful, and the
+    settings from `max_rollouts` on are refused. With any other selection the planner searches before it acts, with many
     rollouts: a *deep search*.
 
     Args:
@@ -89,6 +89,14 @@ class SearchConfig:
                 " not; choose proposals='together', or selection='smoothed'."
             )
             raise ConfigurationError(msg)
+        for each in fields(SearchConfig):
+            value = getattr(self, each.name)
+            if self.selection == "doubt" and each.name in _OF_DEEP_SEARCH and value != each.default:
+                msg = (
+                    f"{each.name}={value!r} shapes a deep search, and selection='doubt' searches in the agent's own "
+                    "loop; leave it out, or choose selection='posterior', 'smoothed' or 'printed'."
+                )
+                raise ConfigurationError(msg)
 
     @property
     def is_deep(self) -> bool:
@@ -102,7 +110,7 @@ class SearchConfig:
 
     @classmethod
     def paper(cls, *, form: Literal["iclr", "acl"] = "iclr", **changes: Any) -> "KernelConfig":
-        """The settings of the paper, to reproduce it; together with `prompts=Prompts.paper()`, its judging.
+        """The settings of the paper, to reproduce it. Without `prompts=`, judges are asked as by `Prompts.paper()`.
 
         The paper prints Eq. 1, lambda 1.4, the thresholds .3 and .4, 60 rollouts, a gain of 1e-3 over 10 of them, one
         draft for each tool, and one judge call for each candidate and observation, without a goal score. It prints no
@@ -131,6 +139,22 @@ class SearchConfig:
             coarse_planner=form == "acl",
         )
         return replace(paper, **changes)
+
+
+_OF_DEEP_SEARCH = frozenset(
+    {
+        "max_rollouts",
+        "exploration",
+        "pre_threshold",
+        "post_threshold",
+        "top_k",
+        "max_depth",
+        "parallel_rollouts",
+        "patience",
+        "proposals",
+    }
+)
+"""Settings that mean nothing in the agent's own loop."""
 
 
 @cache
@@ -192,6 +216,16 @@ class KernelConfig(SearchConfig):
         if isinstance(config, KernelConfig):
             return config
         return cls(**{each.name: getattr(config, each.name) for each in fields(config)})
+
+    @property
+    def explains_after(self) -> bool:
+        """Whether a judge scores a result by a score and an explanation alone, as in the paper."""
+        return not self.goal_score
+
+    @property
+    def explains_before(self) -> bool:
+        """The same of a call before it is made, which then is judged by itself."""
+        return self.explains_after and self.pre_evaluation == "single"
 
     @property
     def stop_at(self) -> float:

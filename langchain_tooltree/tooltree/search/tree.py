@@ -286,11 +286,8 @@ class Frontier:
         if node.closed or node.proposing or node.pruned is not None or node.deferred or self.is_deepest(node):
             return False
         # Under Eq. 1 a call is judged before anything is built upon it.
-        is_reached = node.call is None or node.evaluated or self._is_unjudged(node)
-        return self._may_ask(node) and is_reached
-
-    def _is_unjudged(self, node: Node) -> bool:
-        return self._config.selection == "posterior" and node.observation is not None
+        has_run = self._config.selection == "posterior" and node.observation is not None
+        return self._may_ask(node) and (node.call is None or node.evaluated or has_run)
 
     def is_deepest(self, node: Node) -> bool:
         """Whether no call may follow: the path is as long as it may be."""

@@ -128,8 +128,7 @@ def _run(options: argparse.Namespace, console: Console) -> tuple[int, list[TaskR
         steps=options.steps,
         model_calls=options.model_calls,
         seed=options.seed,
-        # A path may be as long as a turn: a search that meets its greatest depth asks everywhere before it goes on.
-        config=SearchConfig(effort=options.effort, max_depth=options.steps),
+        config=SearchConfig(effort=options.effort),
         judge=_model(options.judge_model, options, counters[0]) if options.judge_model else None,
     )
     recorder = Recorder(options.record, settings) if left and options.record else None

@@ -43,7 +43,9 @@ def tooltree(setting: Setting, episode: Episode, messages: Sequence[BaseMessage]
 
 def tooltree_deep(setting: Setting, episode: Episode, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     """The planner that searches before it acts, by the posterior."""
-    return _planning(setting, episode, messages, replace(setting.config, selection="posterior"))
+    # A path may be as long as a turn: a search that meets its greatest depth asks everywhere before it goes on.
+    config = replace(setting.config, selection="posterior", max_depth=setting.steps)
+    return _planning(setting, episode, messages, config)
 
 
 def zero_shot(setting: Setting, episode: Episode, messages: Sequence[BaseMessage]) -> list[BaseMessage]:

@@ -21,11 +21,12 @@ from langchain_core.tools import BaseTool
 from langchain_tooltree import CFGMMemory, Sandbox
 from langchain_tooltree.cfgm.recall import recall_text
 from langchain_tooltree.flows import run_flow
-from langchain_tooltree.models import ATTEMPTS, Meter, call_tools, was_refused
+from langchain_tooltree.models import ATTEMPTS, Meter, bind_tools, call_tools, request, validated, was_refused
+from langchain_tooltree.replies import storable
 from langchain_tooltree.sitgraph.agents import with_suggestions
 from langchain_tooltree.tools import checked_arguments
-from langchain_tooltree.tooltree.ask import BoundTools
-from langchain_tooltree.tooltree.judge import SAID_DONE, SAID_OPEN, Standing, as_score, validated
+from langchain_tooltree.tooltree.deep import BoundTools
+from langchain_tooltree.tooltree.judge import SAID_DONE, SAID_OPEN, Standing, as_score
 from langchain_tooltree.tooltree.prompts import (
     ASSESS_PROMPT,
     CANDIDATES_PROMPT,
@@ -325,7 +326,8 @@ class Driver:
             raise BudgetSpentError
         config: Any = {"run_name": kind}
         try:
-            reply = run_flow(call_tools(self._setting.model, tools, prompt, self._meter, config, settings=settings))
+            bound = bind_tools(self._setting.model, tools).bind(**(settings or {}))
+            reply = storable(run_flow(request(bound, prompt, config, self._meter, "The model")))
         except Exception as error:  # noqa: BLE001 - one failure must not end a search
             logger.warning("A question (%s) failed: %s: %s", kind, type(error).__name__, error)
             self._meter.allowance -= was_refused(error)  # the meter counts other failures; a search has to end

@@ -22,7 +22,7 @@ from langchain_tooltree.errors import ReplyError
 from langchain_tooltree.flows import flow_of, run_flow
 from langchain_tooltree.models import Meter
 from langchain_tooltree.sitgraph.agents import write_summary as written_summary
-from langchain_tooltree.tooltree.ask import ProposalRequest, Proposer, plan_tools
+from langchain_tooltree.tooltree.deep import ProposalRequest, Proposer, plan_tools
 from langchain_tooltree.tooltree.judge import JudgedCall, JudgeRequest, ModelEvaluator
 from langchain_tooltree.tooltree.search import KernelConfig
 

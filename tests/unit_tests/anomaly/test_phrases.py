@@ -210,7 +210,7 @@ def test_a_phrase_may_be_limited_in_place_and_length():
 )
 def test_a_phrase_that_cannot_work_is_refused(options, word):
     with pytest.raises(ConfigurationError, match=word):
-        Phrase(**options)
+        AnomalyDetector(phrases=[Phrase(**options)])
 
 
 def test_a_single_text_is_no_list_of_phrases():

@@ -102,7 +102,7 @@ def lived(history):
 
 
 @pytest.mark.slow
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(HISTORIES, st.randoms(use_true_random=False))
 def test_the_same_runs_give_the_same_graph(history, draw):
     graph, added = lived(history)
@@ -167,7 +167,7 @@ def test_what_a_graph_holds_follows_the_runs_that_are_there_and_not_those_that_e
 @pytest.mark.slow
 def test_runs_that_come_one_by_one_are_learnt_as_those_of_a_file(tmp_path):
     runs = [
-        routine(f"{number}", *"ab" * (number % 3), request=f"{WISHES[number % 6]} {number}") for number in range(60)
+        routine(f"{number}", *"ab" * (number % 3), request=f"{WISHES[number % 6]} {number}") for number in range(24)
     ]
     online = SITGraph()
     for run in runs:
@@ -200,7 +200,7 @@ def grown(seed):
     return versions
 
 
-@pytest.mark.parametrize("seed", [0, 3, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(4, 12))])
+@pytest.mark.parametrize("seed", [0, 3, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(4, 8))])
 def test_a_thread_that_is_learnt_turn_by_turn_gives_the_graph_of_its_latest_version(tmp_path, seed):
     graph = SITGraph(**SETTINGS)
     graph.learn(routine("other", "a", "b"))

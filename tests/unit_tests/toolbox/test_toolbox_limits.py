@@ -208,7 +208,7 @@ def test_images_that_grow_are_refused_and_models_get_small_ones(call, folder):
             seen.append(base64.b64decode(messages[-1].content[1]["base64"]))
             return super()._generate(messages, *given, **options)
 
-    for name, size in (("noise.bmp", (2_048, 819)), ("flag.png#xywh=0,0,80,40&zoom=16", (1_280, 640))):
+    for name, size in (("noise.bmp", (2_048, 819)), ("flag.png#xywh=0,0,80,40", (1_280, 640))):
         vision = Seeing(responses=model_that_says("ok").responses)
         assert call("ask_image", {"vision": vision}, image=name, question="?") == ("ok", False)
         assert image.open(io.BytesIO(seen[-1])).size == size

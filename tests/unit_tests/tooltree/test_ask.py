@@ -7,7 +7,7 @@ from langchain_core.tools import tool
 from langchain_tooltree import ToolLibrary
 from langchain_tooltree.models import Meter
 from langchain_tooltree.testing import ScriptedChatModel
-from langchain_tooltree.tooltree.ask import ProposalRequest, Proposer
+from langchain_tooltree.tooltree.deep import ProposalRequest, Proposer
 from langchain_tooltree.tooltree.judge import SAID_OPEN
 from langchain_tooltree.tooltree.search import KernelConfig
 
@@ -82,7 +82,7 @@ async def test_invalid_calls_are_written_again_once_and_what_is_still_invalid_st
 async def test_nothing_is_repaired_without_budget(propose):
     proposal, model = await propose(reply(("fly", {})), calls=1)
     assert (labels(proposal), len(model.calls)) == ([], 1)
-    assert not proposal.is_empty
+    assert not proposal.finished
 
 
 async def test_a_model_that_makes_one_call_a_reply_is_asked_again_where_that_said_what_is_missing(propose):
@@ -94,7 +94,7 @@ async def test_a_model_that_makes_one_call_a_reply_is_asked_again_where_that_sai
 
 async def test_a_model_that_is_done_is_not_asked_again(propose):
     proposal, model = await propose(reply(("assess", {"missing": [], "fulfilled": True})))
-    assert (proposal.is_empty, proposal.missing, len(model.calls)) == (True, (), 1)
+    assert (proposal.finished, proposal.missing, len(model.calls)) == (True, (), 1)
 
 
 async def test_each_tool_gets_a_draft_and_those_beyond_the_budget_are_an_error(propose):

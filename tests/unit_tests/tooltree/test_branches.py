@@ -12,7 +12,7 @@ from langchain_core.tools import StructuredTool
 from pydantic import BaseModel
 
 from langchain_tooltree import SearchConfig
-from langchain_tooltree.tooltree.branches import Branches, Mark
+from langchain_tooltree.tooltree.branches import Best, Branches, Candidate, Mark
 from tests.unit_tests.tooltree.loops import FORMS, check_clean, shown
 
 NAMES = st.text("abc", min_size=1, max_size=3)
@@ -22,6 +22,7 @@ PLAIN = st.recursive(
     max_leaves=5,
 )
 COUNTS = st.integers(0, 9)
+SHARES = st.floats(0, 1)
 DATA = st.dictionaries(NAMES, PLAIN, min_size=1, max_size=2)
 MARKS = st.builds(
     Mark,
@@ -38,8 +39,10 @@ MARKS = st.builds(
     writes=st.lists(NAMES, max_size=2),
     evident=st.booleans(),
     resumed=st.booleans(),
-    best=st.none() | DATA,
-    queue=st.lists(DATA, max_size=2),
+    best=st.none() | st.builds(Best, DATA, st.lists(NAMES, max_size=2), NAMES),
+    queue=st.lists(
+        st.builds(Candidate, NAMES, DATA, st.lists(NAMES, max_size=2), DATA, st.none() | SHARES), max_size=2
+    ),
     plan=st.none() | DATA,
     step=COUNTS,
     began=st.floats(0, 1e9),
@@ -58,7 +61,7 @@ def test_whatever_a_client_writes_is_read_as_a_mark_of_the_right_kinds(data):
     mark = Mark.from_dict(data)
     for name in Mark.__slots__:
         default = getattr(Mark(), name)
-        kinds = (str, dict, type(None)) if default is None else (type(default),)
+        kinds = (str, dict, Best, type(None)) if default is None else (type(default),)
         assert isinstance(getattr(mark, name), kinds)
     assert all(isinstance(each, str) for each in [*mark.hidden, *mark.writes, *mark.parents.values()])
 
@@ -110,10 +113,10 @@ def test_a_path_is_everything_but_what_is_hidden_and_gives_up_no_write(given):
 @given(given=conversations())
 def test_the_mark_of_another_turn_keeps_what_is_hidden_and_what_is_gone_is_forgotten(given):
     messages, mark = given
-    old = Mark(turn="h0", hidden=mark.hidden, used=3, search="x", best={"path": ["h0"]}, missing="all")
+    old = Mark(turn="h0", hidden=mark.hidden, used=3, search="x", best=Best({}, ["h0"], ""), missing="all")
     assert Branches(messages, old, is_look).mark == Mark(turn="h1", hidden=mark.hidden)
     searching = Mark(
-        turn="h1", hidden=[*mark.hidden, "gone"], used=3, best={"path": ["h1", "gone"]}, parents={"gone": "s"}
+        turn="h1", hidden=[*mark.hidden, "gone"], used=3, best=Best({}, ["h1", "gone"], ""), parents={"gone": "s"}
     )
     assert Branches(messages, searching, is_look).mark == Mark(turn="h1", hidden=mark.hidden, used=3)
 

@@ -9,7 +9,7 @@ from langchain_tooltree import ToolCard, ToolLibrary
 from langchain_tooltree.flows import run_flow
 from langchain_tooltree.models import Meter
 from langchain_tooltree.testing import ScriptedChatModel
-from langchain_tooltree.tooltree.ask import plan_tools
+from langchain_tooltree.tooltree.deep import plan_tools
 
 TEXT = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
 

@@ -3,12 +3,12 @@ from dataclasses import fields
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
-from langchain_tooltree import ConfigurationError, Prompts
+from langchain_tooltree import ConfigurationError, Prompts, SearchConfig
 from langchain_tooltree.conversation import transcript
 from langchain_tooltree.experience.trajectory import readable
 from langchain_tooltree.models import UNTRUSTED
-from langchain_tooltree.tooltree.ask import ProposalRequest, proposal_messages
-from langchain_tooltree.tooltree.prompts import DEFAULT_POST_JUDGE_PROMPT
+from langchain_tooltree.tooltree.deep import ProposalRequest, proposal_messages
+from langchain_tooltree.tooltree.prompts import DEFAULT_POST_JUDGE_PROMPT, PAPER_POST_JUDGE_PROMPT
 from tests.internals.tooltree import propose_messages
 
 
@@ -95,6 +95,12 @@ def test_the_papers_judging_differs_in_what_the_judges_are_told():
         "check",
     }
     assert Prompts.paper(post_judge=DEFAULT_POST_JUDGE_PROMPT).post_judge == DEFAULT_POST_JUDGE_PROMPT
+
+
+def test_a_search_as_in_the_paper_asks_its_judges_as_the_paper_does():
+    assert Prompts.of(SearchConfig.paper()) == Prompts.paper()
+    assert Prompts.of(SearchConfig.paper(pre_evaluation="batched")) == Prompts(post_judge=PAPER_POST_JUDGE_PROMPT)
+    assert Prompts.of(SearchConfig()) == Prompts.of(SearchConfig(selection="smoothed")) == Prompts()
 
 
 def test_a_misspelt_prompt_is_refused():

@@ -1,4 +1,4 @@
-"""What other processes do to a ChromaStore's folder, as a script: `python chroma_child.py TASK FOLDER`.
+"""What other processes do to a ChromaStore's folder, as a script that serves (see `child_processes`).
 
 Each task prints what happened, a line of JSON.
 """
@@ -15,6 +15,7 @@ from chromadb.api.models.Collection import Collection
 from langgraph.store.base import PutOp
 
 from langchain_tooltree import ChromaStore
+from tests.internals.child_processes import serve
 
 NOTES = ("notes",)
 ONE = ("one",)
@@ -144,4 +145,4 @@ def die_at(step, when, folder):
 
 
 if __name__ == "__main__":
-    globals()[sys.argv[1]](sys.argv[2])
+    serve(lambda task, folder: globals()[task](folder))

@@ -3,10 +3,9 @@
 import json
 import os
 import signal
-import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from chroma_child import NOTES, ONE
 from langchain_tooltree import ChromaStore, HashingEmbeddings
 from langchain_tooltree.errors import EmbedderMismatchError, StoreError, StoreLockedError
 from langchain_tooltree.stores.chroma import LOCK_FILE
+from tests.internals.child_processes import servers
 
 CHILD = Path(__file__).with_name("chroma_child.py")
 
@@ -23,28 +23,28 @@ pytestmark = pytest.mark.slow  # they start processes, and wait for locks
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="only systems with fork have its problems")
 
 
-def run(task, folder):
-    """What a child process tells of its task, line by line."""
-    done = subprocess.run(  # noqa: S603 - our own script
-        [sys.executable, str(CHILD), task, str(folder)], capture_output=True, text=True, check=False, timeout=120
-    )
-    assert done.returncode in {0, -signal.SIGKILL}, done.stderr
-    return [json.loads(line) for line in done.stdout.splitlines()]
+@pytest.fixture(scope="module")
+def children():
+    with servers(CHILD, count=1) as running:
+        yield running
 
 
-@contextmanager
-def running(task, folder):
-    """A child process at its task, killed in the end."""
-    with subprocess.Popen(  # noqa: S603 - our own script
-        [sys.executable, str(CHILD), task, str(folder)], stdout=subprocess.PIPE, text=True
-    ) as child:
-        try:
-            yield child
-        finally:
-            child.kill()
+@pytest.fixture
+def run(children, tmp_path_factory):
+    """Has a child process do a task, and tells what it says of it."""
+    output = tmp_path_factory.mktemp("output") / "lines.jsonl"
+
+    def do(task, folder):
+        output.write_text("")
+        ended = children.do({"task": task, "folder": str(folder), "output": str(output)})
+        assert ended in {0, -signal.SIGKILL}
+        return [json.loads(line) for line in output.read_text().splitlines()]
+
+    do.output = output
+    return do
 
 
-def test_a_second_process_is_refused_and_told_who_has_the_folder(tmp_path):
+def test_a_second_process_is_refused_and_told_who_has_the_folder(tmp_path, run):
     with ChromaStore(tmp_path) as store:
         (refused,) = run("use", tmp_path)
         assert refused["error"] == "StoreLockedError"
@@ -55,20 +55,25 @@ def test_a_second_process_is_refused_and_told_who_has_the_folder(tmp_path):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
-def test_the_lock_of_a_process_that_died_is_taken_over(tmp_path):
-    with running("hold", tmp_path) as child:
-        holder = json.loads(child.stdout.readline())["holder"]
-        with pytest.raises(StoreLockedError, match=f"id {holder}"):
-            ChromaStore(tmp_path)
-        child.kill()
-        child.wait()
+def test_the_lock_of_a_process_that_died_is_taken_over(tmp_path, run):
+    with ThreadPoolExecutor(1) as thread:
+        held = thread.submit(run, "hold", tmp_path)
+        while not (held.done() or (run.output.exists() and run.output.read_text().endswith("\n"))):
+            time.sleep(0.01)
+        holder = json.loads(run.output.read_text())["holder"]
+        try:
+            with pytest.raises(StoreLockedError, match=f"id {holder}"):
+                ChromaStore(tmp_path)
+        finally:
+            os.kill(holder, signal.SIGKILL)
+        held.result()
         assert (tmp_path / LOCK_FILE).read_text() == f"{holder}\n"
         with ChromaStore(tmp_path) as store:
             assert store.get(NOTES, "a").value == {"t": "x"}
 
 
 @needs_fork
-def test_a_forked_child_can_neither_use_nor_open_what_its_parent_has_open(tmp_path):
+def test_a_forked_child_can_neither_use_nor_open_what_its_parent_has_open(tmp_path, run):
     *refused, parent = run("fork", tmp_path)
     assert [one["error"] for one in refused] == ["StoreLockedError"] * 3
     assert "inherited by process" in refused[0]["message"]
@@ -77,7 +82,7 @@ def test_a_forked_child_can_neither_use_nor_open_what_its_parent_has_open(tmp_pa
 
 
 @needs_fork
-def test_a_forked_child_does_not_keep_the_folder_of_a_parent_that_died(tmp_path):
+def test_a_forked_child_does_not_keep_the_folder_of_a_parent_that_died(tmp_path, run):
     (told,) = run("orphan", tmp_path)
     try:
         with ChromaStore(tmp_path) as store:
@@ -87,7 +92,7 @@ def test_a_forked_child_does_not_keep_the_folder_of_a_parent_that_died(tmp_path)
 
 
 @needs_fork
-def test_a_process_that_dies_at_any_step_leaves_every_item_old_or_new(tmp_path):
+def test_a_process_that_dies_at_any_step_leaves_every_item_old_or_new(tmp_path, run):
     (told,) = run("die", tmp_path)
     assert told["steps"] >= 5
     old_changed, new_changed = {"red apples", "grey stones", "tall trees"}, {"blue sky"}
@@ -113,7 +118,7 @@ def test_a_process_that_dies_at_any_step_leaves_every_item_old_or_new(tmp_path):
     assert len(seen) >= 4
 
 
-def test_stores_of_one_process_share_the_folder_until_the_last_is_closed(tmp_path):
+def test_stores_of_one_process_share_the_folder_until_the_last_is_closed(tmp_path, run):
     link = tmp_path / "link"
     folder = tmp_path / "folder"
     first = ChromaStore(folder)
@@ -148,7 +153,7 @@ def test_two_embedders_on_a_fresh_folder_the_first_to_write_wins(tmp_path):
         assert first.get(NOTES, "b") is None
 
 
-def test_a_folder_that_could_not_be_opened_is_not_kept(tmp_path):
+def test_a_folder_that_could_not_be_opened_is_not_kept(tmp_path, run):
     (tmp_path / "chroma.sqlite3").write_text("this is no database")
     with pytest.raises(Exception, match=r"(?i)database"):
         ChromaStore(tmp_path)

@@ -53,6 +53,13 @@ def test_the_posterior_takes_no_drafts_for_single_tools():
         SearchConfig(selection="posterior", proposals="per_tool")
 
 
+@pytest.mark.parametrize("setting", [{"max_rollouts": 3}, {"top_k": 2}, {"proposals": "per_tool"}])
+def test_a_setting_of_deep_search_is_refused_in_the_loop(setting):
+    with pytest.raises(ConfigurationError, match=f"{next(iter(setting))}=.* shapes a deep search"):
+        SearchConfig(**setting)
+    assert SearchConfig(selection="smoothed", **setting).is_deep
+
+
 def test_settings_are_keyword_only_and_frozen():
     with pytest.raises(TypeError, match="takes 1 positional argument"):
         SearchConfig(60)

@@ -15,16 +15,25 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-SECONDS_PER_JOB = 60
+SECONDS_PER_JOB = 120
 
 
 def serve(work: Callable[..., None]) -> None:
-    """Fork a child for every job on standard input; answer each with how it ended: 0, or minus the signal."""
+    """Fork a child for every job on standard input; answer each with how it ended: 0, or minus the signal.
+
+    Args:
+        work: Does a job, which is given as its keyword arguments. A job may name a file, its `output`, for all that the
+            child writes to standard output.
+    """
     for line in sys.stdin:
         child = os.fork()
         if child == 0:
             signal.alarm(SECONDS_PER_JOB)
-            work(**json.loads(line))
+            job = json.loads(line)
+            if output := job.pop("output", None):
+                os.dup2(os.open(output, os.O_WRONLY | os.O_CREAT), sys.stdout.fileno())
+            work(**job)
+            sys.stdout.flush()
             os._exit(0)
         _, status = os.waitpid(child, 0)
         sys.stdout.write(f"{os.waitstatus_to_exitcode(status)}\n")
