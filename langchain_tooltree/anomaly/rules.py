@@ -303,9 +303,6 @@ def _opens(way: str, text: str) -> bool:
 LONGEST_DATA = 20_000
 """Characters of structured output that is read: one that reports an error is short."""
 
-DEEPEST = 4
-"""Levels that are read: a list around everything, the result, a wrapper, and what an error has in it."""
-
 MOST_BESIDE = 2  # fields of an object that says hardly anything else
 MOST_IN_ANSWER = 6  # fields of an object that answers a call; a record of something has more
 
@@ -314,7 +311,10 @@ _HTTP_ERRORS = frozenset({*range(400, 419), *range(421, 427), 428, 429, 431, 451
 _SHELL_CANNOT = frozenset({126, 127})
 
 Fields = dict[str, Any]
-"""What a structured observation says: names in lower case, without underscores, and plain values."""
+"""An object of a structured observation: names in lower case, without underscores, and values."""
+
+Objects = Sequence[tuple[str, Fields]]
+"""The object that an observation is, and those that it wraps, each with what stands before the names of its fields."""
 
 
 def data_in(text: str) -> Any:
@@ -331,24 +331,18 @@ def data_in(text: str) -> Any:
     return None
 
 
-def fields_of(text: str) -> Fields | None:
-    """The fields of an observation; `None` if it is no object, nor a list of a single one."""
-    data = data_in(text)
+def objects_in(text: str) -> Objects:
+    """The objects of an observation, such as `{"result": {"error": ...}}`; none if it holds anything else."""
+    fields = _fields_of(data_in(text))
+    wrapped = ((f"{name}.", _fields_of(value)) for name, value in fields.items() if _is("wrapper", name))
+    return [(before, each) for before, each in (("", fields), *wrapped) if each]
+
+
+def _fields_of(data: Any) -> Fields:
+    """The fields of an object, alone or in a list; several are records."""
     if isinstance(data, list | tuple) and len(data) == 1:
         data = data[0]
-    return _by_name(data) if isinstance(data, dict) and data else None
-
-
-def _by_name(data: dict[Any, Any], levels: int = DEEPEST) -> Fields:
-    """Fields by plain names; of several objects in a list the first, and nothing from too deep."""
-    fields: Fields = {}
-    for name, value in data.items() if levels else ():
-        if isinstance(value, dict):
-            value = _by_name(value, levels - 1)  # noqa: PLW2901
-        elif isinstance(value, list) and value and isinstance(value[0], dict):
-            value = [_by_name(value[0], levels - 1), *value[1:]]  # noqa: PLW2901
-        fields.setdefault(str(name).lower().replace("_", ""), value)
-    return fields
+    return {str(name).lower().replace("_", ""): value for name, value in data.items()} if isinstance(data, dict) else {}
 
 
 def _is(kind: str, name: str) -> bool:
@@ -356,51 +350,35 @@ def _is(kind: str, name: str) -> bool:
     return _way(kind).fullmatch(name) is not None
 
 
-def texts_in(fields: Fields) -> Iterator[str]:
-    """What the fields say in words."""
-    answers, sparse = len(fields) <= MOST_IN_ANSWER, len(fields) <= MOST_BESIDE
-    if any(_is("author", name) for name in fields):
-        return
-    for name, value in fields.items():
-        if isinstance(value, str) and ((answers and _is("text", name)) or (sparse and _is("content", name))):
-            yield value
-    for _, below in _wrapped(fields):
-        yield from texts_in(below)
+def texts_in(objects: Objects) -> Iterator[str]:
+    """What objects say in words, other than what somebody wrote."""
+    for _, fields in objects:
+        says = ["text"] * (len(fields) <= MOST_IN_ANSWER) + ["content"] * (len(fields) <= MOST_BESIDE)
+        if not any(_is("author", name) for name in fields):
+            texts = ((name, value) for name, value in fields.items() if isinstance(value, str))
+            yield from (text for name, text in texts if any(_is(kind, name) for kind in says))
 
 
-def error_in(fields: Fields) -> str | None:
+def error_in(objects: Objects) -> str | None:
     """The field that says that something went wrong, as `result.error`; `None` if none does."""
-    for before, each in [("", fields), *((f"{name}.", below) for name, below in _wrapped(fields))]:
-        explained = any(_is("explaining", name) and not _is_nothing(value) for name, value in each.items())
-        for name, value in each.items():
-            if _tells_failure(name, value, each, explained=explained):
+    for before, fields in objects:
+        explained = any(_is("explaining", name) and not _is_nothing(value) for name, value in fields.items())
+        for name, value in fields.items():
+            if _tells_failure(name, value, fields, explained=explained):
                 return f"{before}{name}"
     return None
-
-
-def _wrapped(fields: Fields) -> Iterator[tuple[str, Fields]]:
-    for name, value in fields.items():
-        if _is("wrapper", name) and (below := _object_in(name, value)) is not None:
-            yield name, below
-
-
-def _object_in(name: str, value: Any) -> Fields | None:
-    """The object that a field holds, alone or in a list; several are records, unless they are errors."""
-    if isinstance(value, list) and value and (len(value) == 1 or _is("error", name)):
-        value = value[0]
-    return value if isinstance(value, dict) else None
 
 
 def _tells_failure(name: str, value: Any, fields: Fields, *, explained: bool) -> bool:
     """Whether a field says that something went wrong; `explained`, if another one of its object says why."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     code = int(value) if re.fullmatch(r"\d{1,3}", str(value)) else None
-    word = value.lower() if isinstance(value, str) else ""
+    word = str(value).lower()
     # A record may tell of something that failed; an answer that failed says little else.
     answers = name != "type" and (explained or len(fields) <= MOST_BESIDE)
     tells = {
-        "succeeded": value is False or word == "false",
-        "failed": value is True or word == "true",
+        "succeeded": word == "false",
+        "failed": word == "true",
         "status_code": code in _HTTP_ERRORS,
         "code": code in _HTTP_ERRORS and (explained or name == "status"),
         "state": word in _FAILED or (word == "failed" and answers),
@@ -456,9 +434,9 @@ class Reading:
         return self.step.outcome.content if self.step.outcome is not None else None
 
     @cached_property
-    def fields(self) -> Fields | None:
-        """Its fields, if it is structured."""
-        return fields_of(self.text)
+    def objects(self) -> Objects:
+        """Its objects, if it is structured."""
+        return objects_in(self.text)
 
     @property
     def failed(self) -> bool:
@@ -596,7 +574,7 @@ def _error(reading: Reading) -> Anomaly | None:
 
 def _error_field(reading: Reading) -> Anomaly | None:
     """A call whose observation has a field that says that something went wrong."""
-    field_name = error_in(reading.fields or {})
+    field_name = error_in(reading.objects)
     if field_name is None:
         return None
     return reading.anomaly("error_field", f"{reading.call} brought {reading.quote}; see {field_name!r}.", 0.9)
@@ -604,10 +582,10 @@ def _error_field(reading: Reading) -> Anomaly | None:
 
 def _phrase(reading: Reading, phrases: Sequence[Phrase]) -> Anomaly | None:
     """A call whose observation says in words that it did not work. What the agent wrote itself does not count."""
-    for part in (reading.text, *texts_in(reading.fields or {})):
+    for part in (reading.text, *texts_in(reading.objects)):
         observation = Signals.of(part)
         for each in phrases:
-            if reading.fields is not None and part is reading.text and each.place != "anywhere":
+            if reading.objects and part is reading.text and each.place != "anywhere":
                 continue  # the sentences of structured output are those in its fields
             sentence = each.sentence_in(observation)
             if sentence is not None and not _is_echo(sentence, reading.step):

@@ -49,6 +49,7 @@ from langchain_tooltree.tooltree.search import SearchConfig
 
 PILOT = 3  # tasks that the plain agent does before anybody is asked: what they cost is what the rest may cost
 TIMES = 1.3  # the planner's calls for each of the plain agent's, for the estimate: what was measured on recorded runs
+HOUR = 3600.0  # seconds: the time left is estimated by all runs, not by the latest
 MOST_ROWS = 20  # tasks, and errors, that are printed; the JSON document and the page have all
 COSTS = ("model_calls", "tokens")  # what is compared task by task, beside success
 WAITS = "It waits for somebody's approval, and nobody is there. Build it without."
@@ -62,7 +63,7 @@ def run_compare(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[s
     build, tasks = imported(options.agent), load_tasks(options.tasks)[: options.limit]
     named = options.check if options.check in CHECKS else None
     check = check_of(model_named(options.judge) if options.judge else named or imported(options.check), tasks)
-    names = ("agent", "check", "judge", "model", "effort", "experience")
+    names = ("agent", "check", "judge", "model", "effort")
     settings = {"compare": options.tasks, **{name: getattr(options, name) for name in names}}
     journal = Journal(options.journal or Path(f"{Path(options.tasks.replace(':', '-')).stem}.compare.jsonl"), settings)
     if options.html and not journal.runs:  # else the report is that of the runs before
@@ -82,8 +83,8 @@ def run_compare(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[s
     _print(terminal, report)
     if options.html:
         title = f"Comparison: {options.agent} on {options.tasks}"
-        rows = [{**row, "page": _link(row["page"], options.html.parent)} for row in report["differing"]]
-        text = page("compare", title, {**report, "title": title, "differing": rows})
+        rows = [{**row, "page": _link(row["page"], options.html.parent)} for row in report["unsolved"]]
+        text = page("compare", title, {**report, "title": title, "unsolved": rows})
         options.html.write_text(text, encoding="utf-8")
         terminal.say(f"Written to {options.html}.")
     return report, code
@@ -132,7 +133,8 @@ class Comparison:
     async def run(self, tasks: Sequence[TrialTask], agents: Collection[str], what: str) -> None:
         """Make the runs that are left, some at once; those that learn one after another, in the order of the tasks."""
         left, places = self.left(tasks, agents), asyncio.Semaphore(self.options.at_once)
-        with Progress(console=Terminal(stderr=True, quiet=not sys.stderr.isatty())) as progress:
+        console = Terminal(stderr=True, quiet=not sys.stderr.isatty())
+        with Progress(console=console, speed_estimate_period=HOUR) as progress:
             bar = progress.add_task(what, total=len(left))
 
             async def one(task: TrialTask, agent: str) -> None:
@@ -236,7 +238,7 @@ def _report(tasks: Sequence[TrialTask], comparison: Comparison) -> tuple[dict[st
         "tasks": len(tasks),
         "agents": {agent: _figures(options, each) for agent, each in runs.items()},
         "against_plain": {},
-        "differing": [],
+        "unsolved": [],  # by one of two agents, or by both
         "errors": [f"{run.task} ({agent}): {run.error}" for agent, each in runs.items() for run in each if run.error],
         "verdicts": [],
         "journal": str(journal.path),
@@ -252,18 +254,19 @@ def _report(tasks: Sequence[TrialTask], comparison: Comparison) -> tuple[dict[st
         report["against_plain"][agent] = {**paired._asdict(), **means}
         report["verdicts"].append(recommendation(paired, f"the {agent}", failed=failed))
         pages = _pages(options.pages, {second.thread for _, _, second in changed})
-        report["differing"] += [
+        missed = [pair for pair in pairs if not (pair[1].solved or pair[2].solved)]
+        report["unsolved"] += [
             {
                 "task": task.id,
                 "input": shortened(task.input if isinstance(task.input, str) else compact_json(task.input), 500),
                 "expected": task.expected,
                 "agent": agent,
-                "solved_by": agent if second.solved else PLAIN,
+                "solved_by": agent if second.solved else PLAIN if first.solved else "nobody",
                 "plain_answer": first.error or first.answer,
                 "answer": second.error or second.answer,
                 "page": pages.get(second.thread, ""),
             }
-            for task, first, second in changed
+            for task, first, second in changed + missed
         ]
         code = paired.code
     return report, code
@@ -315,11 +318,11 @@ def _print(terminal: Terminal, report: Mapping[str, Any]) -> None:
         more = " and ".join(f"{_bounds(each[f'more_{name}'])} {name.replace('_', ' ')}" for name in COSTS)
         changes = f"{counted(each['gained'], 'task')} gained, {each['lost']} lost (p = {each['p']:.2g})"
         terminal.say(f"{agent} against the plain agent: {changes}, {more} a task.")
-    if differing := report["differing"][:MOST_ROWS]:
-        columns = ("they differ on", "solved by", "plain agent's answer", "planner's answer")
+    if unsolved := report["unsolved"][:MOST_ROWS]:
+        columns = ("task", "solved by", "plain agent's answer", "planner's answer")
         shown = ("input", "solved_by", "plain_answer", "answer")
-        terminal.print(table(columns, ([one_line(row[name], 200) for name in shown] for row in differing)))
-        for row in differing:
+        terminal.print(table(columns, ([one_line(row[name], 200) for name in shown] for row in unsolved)))
+        for row in unsolved:
             if row["page"]:
                 terminal.say(f"The search of {one_line(row['input'], 60)!r}: {row['page']}")
     for error in report["errors"][:MOST_ROWS]:

@@ -35,7 +35,8 @@ def run_doctor(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[st
     reads = f"try {len(able)} of {counted(len(rows), 'tool')}: {', '.join(able)}"
     terminal.say(f"At a doubt, a search can {reads if able else 'only ask the agent again'}.")
     terminal.say(f"Middleware beside the planner: {', '.join(report['middleware']) or 'none'}.")
-    terminal.say(f"Checkpointer: {'yes' if report['checkpointer'] else 'no'}.")
+    without = "no, so a run that is killed starts over, and nobody can be asked for approval"
+    terminal.say(f"Checkpointer: {'yes' if report['checkpointer'] else without}.")
     for line in report["advice"] or ["Nothing to mend."]:
         terminal.say(line)
     return report, int(bool(report["advice"]))
@@ -102,5 +103,3 @@ def _advice(report: dict[str, Any], given: dict[str, Any]) -> Iterator[str]:
         yield f"Undeclared tools that look like reads: if they change nothing, effects={{{effects}}}."
     if isinstance(given.get("response_format"), ProviderStrategy):
         yield "Answers by ProviderStrategy have no room for a report, so none is doubted. ToolStrategy has."
-    if not report["checkpointer"]:
-        yield "There is no checkpointer: a run that is killed starts over, and nobody can be asked for approval."

@@ -3,6 +3,7 @@
 import inspect
 import json
 import math
+import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -102,6 +103,9 @@ def _langsmith_tasks(name: str) -> list[TrialTask]:
 
 # --- checks of answers ---
 
+WHOLE = r"(?<!\w)(?<!\d[.,]){}(?!\w)(?![.,]\d)"
+"""A word or number by itself: 24 is neither in R-424 nor in 24.5."""
+
 Check = Callable[[TrialTask, str], Awaitable[float]]
 """Scores an answer in [0, 1]."""
 
@@ -112,9 +116,9 @@ def exact(expected: Any, answer: str) -> bool:
 
 
 def contains(expected: Any, answer: str) -> bool:
-    """Whether the answer has what is expected, or each of several things, but for case and spaces."""
+    """Whether the answer has what is expected, or each of several things, as whole words, but for case and spaces."""
     parts = expected if isinstance(expected, list) else [expected]
-    return all(_normalized(part) in _normalized(answer) for part in parts)
+    return all(re.search(WHOLE.format(re.escape(_normalized(part))), _normalized(answer)) for part in parts)
 
 
 def json_fields(expected: Any, answer: str) -> bool:
@@ -240,8 +244,8 @@ class Journal:
         first, *lines = text.splitlines() or [header]
         if first != header:
             msg = (
-                f"{self.path} was begun with other settings ({first:.200}), or is no journal. Name another file with "
-                "--journal, or remove this one."
+                f"{self.path} was begun with other settings ({first:.200}; now {header:.200}), or is no journal. Name "
+                "another file with --journal."
             )
             raise ConfigurationError(msg)
         for line in lines:
@@ -336,6 +340,8 @@ def recommendation(paired: Paired, name: str, *, failed: int) -> str:
             f"Not enough tasks to tell whether {name} helps: the plain agent solves them all, so that nothing can be "
             "gained here. Add tasks in which it fails."
         )
+    if paired.low > 0 or paired.high < 0:
+        bounds += f", but p = {paired.p:.2g} in the exact test"
     more = more_tasks(paired)
     wanted = f"about {more}" if more else f"more than {MOST_TASKS:,}"
     return f"Not enough tasks to tell whether {name} helps ({bounds}): at this rate it takes {wanted} more."

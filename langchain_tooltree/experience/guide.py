@@ -46,7 +46,7 @@ class Guide(Protocol):
     def is_unusual(self, path: Sequence[BaseMessage], tool: str, *, names: Collection[str]) -> Flow[bool]:
         """Whether good runs hardly ever went on with a tool from the end of a path, and mostly did something else."""
 
-    def remedy(self, said: Conversation, tools: Sequence[Any], meter: Meter) -> Flow[str]:
+    def remedy(self, conversation: Conversation, tools: Sequence[Any], meter: Meter) -> Flow[str]:
         """Where something is off at the end of a dialogue, ask a model what went wrong, and what to do next.
 
         What it says is marked as reference material; empty if all is well, or it says nothing.
@@ -66,7 +66,7 @@ class Learner(Protocol):
         `ConfigurationError`.
         """
 
-    def guide(self, remembered: Mapping[str, Any], said: Conversation) -> Flow[Guide]:
+    def guide(self, remembered: Mapping[str, Any], conversation: Conversation) -> Flow[Guide]:
         """The guide for a request of a conversation."""
 
     def end(

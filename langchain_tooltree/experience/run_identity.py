@@ -231,7 +231,7 @@ class NamespaceTemplate:
 
 _UNKNOWN = (
     "The namespace needs {quoted}, which is not known here. Give the graph a context with it, use "
-    "store.within({name}=...), or where no client can set it, pass config={{'configurable': {{{quoted}: ...}}}}."
+    "store.within({name}=...), or where no client can set it, within_config({{'configurable': {{{quoted}: ...}}}})."
 )
 
 

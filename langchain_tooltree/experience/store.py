@@ -44,7 +44,7 @@ PENDING = "pending"
 seconds since 1970, and 0 for one that cannot go on."""
 
 Vector = NDArray[np.float32]
-Given = Sequence[float] | NDArray[np.floating[Any]] | Packed
+AnyVector = Sequence[float] | NDArray[np.floating[Any]] | Packed
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,34 +106,31 @@ class Catalogue:
 
 
 class TaskVectors:
-    """Vectors of tasks, one row a run, for stores that have no index of their own."""
+    """Vectors of tasks, for stores that have no index of their own."""
 
     def __init__(self) -> None:
-        self._tasks: dict[str, str] = {}
         self._vectors: dict[str, Vector | Packed] = {}
-        self._stacked: tuple[list[str], Vector] | None = None  # the runs with a vector, and these as a matrix
+        self._matrix: Vector | None = None  # their rows, once they are compared
         self._lock = threading.Lock()
 
-    def missing(self, entries: Mapping[str, RunEntry]) -> dict[str, str]:
-        """The tasks without a vector, by the ids of their runs; vectors of runs that are gone are dropped."""
+    def missing(self, entries: Mapping[str, RunEntry]) -> list[str]:
+        """The tasks without a vector; vectors of tasks that are gone are dropped."""
+        tasks = dict.fromkeys(entry.task for entry in list(entries.values()))
         with self._lock:
-            for run in self._tasks.keys() - entries.keys():
-                del self._tasks[run], self._vectors[run]
-                self._stacked = None
-            return {run: entry.task for run, entry in list(entries.items()) if self._tasks.get(run) != entry.task}
+            for task in self._vectors.keys() - tasks.keys():
+                del self._vectors[task]
+                self._matrix = None
+            return [task for task in tasks if task not in self._vectors]
 
-    def add(self, tasks: dict[str, str], vectors: Mapping[str, Given]) -> None:
-        """Keep the tasks of runs, and the vectors of these, by the ids of the runs."""
+    def add(self, vectors: Mapping[str, AnyVector]) -> None:
+        """Keep vectors by their tasks; packed ones stay so until they are compared."""
         with self._lock:
-            self._tasks |= tasks
-            # Packed ones stay so until they are compared.
-            self._vectors |= {run: each if isinstance(each := vectors[run], Packed) else _unit(each) for run in tasks}
-            self._stacked = None
+            self._vectors |= {task: each if isinstance(each, Packed) else _unit(each) for task, each in vectors.items()}
+            self._matrix = None
 
-    def of(self, runs: Sequence[str]) -> dict[str, Vector | Packed]:
-        """The vectors of the tasks of some runs, as far as there are any."""
-        with self._lock:
-            return {run: self._vectors[run] for run in runs if run in self._vectors}
+    def get(self, task: str) -> Vector | Packed | None:
+        """The vector of a task, if there is one."""
+        return self._vectors.get(task)
 
     def nearest(
         self, query: Sequence[float], k: int, entries: Mapping[str, RunEntry], outcome: str | None
@@ -142,21 +139,19 @@ class TaskVectors:
         with self._lock:
             if not self._vectors:
                 return []
-            if self._stacked is None:
-                rows = [_unit(each) if isinstance(each, Packed) else each for each in self._vectors.values()]
-                self._stacked = list(self._vectors), np.stack(rows)
-                self._vectors = dict(zip(*self._stacked, strict=True))  # rows of the matrix: no vector is held twice
-            runs, matrix = self._stacked
-        distances = (-(matrix @ _unit(query))).tolist()
+            if self._matrix is None:
+                self._matrix = np.stack([_unit(each) for each in self._vectors.values()])
+                self._vectors = dict(zip(self._vectors, self._matrix, strict=True))  # so that none is held twice
+            distances = dict(zip(self._vectors, (-(self._matrix @ _unit(query))).tolist(), strict=True))
         fitting = (
-            pair
-            for pair in zip(distances, runs, strict=True)
-            if pair[1] in entries and outcome in (None, entries[pair[1]].outcome)
+            (distances[entry.task], run)
+            for run, entry in list(entries.items())
+            if entry.task in distances and outcome in (None, entry.outcome)
         )
         return [run for _, run in heapq.nsmallest(k, fitting)]
 
 
-def _unit(vector: Given) -> Vector:
+def _unit(vector: AnyVector) -> Vector:
     """A vector of unit length, or zero."""
     array: Vector = np.asarray(vector, dtype=np.float32).reshape(-1)
     length = float(np.linalg.norm(array))
@@ -294,7 +289,7 @@ class ExperienceStore:
 
     The variables of the namespace are filled from `within`; then from the runtime context of the graph that is running
     (`graph.invoke(..., context=...)`), a mapping or an object with attributes; then from what is `configurable` there,
-    or in the `config` that a method is given. Metadata are never used. A method raises `ConfigurationError` if a
+    or in the configuration of `within_config`. Metadata are never used. A method raises `ConfigurationError` if a
     variable is not known, and `get` raises `TrajectoryFormatError` for what is no trajectory; where many are read, such
     a one is passed over, with a warning in the log.
 
@@ -356,11 +351,11 @@ class ExperienceStore:
 
     def forget_memory(self) -> None:
         """Hold nothing of the namespace in memory; the next look lists its entries."""
-        self._memory.catalogues.pop(self._namespace(None), None)
+        self._memory.catalogues.pop(self._namespace, None)
 
     def within_config(self, config: RunnableConfig | None = None) -> "ExperienceStore":
         """The same store for the user or tenant whom a configuration names."""
-        values = self._known(config)
+        values = self._labels(config)
         self._template.fill(values)
         return self._bound(values)
 
@@ -381,11 +376,11 @@ class ExperienceStore:
     @property
     def place(self) -> tuple[BaseStore, Namespace]:
         """Where the records of this store are kept; two that keep them in the same place are equal."""
-        return self._store, self._namespace(None)
+        return self._store, self._namespace
 
     def collection(self, label: str) -> RecordCollection:
         """Records of another kind, named by a label, in the same namespace; its variables are filled at each call."""
-        return RecordCollection(self._store, lambda: (*self._namespace(None), label))
+        return RecordCollection(self._store, lambda: (*self._namespace, label))
 
     def _bound(self, values: dict[str, str]) -> "ExperienceStore":
         bound = object.__new__(ExperienceStore)
@@ -393,9 +388,9 @@ class ExperienceStore:
         return bound
 
     @driven
-    def add(self, trajectory: Trajectory, *, config: RunnableConfig | None = None) -> Flow[None]:
+    def add(self, trajectory: Trajectory) -> Flow[None]:
         """Keep a trajectory, in place of one with the same id."""
-        yield from self.adding(self.without_secrets(trajectory), config=config)
+        yield from self.adding(self.without_secrets(trajectory))
 
     aadd = async_twin(add)
 
@@ -403,9 +398,9 @@ class ExperienceStore:
         """A trajectory as it is kept."""
         return trajectory if self._keep_secrets else masked(trajectory)
 
-    def adding(self, trajectory: Trajectory, *, config: RunnableConfig | None = None) -> Flow[RunEntry]:
+    def adding(self, trajectory: Trajectory) -> Flow[RunEntry]:
         """Keep a trajectory that is `without_secrets`, as a flow; returns its entry."""
-        namespace = self._namespace(config)
+        namespace = self._namespace
         # As one ASCII text, since not every database takes NUL characters or lone surrogates, which tools do return.
         text = json.dumps(to_json(trajectory), default=str)
         entry = entry_of(trajectory, text)
@@ -430,11 +425,11 @@ class ExperienceStore:
     @property
     def catalogue(self) -> Catalogue:
         """What is held in memory of the namespace, as of the last look."""
-        return self._catalogue(self._namespace(None))
+        return self._catalogue(self._namespace)
 
-    def current(self, config: RunnableConfig | None = None) -> Flow[Catalogue]:
+    def current(self) -> Flow[Catalogue]:
         """What is held in memory of the namespace, as a flow: listed anew where somebody else has written."""
-        namespace = self._namespace(config)
+        namespace = self._namespace
         catalogue = self._catalogue(namespace)
         token = _token((yield self._call("get", (*namespace, HEAD), HEAD)))
         if not catalogue.is_current(token):
@@ -451,9 +446,9 @@ class ExperienceStore:
         return catalogue
 
     @driven
-    def get(self, id: str, *, config: RunnableConfig | None = None) -> Flow[Trajectory | None]:  # noqa: A002 - the field's name
+    def get(self, id: str) -> Flow[Trajectory | None]:  # noqa: A002 - the field's name
         """Read the trajectory with this id; `None` if there is none."""
-        item: Item | None = yield self._call("get", (*self._namespace(config), TRAJECTORIES), id)
+        item: Item | None = yield self._call("get", (*self._namespace, TRAJECTORIES), id)
         return None if item is None else _trajectory(item)
 
     aget = async_twin(get)
@@ -466,48 +461,47 @@ class ExperienceStore:
         reasons: str = "",
         *,
         source: Source = "user",
-        config: RunnableConfig | None = None,
     ) -> Flow[Trajectory]:
         """Say whether a run succeeded, in place of the verdict that it had. Returns the run as it is kept now.
 
         `source` says who labels: the user, or an agent. A run that does not exist raises `StoreError`.
         """
-        trajectory = yield from flow_of(self.get)(id, config=config)
+        trajectory = yield from flow_of(self.get)(id)
         if trajectory is None:
-            msg = f"There is no run {id!r} to be labelled in namespace {self._namespace(config)!r}. Is it another id?"
+            msg = f"There is no run {id!r} to be labelled in namespace {self._namespace!r}. Is it another id?"
             raise StoreError(msg)
         labelled = trajectory.judged(bool(success), reasons, source=source)
         if source == "user":
             confirmed = {name: value for name, value in labelled.metadata.items() if name != QUARANTINED}
             labelled = replace(labelled, metadata=confirmed)
-        yield from flow_of(self.add)(labelled, config=config)
+        yield from flow_of(self.add)(labelled)
         return labelled
 
     alabel = async_twin(label)
 
     @driven
-    def delete(self, id: str, *, config: RunnableConfig | None = None) -> Flow[None]:  # noqa: A002 - as above
+    def delete(self, id: str) -> Flow[None]:  # noqa: A002 - as above
         """Delete a trajectory; one that does not exist is no error."""
-        yield from self.deleting([id], config=config)
+        yield from self.deleting([id])
 
     adelete = async_twin(delete)
 
-    def deleting(self, ids: Sequence[str], *, config: RunnableConfig | None = None) -> Flow[None]:
+    def deleting(self, ids: Sequence[str]) -> Flow[None]:
         """Delete trajectories, as a flow."""
-        namespace = self._namespace(config)
+        namespace = self._namespace
         for page in batch_iterate(PAGE, ids):
             # The entries first, so that whatever is listed can be read.
             puts = [PutOp((*namespace, label), run, None) for label in (TASKS, TRAJECTORIES) for run in page]
             yield from self._writing(namespace, puts, dict.fromkeys(page))
 
-    def reading(self, ids: Sequence[str], config: RunnableConfig | None = None) -> Flow[list[Trajectory]]:
+    def reading(self, ids: Sequence[str]) -> Flow[list[Trajectory]]:
         """The trajectories with these ids, in their order, as a flow.
 
         Those that are gone are left out, and with a warning in the log those that cannot be read.
         """
         trajectories: list[Trajectory] = []
         for page in batch_iterate(PAGE, ids):
-            gets = [GetOp((*self._namespace(config), TRAJECTORIES), run) for run in page]
+            gets = [GetOp((*self._namespace, TRAJECTORIES), run) for run in page]
             items: list[Item | None] = yield self._call("batch", gets)
             for item in filter(None, items):
                 try:
@@ -516,64 +510,57 @@ class ExperienceStore:
                     logger.warning("A run is passed over: %s", error)
         return trajectories
 
-    def trajectories(
-        self, *, success: bool | None = None, config: RunnableConfig | None = None
-    ) -> Iterator[Trajectory]:
+    def trajectories(self, *, success: bool | None = None) -> Iterator[Trajectory]:
         """Read all trajectories in the order of their ids, some at a time; with `success`, only those with this end."""
-        store = self.within_config(config)  # the iterator may be read where nobody knows whose it is
+        store = self.within_config()  # the iterator may be read where nobody knows whose it is
         for page in batch_iterate(PAGE, run_flow(store.ids(success=success))):
             yield from run_flow(store.reading(page))
 
-    async def atrajectories(
-        self, *, success: bool | None = None, config: RunnableConfig | None = None
-    ) -> AsyncIterator[Trajectory]:
+    async def atrajectories(self, *, success: bool | None = None) -> AsyncIterator[Trajectory]:
         """The async twin of `trajectories`."""
-        store = self.within_config(config)
+        store = self.within_config()
         for page in batch_iterate(PAGE, await arun_flow(store.ids(success=success))):
             for trajectory in await arun_flow(store.reading(page)):
                 yield trajectory
 
     def ids(self, *, success: bool | None = None) -> Flow[list[str]]:
         """The ids of all trajectories in order, as a flow; with `success`, only of those with this end."""
-        items = yield from listing(self._store, (*self._namespace(None), TASKS))
+        items = yield from listing(self._store, (*self._namespace, TASKS))
         return [item.key for item in items if success is None or _entry(item).outcome == _OUTCOMES[success]]
 
     @driven
-    def similar(
-        self, task: str, *, k: int = 2, success: bool | None = None, config: RunnableConfig | None = None
-    ) -> Flow[list[Trajectory]]:
+    def similar(self, task: str, *, k: int = 2, success: bool | None = None) -> Flow[list[Trajectory]]:
         """Find the `k` trajectories whose tasks are most like a task, most similar first.
 
         With `success`, only those that succeeded, or only those that failed.
         """
         check_count("k", k)
-        namespace = self._namespace(config)
-        ids = yield from self._indexed(namespace, task, k, success=success)
+        ids = yield from self._indexed(task, k, success=success)
         if ids is None:
-            catalogue = yield from self.current(config)
+            catalogue = yield from self.current()
             yield from self._embedding(catalogue, catalogue.tasks.missing(catalogue.entries))
             [query] = yield from embedded(self._embeddings, [task])
             outcome = None if success is None else _OUTCOMES[success]
             ids = catalogue.tasks.nearest(query, k, catalogue.entries, outcome)
-        return (yield from self.reading(ids, config))
+        return (yield from self.reading(ids))
 
     asimilar = async_twin(similar)
 
     def vectors(self, runs: Sequence[str]) -> Flow[dict[str, Vector | Packed]]:
         """The vectors of the tasks of some runs, as a flow; none where the store ranks tasks itself."""
         catalogue = yield from self.current()
-        tasks = [catalogue.entries[run].task for run in runs if run in catalogue.entries]
-        if not tasks or (yield from self._indexed(self._namespace(None), tasks[0], 1, success=None)) is not None:
+        tasks = {run: catalogue.entries[run].task for run in runs if run in catalogue.entries}
+        if not tasks or (yield from self._indexed(next(iter(tasks.values())), 1, success=None)) is not None:
             return {}
         missing = catalogue.tasks.missing(catalogue.entries)
-        yield from self._embedding(catalogue, {run: missing[run] for run in runs if run in missing})
-        return catalogue.tasks.of(runs)
+        yield from self._embedding(catalogue, [task for task in missing if task in tasks.values()])
+        vectors = {run: catalogue.tasks.get(task) for run, task in tasks.items()}
+        return {run: vector for run, vector in vectors.items() if vector is not None}
 
     def hold_vectors(self, vectors: Mapping[str, Packed]) -> None:
         """Hold vectors of the tasks of some runs that were made earlier, by another process."""
-        catalogue = self.catalogue
-        entries = catalogue.entries
-        catalogue.tasks.add({run: entries[run].task for run in vectors if run in entries}, vectors)
+        entries = self.catalogue.entries
+        self.catalogue.tasks.add({entries[run].task: each for run, each in vectors.items() if run in entries})
 
     @property
     def embedder(self) -> str:
@@ -585,25 +572,25 @@ class ExperienceStore:
         embeddings = self._memory.embeddings = self._memory.embeddings or resolve_embeddings(None)
         return embeddings
 
-    def _embedding(self, catalogue: Catalogue, tasks: dict[str, str]) -> Flow[None]:
-        """Make the vectors of some tasks, given by the ids of their runs."""
-        if texts := list(dict.fromkeys(tasks.values())):
-            made = dict(zip(texts, (yield from embedded(self._embeddings, texts)), strict=True))
-            catalogue.tasks.add(tasks, {run: made[task] for run, task in tasks.items()})
+    def _embedding(self, catalogue: Catalogue, tasks: list[str]) -> Flow[None]:
+        """Make the vectors of some tasks."""
+        if tasks:
+            catalogue.tasks.add(dict(zip(tasks, (yield from embedded(self._embeddings, tasks)), strict=True)))
 
-    def _indexed(self, namespace: Namespace, task: str, k: int, *, success: bool | None) -> Flow[list[str] | None]:
+    def _indexed(self, task: str, k: int, *, success: bool | None) -> Flow[list[str] | None]:
         """What the store's own index finds; `None` if it has none."""
-        query, limit = _storable(task), k
+        query, limit, place = _storable(task), k, (*self._namespace, TASKS)
+        wanted = None if success is None else {"outcome": _OUTCOMES[success]}
         while query.strip() and self._memory.is_indexed is not False:
-            options = {"query": query, "filter": _wanted(success), "limit": limit}
-            hits: list[SearchItem] = yield self._call("search", (*namespace, TASKS), **options)
+            options = {"query": query, "filter": wanted, "limit": limit}
+            hits: list[SearchItem] = yield self._call("search", place, **options)
             scored = [hit for hit in hits if hit.score is not None]
             if hits:
                 self._memory.is_indexed = bool(scored)
             if not scored:
                 return None
             # Some stores also find namespaces that merely look alike (SQL's LIKE).
-            own = [hit.key for hit in scored if hit.namespace == (*namespace, TASKS)]
+            own = [hit.key for hit in scored if hit.namespace == place]
             if len(own) >= k or len(hits) < limit:
                 return own[:k]
             limit *= 4
@@ -614,10 +601,11 @@ class ExperienceStore:
     ) -> StoreCall:
         return StoreCall(self._store, method, arguments, options)
 
-    def _namespace(self, config: RunnableConfig | None) -> Namespace:
-        return self._template.fill(self._known(config))
+    @property
+    def _namespace(self) -> Namespace:
+        return self._template.fill(self._labels(None))
 
-    def _known(self, config: RunnableConfig | None) -> dict[str, str]:
+    def _labels(self, config: RunnableConfig | None) -> dict[str, str]:
         """The labels of the variables, as far as they are known."""
         missing = [name for name in self._template.variables if name not in self._values]
         return {**self._values, **labels_in(config, missing)} if missing else self._values
@@ -644,10 +632,6 @@ def _entry(item: Item) -> RunEntry:
 
 def _token(head: Item | None) -> str | None:
     return None if head is None else str(head.value.get(TOKEN))
-
-
-def _wanted(success: bool | None) -> dict[str, str] | None:  # noqa: FBT001 - as the methods have it
-    return None if success is None else {"outcome": _OUTCOMES[success]}
 
 
 def _trajectory(item: Item) -> Trajectory:

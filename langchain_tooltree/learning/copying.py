@@ -53,8 +53,8 @@ def _version(value: Mapping[str, Any]) -> Any:
 
 def namespaces_of(store: BaseStore) -> Flow[dict[Namespace, list[str]]]:
     """The namespaces with records, as a flow, and the labels of what else stands there beside them, such as tips."""
-    found: list[Namespace] = yield StoreCall(store, "list_namespaces", (), {"limit": MOST_NAMESPACES})
-    places = sorted(tuple(each) for each in found if len(each) > 1)
+    listed: list[Namespace] = yield StoreCall(store, "list_namespaces", (), {"limit": MOST_NAMESPACES})
+    places = sorted(tuple(each) for each in listed if len(each) > 1)
     roots = sorted({each[:-1] for each in places if each[-1] in (TASKS, TRAJECTORIES)})
     own = (TASKS, TRAJECTORIES, HEAD, SEGMENTS)  # segments are made again in the target
     return {root: [each[-1] for each in places if each[:-1] == root and each[-1] not in own] for root in roots}

@@ -467,28 +467,18 @@ class Experience:
 
     def _judge_run(self, trajectory: Trajectory) -> Flow[Trajectory]:
         assert self._judge is not None  # noqa: S101 - for mypy
-        verdict = yield from self._judge(trajectory)
-        reasons = "\n".join(part for part in (trajectory.reasons, verdict.reasons) if part)
-        return trajectory.judged(verdict.success, reasons, source="verdict")
+        return (yield from self._judge(trajectory)).on(trajectory)
 
 
-def _store_from(given: Any, namespace: Sequence[str] | None, embeddings: Embeddings) -> ExperienceStore:
-    if isinstance(given, ExperienceStore):
+def _store_from(store: Any, namespace: Sequence[str] | None, embeddings: Embeddings) -> ExperienceStore:
+    if isinstance(store, ExperienceStore):
         if namespace is not None:
-            msg = (
-                f"An ExperienceStore has its own namespace, but namespace={namespace!r} was passed, too. Leave it out."
-            )
+            msg = f"An ExperienceStore has its own namespace; leave namespace={namespace!r} out."
             raise ConfigurationError(msg)
-        return given
-    if isinstance(given, str | os.PathLike):
-        given = ChromaStore(given, embeddings=embeddings)
-    if not isinstance(given, BaseStore):
-        msg = (
-            "store_or_path must be a folder, a LangGraph store such as InMemoryStore(), or an ExperienceStore; "
-            f"got {type(given).__name__}."
-        )
-        raise ConfigurationError(msg)
-    return ExperienceStore(given, namespace=namespace or DEFAULT_NAMESPACE, embeddings=embeddings)
+        return store
+    if isinstance(store, str | os.PathLike):
+        store = ChromaStore(store, embeddings=embeddings)
+    return ExperienceStore(store, namespace=namespace or DEFAULT_NAMESPACE, embeddings=embeddings)
 
 
 def _is_function(verdict: object) -> bool:

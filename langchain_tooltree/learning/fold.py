@@ -33,7 +33,6 @@ from langchain_tooltree.cfgm.memory import CFGMMemory
 from langchain_tooltree.cfgm.recall import all_tips
 from langchain_tooltree.errors import described
 from langchain_tooltree.experience.embeddings import embedder_name
-from langchain_tooltree.experience.run_identity import Namespace
 from langchain_tooltree.experience.store import (
     JUDGED,
     PAGE,
@@ -394,11 +393,6 @@ class Fold:
         self._refreshing = threading.Lock()
         self._lock = threading.Lock()
         self._claims: set[str] = set()
-
-    @property
-    def place(self) -> Namespace:
-        """The namespace."""
-        return self.store.place[1]
 
     @property
     def entries(self) -> Mapping[str, RunEntry]:

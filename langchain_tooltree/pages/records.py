@@ -192,8 +192,9 @@ def _rows(
 
 def experience_page(fold: Fold) -> Flow[str]:
     """What was learnt in a namespace, which has been refreshed, as a page."""
-    store, place, entries = fold.store, fold.place, dict(fold.entries)
-    items = yield from listing(store.place[0], (*place, TASKS))
+    store, entries = fold.store, dict(fold.entries)
+    base, place = store.place
+    items = yield from listing(base, (*place, TASKS))
     dates = {item.key: (item.created_at.isoformat(), item.key) for item in items}
     latest = sorted(entries, key=lambda run: dates.get(run, ("", run)), reverse=True)[:MOST_RUNS]
     runs: list[Trajectory] = yield from store.reading(latest)

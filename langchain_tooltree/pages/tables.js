@@ -178,11 +178,11 @@ VIEWS.compare = (data) => {
     title: data.title, summary: word(data.tasks, "task"), placeholder: "Find a task or an answer",
     body: [
       ...data.verdicts.map((text) => make("h2", text)), ...figures, make("p", "In brackets: 95 % intervals, task by task.", "dim"),
-      make("h2", "Where they differ"), place, ...section("What raised, and counts as not solved", ...raised),
+      make("h2", "Not solved by both"), place, ...section("What raised, and counts as not solved", ...raised),
     ],
     filter(words) {
-      const rows = data.differing.filter((row) => JSON.stringify(Object.values(row)).toLowerCase().includes(words));
-      place.replaceChildren(...(rows.length ? table("Differing", columns, rows) : [make("p", "Nowhere.", "dim")]));
+      const rows = data.unsolved.filter((row) => JSON.stringify(Object.values(row)).toLowerCase().includes(words));
+      place.replaceChildren(...(rows.length ? table("Unsolved", columns, rows) : [make("p", "Both solve all.", "dim")]));
       return words && rows.length + " found";
     },
   };

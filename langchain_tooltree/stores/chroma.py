@@ -224,8 +224,7 @@ class ChromaStore(BaseStore):
         raise ValueError(msg)
 
     def _collections(self, namespace: Labels) -> list[Collection]:
-        found = map(self._chroma.find, _homes(namespace))
-        return [collection for collection in found if collection is not None]
+        return [each for each in map(self._chroma.find, _homes(namespace)) if each is not None]
 
     def _is_empty(self, namespace: Labels) -> bool:
         where: Any = {"label": namespace[-1]}
@@ -376,12 +375,12 @@ def _content(row: Row) -> dict[str, Any]:
 def _hits(collection: Collection, query: Sequence[float], need: int) -> Iterator[tuple[str, int, float]]:
     """Keys, numbers of texts and cosine similarities, nearest first: some, and where these are not enough all."""
     total = collection.count()
-    returned: set[str] = set()
+    ids: set[str] = set()
     for size in sorted({min(max(need, FIRST), total), total} - {0}):
         page: Any = collection.query(query_embeddings=[query], n_results=size, include=["distances"])
         for row_id, distance in zip(page["ids"][0], page["distances"][0], strict=True):
-            if row_id not in returned:
-                returned.add(row_id)
+            if row_id not in ids:
+                ids.add(row_id)
                 _, key, number = json.loads(row_id)
                 yield key, number, 1 - distance
 
@@ -536,10 +535,9 @@ class Connection:
         self.make(CATALOGUE).delete(ids=[json.dumps(namespace)])
 
     def vacuum(self, prefix: Labels) -> bool:
-        """Rewrite the collections of some namespaces, so that no file of a folder holds what was deleted from them.
+        """See `ChromaStore.vacuum`.
 
-        A collection is removed once its copy is complete, so whenever the process dies, `recover` finds one of the two
-        whole. Returns whether it was done: the files of a server are out of reach.
+        A collection is removed once its copy is complete: whenever the process dies, `recover` finds one of them whole.
         """
         if self.folder is None:
             return False

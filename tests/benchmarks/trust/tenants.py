@@ -153,9 +153,9 @@ def by_hand(house: House) -> Any:
     def look(state: MessagesState, config: RunnableConfig) -> None:
         given = {"configurable": {key: value for key, value in config["configurable"].items() if key == "user_id"}}
         for named in (None, config, given if given["configurable"] else config):
-            house.seen.append(str([run.messages for run in store.similar(ASKED, config=named)]))
+            house.seen.append(str([run.messages for run in store.within_config(named).similar(ASKED)]))
             house.seen.append(str(store.within_config(named).get("of bob 0")))
-            store.add(Trajectory.from_messages(state["messages"], id="of bob 0"), config=named)
+            store.within_config(named).add(Trajectory.from_messages(state["messages"], id="of bob 0"))
         house.seen.append(str(house.experience.graph.suggest(None)))
 
     builder = StateGraph(MessagesState, context_schema=dict)

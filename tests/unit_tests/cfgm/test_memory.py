@@ -101,7 +101,7 @@ def test_no_tenant_recalls_from_another():
     for user in ("ada", "bob"):
         config = {"configurable": {"user": user}}
         run = attempt("Boil water.", ("ask", "No."))
-        store.add(replace(run, task=f"Boil water for {user}."), config=config)
+        store.within(user=user).add(replace(run, task=f"Boil water for {user}."))
         memory.extract_tips(config=config)
     for user, other in (("ada", "bob"), ("bob", "ada")):
         recollection = memory.recall("Boil water.", config={"configurable": {"user": user}})

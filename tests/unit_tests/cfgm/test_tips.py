@@ -195,8 +195,8 @@ def test_tasks_of_one_text_are_told_apart_by_their_ids():
 def test_each_tenant_has_its_own():
     store = ExperienceStore(InMemoryStore(), namespace=("tooltree", "{user}"))
     ada, bob = ({"configurable": {"user": user}} for user in ("ada", "bob"))
-    store.add(success("alpha"), config=ada)
-    store.add(success("bravo"), config=bob)
+    store.within(user="ada").add(success("alpha"))
+    store.within(user="bob").add(success("bravo"))
     ours = CFGMMemory(Teacher(), store)
     assert [tip.task for tip in ours.extract_tips(config=ada)] == ["alpha"]
     assert [tip.task for tip in ours.extract_tips(config=bob)] == ["bravo"]

@@ -7,7 +7,8 @@ import pytest
 from langchain_core.messages import SystemMessage
 from langchain_core.tools import StructuredTool, tool
 
-from langchain_tooltree.experience.run_identity import MOST_RUNS, ModelRequests, as_metadata, tools_in
+from langchain_tooltree.experience import run_identity
+from langchain_tooltree.experience.run_identity import ModelRequests, as_metadata, tools_in
 
 SCHEMA = {"type": "object", "properties": {"place": {"type": "string"}}, "required": ["place"]}
 FUNCTION = {"name": "look", "description": "Look somewhere.", "parameters": SCHEMA}
@@ -94,11 +95,12 @@ def test_a_run_knows_all_tools_that_it_was_offered_under_their_names_and_its_lat
     assert requests.of(Running("other")).tools == {"one": one}
 
 
-def test_of_runs_that_never_end_the_latest_are_known():
+def test_of_runs_that_never_end_the_latest_are_known(monkeypatch):
+    monkeypatch.setattr(run_identity, "MOST_RUNS", 10)
     requests = ModelRequests()
-    for number in range(MOST_RUNS + 2):
+    for number in range(12):
         requests.add(Running(str(number)), [called("one")], None)
         requests.add(Running("0"), [called("one")], None)
 
-    known = [number for number in range(MOST_RUNS + 2) if requests.of(Running(str(number))).tools]
-    assert known == [0, *range(3, MOST_RUNS + 2)]
+    known = [number for number in range(12) if requests.of(Running(str(number))).tools]
+    assert known == [0, *range(3, 12)]

@@ -200,16 +200,16 @@ async def test_users_do_not_see_each_other(base, both):
 
 
 async def test_variables_come_from_the_configuration(both):
-    experience = both(ExperienceStore(InMemoryStore(), namespace=("tooltree", "{user_id}")))
-    ada = {"configurable": {"user_id": "ada"}}
+    store = ExperienceStore(InMemoryStore(), namespace=("tooltree", "{user_id}"))
+    ada, ben = (both(store.within_config({"configurable": {"user_id": user}})) for user in ("ada", "ben"))
 
-    await experience.add(run_on("Book a flight.", id="one"), config=ada)
+    await ada.add(run_on("Book a flight.", id="one"))
 
-    assert (await experience.get("one", config=ada)).id == "one"
-    assert len(await experience.trajectories(config=ada)) == len(await experience.similar("flight", config=ada)) == 1
-    assert await experience.get("one", config={"configurable": {"user_id": "ben"}}) is None
-    await experience.delete("one", config=ada)
-    assert await experience.trajectories(config=ada) == []
+    assert (await ada.get("one")).id == "one"
+    assert len(await ada.trajectories()) == len(await ada.similar("flight")) == 1
+    assert await ben.get("one") is None
+    await ada.delete("one")
+    assert await ada.trajectories() == []
 
 
 @pytest.mark.parametrize("path", ["sync", "async"])
@@ -255,7 +255,7 @@ def test_the_context_of_the_graph_says_whose_it_is_and_then_what_is_configurable
     store = ExperienceStore(InMemoryStore(), namespace=("tooltree", "{user_id}"))
 
     def keep(_, config: RunnableConfig):
-        store.add(run_on("Book a flight.", id="one"), config=None if given == "running" else config)
+        store.within_config(None if given == "running" else config).add(run_on("Book a flight.", id="one"))
 
     graph = StateGraph(MessagesState, context_schema=type(context) if isinstance(context, Context) else ContextDict)
     graph.add_node("keep", keep)
@@ -270,7 +270,7 @@ def test_the_context_of_a_running_graph_does_not_complete_another_configuration(
 
     def keep(_):
         with pytest.raises(ConfigurationError, match="needs 'user_id'"):
-            store.add(run_on("Book a flight."), config={"configurable": {"org": "x"}})
+            store.within_config({"configurable": {"org": "x"}})
 
     graph = StateGraph(MessagesState, context_schema=Context)
     graph.add_node("keep", keep)
@@ -281,7 +281,7 @@ def test_the_context_of_a_running_graph_does_not_complete_another_configuration(
 def test_a_store_can_keep_to_the_user_whom_a_configuration_names():
     store = ExperienceStore(InMemoryStore(), namespace=("{org}", "{user_id}"))
     bound = store.within(org="x").within_config({"configurable": {"org": "y", "user_id": "ada"}})
-    bound.add(run_on("Book a flight.", id="one"), config={"configurable": {"user_id": "ben"}})
+    bound.add(run_on("Book a flight.", id="one"))
 
     assert store.within(org="x", user_id="ada").get("one").id == "one"
     with pytest.raises(ConfigurationError, match="needs 'user_id'"):
@@ -290,11 +290,10 @@ def test_a_store_can_keep_to_the_user_whom_a_configuration_names():
 
 async def test_what_is_bound_counts_more_than_the_configuration(both):
     store = ExperienceStore(InMemoryStore(), namespace=("{org}", "{user_id}"))
-    bound = store.within(org="x").within(user_id="ada")
-    await both(bound).add(run_on("Book a flight.", id="one"), config={"configurable": {"user_id": "ben"}})
+    bound = store.within(org="x").within(user_id="ada").within_config({"configurable": {"user_id": "ben"}})
+    await both(bound).add(run_on("Book a flight.", id="one"))
 
-    assert bound.get("one").id == "one"
-    assert store.get("one", config={"configurable": {"org": "x", "user_id": "ada"}}).id == "one"
+    assert bound.get("one").id == store.within(org="x", user_id="ada").get("one").id == "one"
 
 
 async def test_a_missing_variable_is_an_error(both):

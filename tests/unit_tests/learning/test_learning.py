@@ -173,7 +173,7 @@ def test_experience_without_a_verdict_is_warned_of():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"store_or_path": object()}, "store_or_path must be a folder"),
+        ({"store_or_path": object()}, "store must be a LangGraph BaseStore"),
         ({"settle_seconds": -1}, "settle_seconds must be a number of 0 or more, got -1"),
         ({"store_or_path": ExperienceStore(InMemoryStore()), "namespace": ALL}, "has its own namespace"),
     ],
