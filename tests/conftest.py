@@ -41,6 +41,21 @@ settings.register_profile("repeatable", deadline=None, derandomize=True)
 settings.load_profile("repeatable")
 
 
+SLOW = (ROOT / "tests/integration_tests", ROOT / "tests/unit_tests/benchmarks")
+"""Folders whose tests are all slow."""
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not even import what would be deselected as a whole: the imports take longer than the quick tests."""
+    return True if config.option.markexpr == "not slow" and collection_path in SLOW else None
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark every test of a folder that is slow."""
+    if any(folder in item.path.parents for folder in SLOW):
+        item.add_marker("slow")
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Let somebody have all combinations."""
     parser.addoption("--all-combinations", action="store_true", help="run a test with every combination of parameters")

@@ -1,8 +1,14 @@
 """No attack that LangChain's approval withstands makes a write run which nobody allowed."""
 
+from functools import cache
+
 import pytest
 
 from tests.benchmarks.trust.approvals import ATTACKS, OURS, attacked
+
+pytestmark = pytest.mark.slow
+
+attacked = cache(attacked)
 
 
 @pytest.mark.parametrize("kind", OURS)

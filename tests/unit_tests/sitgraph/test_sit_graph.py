@@ -103,7 +103,7 @@ async def test_many_tasks_may_learn_at_once(tmp_path):
 @pytest.mark.slow
 def test_several_threads_may_use_a_graph_at_once(tmp_path):
     graph = SITGraph()
-    pool = [routine(f"{number}", *"abc"[: 1 + number % 3], request=f"Wish {number % 5}") for number in range(40)]
+    pool = [routine(f"{number}", *"abc"[: 1 + number % 3], request=f"Wish {number % 5}") for number in range(24)]
     errors = []
 
     def work(number):
