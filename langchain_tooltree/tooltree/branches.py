@@ -48,6 +48,22 @@ class Best:
 
 
 @dataclass(frozen=True, slots=True)
+class PlannedStep:
+    """One message with calls of a plan that was tried in a sandbox."""
+
+    message: dict[str, Any]  # as `message_to_dict` gives it
+    tried: dict[str, str]  # what each call brought back in the fork, by the ids of the calls
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is left of a plan, the step that is being carried out first."""
+
+    steps: list[PlannedStep]
+    answer: dict[str, Any] | None  # the message, if the plan ends in one
+
+
+@dataclass(frozen=True, slots=True)
 class Mark:
     """What a search knows of the turn, beside the messages."""
 
@@ -66,7 +82,7 @@ class Mark:
     resumed: bool = False  # whether a write was made since the latest answer
     best: Best | None = None  # the best answer so far
     queue: list[Candidate] = field(default_factory=list)  # candidates that wait, most promising first
-    plan: dict[str, Any] | None = None  # what is left of a plan that was tried in a sandbox, see `visit`
+    plan: Plan | None = None  # what is left of a plan that was tried in a sandbox
     step: int = 0  # the super-step of the latest visit
     began: float = 0.0  # when the search began, in seconds of the clock
     recalled: dict[str, Any] = field(default_factory=dict)  # what was told of past runs, as a record notes it

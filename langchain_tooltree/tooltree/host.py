@@ -115,6 +115,7 @@ class Planner:
                 raise ConfigurationError(msg)
         config, sandbox, folder = options.get("config"), options.get("sandbox"), options.get("record_searches")
         self.config: SearchConfig = config or SearchConfig()
+        self.is_deep, self.extra_calls = self.config.is_deep, self.config.extra_calls
         self.sandbox: Sandbox | None = sandbox
         self.bound_tools = frozenset[str]() if sandbox is None else names_bound_by(sandbox)
         self.prompts: Prompts = options.get("prompts") or Prompts.of(self.config)
@@ -215,7 +216,7 @@ class PlannerHost(ABC):
     def visited(self, branches: Branches) -> Flow[Outcome]:
         """Make one visit: search first, carry on with a plan, plan ahead in a sandbox, or take a step in the loop."""
         self.visible = len(branches.path())
-        if self.planner.config.is_deep:
+        if self.planner.is_deep:
             self.line = ""
             return (yield from self._deep_visit(branches))
         sandbox = self.planner.sandbox

@@ -25,7 +25,7 @@ from langchain_tooltree.pages import search as search_page
 from langchain_tooltree.pages.search import as_data, as_saved, record
 from langchain_tooltree.replies import calls_in
 from langchain_tooltree.text import digest, forget_oldest, mapping_in, one_line
-from langchain_tooltree.tooltree.branches import KEY, Best, Branches, Mark, is_fruitless, repeated, results_of
+from langchain_tooltree.tooltree.branches import KEY, Best, Branches, Mark, Plan, is_fruitless, repeated, results_of
 from langchain_tooltree.tooltree.search import Call, Node, Observation, StopReason, Tree
 from langchain_tooltree.tooltree.visit import Ended
 
@@ -376,7 +376,7 @@ def result_of(ended: Ended) -> SearchResult:
 
 
 def result_of_path(
-    messages: Sequence[BaseMessage], is_read: Callable[[str, Any], bool], plan: Mapping[str, Any] | None
+    messages: Sequence[BaseMessage], is_read: Callable[[str, Any], bool], plan: Plan | None
 ) -> SearchResult:
     """A run without a doubt, as a search of one path, which ends in the answer or in calls that wait.
 
@@ -389,11 +389,11 @@ def result_of_path(
     if not calls_in(last):
         return result
     steps = [*result.steps]
-    for step in (plan or {}).get("steps", ())[1:]:
-        (message,) = messages_from_dict([step["message"]])
+    for step in plan.steps[1:] if plan else ():
+        (message,) = messages_from_dict([step.message])
         for at, call in enumerate(calls_in(message)):
             action = Call(tool=call["name"], arguments=call["args"], effect="sandboxed")
-            outcome = Observation(content=step["tried"].get(call["id"], ""))
+            outcome = Observation(content=step.tried.get(str(call["id"]), ""))
             steps.append(PlanStep(action, str(call["id"]), outcome, batched=at > 0))
     return replace(result, steps=tuple(steps), answer=None)
 

@@ -42,6 +42,8 @@ from langchain_tooltree.tooltree.branches import (
     Branches,
     Candidate,
     Mark,
+    Plan,
+    PlannedStep,
     call_blocks,
     is_decided,
     is_fruitless,
@@ -92,7 +94,6 @@ class Visit:
         self._mark = branches.mark
         self._path = branches.path()
         self._is_undone = False
-        self._is_checked = False
 
     def run(self) -> Flow[Outcome]:
         """Make the visit: what to return, to remove and to note."""
@@ -112,13 +113,14 @@ class Visit:
             messages = [*messages, HumanMessage(prompts.OPEN_PROMPT.format(missing=cut(missing, LONGEST_NOTE)))]
         while True:
             reply, report = yield from self._own_step(messages)
-            named = [report.call.model_dump()] if report and report.call else []
-            yield from effects.judged([*reply.tool_calls, *named])
+            if effects.by_arguments:
+                named = [report.call.model_dump()] if report and report.call else []
+                yield from effects.judged([*reply.tool_calls, *named])
             if reply.tool_calls or reply.invalid_tool_calls:
-                return self._with_usage((yield from self._step(reply)), reply)
+                return (yield from self._step(reply))
             note = yield from self._stop(reply, report)
             if isinstance(note, Outcome):
-                return self._with_usage(note, reply)
+                return note
             has_said = bool(reply.text) and not self._is_undone  # providers refuse a message that says nothing
             messages = [*self._path, *([reply] if has_said else []), HumanMessage(note)]
 
@@ -133,7 +135,7 @@ class Visit:
             first, calls = reply.usage_metadata, 2
             reply, report = yield from self._host.own_step([*messages, HumanMessage(prompts.CHECK_PROMPT)])
             reply = reply.model_copy(update={"usage_metadata": usage_sum(first, reply.usage_metadata)})
-            self._mark, self._is_checked = replace(self._mark, checked=True), True
+            self._host.reply, self._mark = reply, replace(self._mark, checked=True)
         if self._mark.is_searching:
             self._mark = replace(self._mark, used=self._mark.used + calls)
         return reply, report
@@ -144,10 +146,6 @@ class Visit:
             return False
         writes = [each["name"] for each in reply.tool_calls if not self._branches.is_read(each["name"], each["args"])]
         return (yield from self._host.is_unusual(self._path, writes))
-
-    def _with_usage(self, outcome: Outcome, reply: AIMessage) -> Outcome:
-        """An outcome whose own step, if it is to be returned, holds the usage of the one before a check."""
-        return replace(outcome, message=reply) if self._is_checked and outcome.message is None else outcome
 
     def _step(self, reply: AIMessage) -> Flow[Outcome]:
         """The host makes the calls of an own step, unless it is a write that only the step itself wants."""
@@ -420,7 +418,7 @@ class Visit:
         is_late = limit is not None and began > 0 and time.time() - began >= limit
         request = self._branches.request
         can_branch = request is None or request.id is not None  # a reducer that gives no ids cannot remove messages
-        return self._host.planner.config.extra_calls if can_branch and not is_late else 0
+        return self._host.planner.extra_calls if can_branch and not is_late else 0
 
     def _has_steps(self) -> bool:
         """Whether the graph's recursion limit leaves room for another round of tools and model."""
@@ -499,20 +497,20 @@ def plan_ahead(branches: Branches, trial: "PlannerHost", sandbox: Sandbox) -> Fl
         messages.append(step)
     gone = {*(outcome.remove if is_over else mark.hidden)}
     steps = _plan_of([message for message in messages[start:] if message.id not in gone])
-    plan = {"steps": steps, "answer": message_to_dict(step) if is_over else None}
+    plan = Plan(steps, message_to_dict(step) if is_over else None)
     real = {message.id for message in branches.messages}
     following = Mark(turn=inner.mark.turn, hidden=sorted(gone & real), plan=plan)
-    return replace(_next_step(following), ended=outcome.ended)
+    return replace(_next_step(following, plan), ended=outcome.ended)
 
 
-def _plan_of(path: Sequence[BaseMessage]) -> list[dict[str, Any]]:
+def _plan_of(path: Sequence[BaseMessage]) -> list[PlannedStep]:
     """The steps of a path with what they brought back; those whose calls all failed are left out."""
-    steps: list[dict[str, Any]] = []
+    steps: list[PlannedStep] = []
     for at, message in enumerate(path):
         results = results_of(path, at) if calls_in(message) else []
         if calls_in(message) and not (results and all(each.status == "error" for each in results)):
-            tried = {each.tool_call_id: each.text for each in results}
-            steps.append({"message": message_to_dict(message), "tried": tried})
+            tried = {each.tool_call_id: str(each.text) for each in results}
+            steps.append(PlannedStep(message_to_dict(message), tried))
     return steps
 
 
@@ -521,10 +519,9 @@ def carry_on(branches: Branches) -> Outcome | None:
 
     `None` if the latest results do not equal those that were tried, or the plan has no more to say.
     """
-    plan = branches.mark.plan or {}
-    step, *rest = plan.get("steps") or [{}]
-    tried: Mapping[str, str] = step.get("tried") or {}
-    if not tried or len(branches.latest) != len(tried):
+    plan = branches.mark.plan
+    tried = plan.steps[0].tried if plan and plan.steps else {}
+    if plan is None or not tried or len(branches.latest) != len(tried):
         return None
     renamed: dict[str, str] = {}
     for result in branches.latest:
@@ -533,19 +530,20 @@ def carry_on(branches: Branches) -> Outcome | None:
         if changes is None:
             return None
         renamed |= changes
-    rest, answer = rename([rest, plan.get("answer")], renamed)
-    if not rest and answer is None:
+    rest = [PlannedStep(rename(each.message, renamed), rename(each.tried, renamed)) for each in plan.steps[1:]]
+    if not rest and plan.answer is None:
         return None
-    return _next_step(replace(branches.mark, plan={"steps": rest, "answer": answer}))
+    following = Plan(rest, rename(plan.answer, renamed))
+    return _next_step(replace(branches.mark, plan=following), following)
 
 
-def _next_step(mark: Mark) -> Outcome:
-    """The first step of a mark's plan as an ordinary message, or its answer, with which the turn is over."""
-    plan = mark.plan or {}
-    if steps := plan["steps"]:
-        (message,) = messages_from_dict([steps[0]["message"]])
+def _next_step(mark: Mark, plan: Plan) -> Outcome:
+    """The first step of a plan as an ordinary message, or its answer, with which the turn is over."""
+    if plan.steps:
+        (message,) = messages_from_dict([plan.steps[0].message])
         return Outcome(cast("AIMessage", message), mark=mark)
-    (message,) = messages_from_dict([plan["answer"]])
+    assert plan.answer is not None  # noqa: S101 - a plan has steps or an answer
+    (message,) = messages_from_dict([plan.answer])
     return Outcome(cast("AIMessage", message), remove=mark.hidden, mark=Mark())
 
 

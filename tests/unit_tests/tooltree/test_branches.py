@@ -12,7 +12,7 @@ from langchain_core.tools import StructuredTool
 from pydantic import BaseModel
 
 from langchain_tooltree import SearchConfig
-from langchain_tooltree.tooltree.branches import Best, Branches, Candidate, Mark
+from langchain_tooltree.tooltree.branches import Best, Branches, Candidate, Mark, Plan, PlannedStep
 from tests.unit_tests.tooltree.loops import FORMS, check_clean, shown
 
 NAMES = st.text("abc", min_size=1, max_size=3)
@@ -22,6 +22,7 @@ PLAIN = st.recursive(
     max_leaves=5,
 )
 COUNTS = st.integers(0, 9)
+NOTES = st.dictionaries(NAMES, NAMES, max_size=2)
 SHARES = st.floats(0, 1)
 DATA = st.dictionaries(NAMES, PLAIN, min_size=1, max_size=2)
 MARKS = st.builds(
@@ -43,7 +44,7 @@ MARKS = st.builds(
     queue=st.lists(
         st.builds(Candidate, NAMES, DATA, st.lists(NAMES, max_size=2), DATA, st.none() | SHARES), max_size=2
     ),
-    plan=st.none() | DATA,
+    plan=st.none() | st.builds(Plan, st.lists(st.builds(PlannedStep, DATA, NOTES), max_size=2), st.none() | DATA),
     step=COUNTS,
     began=st.floats(0, 1e9),
 )
@@ -61,7 +62,7 @@ def test_whatever_a_client_writes_is_read_as_a_mark_of_the_right_kinds(data):
     mark = Mark.from_dict(data)
     for name in Mark.__slots__:
         default = getattr(Mark(), name)
-        kinds = (str, dict, Best, type(None)) if default is None else (type(default),)
+        kinds = (str, Best, Plan, type(None)) if default is None else (type(default),)
         assert isinstance(getattr(mark, name), kinds)
     assert all(isinstance(each, str) for each in [*mark.hidden, *mark.writes, *mark.parents.values()])
 
