@@ -13,7 +13,7 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.runtime import Runtime
 
 from langchain_tooltree.anomaly.detector import AnomalyDetector
-from langchain_tooltree.cfgm.memory import DEFAULT_K, CFGMMemory, check_memory, recall_for, recovery_with
+from langchain_tooltree.cfgm.memory import DEFAULT_K, CFGMMemory, check_memory, recovery_with
 from langchain_tooltree.cfgm.recall import SOURCE, Tip, examples_in, recall_text
 from langchain_tooltree.cfgm.reflection import AgentTool, Help, Reflector
 from langchain_tooltree.conversation import Conversation, visible_path
@@ -41,8 +41,7 @@ class Recalled(TurnNote):
 class CFGMState(AgentState[Any]):
     """The state of an agent with memory.
 
-    What begins with `cfgm_` is neither input nor output of the agent, and no message. It is part of the state that a
-    checkpointer keeps and that `get_state` and the stream modes `values` and `updates` show.
+    What begins with `cfgm_` is neither input nor output of the agent, but a checkpointer keeps it and streams show it.
     """
 
     cfgm_recalled: NotRequired[Annotated[Recalled, PrivateStateAttr]]
@@ -56,39 +55,31 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
     agent = create_agent(model, tools, middleware=[CFGMMiddleware("openai:gpt-4.1-mini", memory, verdict=verdict)])
     ```
 
-    - *Recall*: when a run begins, the runs and tips for the most similar tasks are recalled (CFGM, Alg. 3). They
-      stand at the end of the system prompt of each model call, and in the thread's state beside its messages.
-    - *Reflection*: where a tool's result is anomalous, a model extracts key information from the course so far, asks
-      itself what went wrong, and gives the corrected next step. The correction stands at the end of that result,
-      marked as reference material. A single anomaly is left to the agent; trouble that goes on gets one reflection,
-      and another one only if it goes on still. Without memory, this is all that is done.
-    - *Recording*: when a run has come to its end, the conversation is judged and kept in memory, without what was
-      recalled and advised.
-
-    Runs by which `CFGMMemory.collect` collects experience are neither recalled for nor recorded: it does both itself.
+    - *Recall*: when a run begins, the runs and tips for the most similar tasks are added to the system prompt of each
+      model call (CFGM, Alg. 3).
+    - *Reflection*: where a tool's result is anomalous, a model extracts key information, asks itself what went wrong,
+      and gives the corrected next step, which is added to that result. A single anomaly is left to the agent; trouble
+      that goes on gets one reflection, and another one only if it goes on still.
+    - *Recording*: when a run ends, it is judged and kept in memory, without what was recalled and advised.
 
     Each is also an event: `{"type": "recall" | "anomaly" | "reflect", ...}` in `stream_mode="custom"`. If memory or a
-    model fails, the agent goes on without this help. Put it after other middleware that edits the system prompt.
+    model fails, the agent goes on without this help. Put it after other middleware that edits the system prompt. Runs
+    of `CFGMMemory.collect` are left alone.
 
     Args:
         model: Reflects: a chat model, a name for `init_chat_model`, or a `Reflector` with settings of its own.
         memory: Has past runs and tips. Variables of its namespace are filled from the agent's context or configuration
-            when a run begins, and stand until its end, also if another user resumes it. A run for which they are not
-            known raises `ConfigurationError`.
+            when a run begins, and stand until its end; `ConfigurationError` is raised if one is not known.
         detector: Tells anomalous results from normal ones.
         recall: Whether to recall.
         reflect: Whether to look for anomalies and reflect on them.
-        record: Whether to keep runs. Where a `TrajectoryRecorder` keeps the runs of this agent in the same store, each
-            adds to the record what it knows, and this verdict holds for both if the other has none.
+        record: Whether to keep runs; a `TrajectoryRecorder` with the same store adds to the same records.
         verdict: Says whether a run succeeded: a function (see `VerdictFunction`), a chat model, the name of one, or a
-            `ModelVerdict`. Only runs that succeeded are recalled, so without a verdict they are kept and never come
-            back, unless they are judged elsewhere; this is logged.
-        cooldown: A reflection is followed by another one in the `cooldown`th round of calls after it at the earliest:
-            3 if left out.
-        max_reflections: How many reflections there may be from one message of the user to the next: 5 if left out.
-        patience: How many anomalies of one episode pass before the first reflection: 1 if left out, since agents get
-            over most single ones by themselves. A loop is reflected upon at once. With a `CFGMMemory.paper()`, each
-            anomaly is reflected upon if these three are left out.
+            `ModelVerdict`. Only runs that succeeded are recalled.
+        cooldown: Rounds of calls from one reflection to the next at the least: 3 if left out.
+        max_reflections: Reflections from one message of the user to the next at the most: 5 if left out.
+        patience: Anomalies of one episode that pass before the first reflection: 1 if left out. A loop is reflected
+            upon at once. With a `CFGMMemory.paper()`, each anomaly is if these three are left out.
         k: How many runs to recall at the most.
     """
 
@@ -138,7 +129,9 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
             recall = {name: earlier[name] for name in ("runs", "tips", "text") if name in earlier}
             return {"cfgm_recalled": {**Recalled(**turn, runs=[], tips=[], latest=latest, text=""), **recall}}
         aim = aim_of(dict.fromkeys([turn["first"], *conversation.requests]))
-        recollection = yield from recall_for(memory, aim, k=self._k, own=run_id(runtime), writer=runtime.stream_writer)
+        recollection = yield from memory.recaller.recall_here(
+            aim, k=self._k, own=run_id(runtime), writer=runtime.stream_writer
+        )
         text = recall_text(recollection, max_characters=memory.max_characters)
         runs, tips = [run.id for run in recollection.runs], [tip.to_dict() for tip in recollection.tips]
         return {"cfgm_recalled": Recalled(**turn, runs=runs, tips=tips, latest=latest, text=text)}
@@ -261,7 +254,7 @@ class CFGMRecallNode(Runnable[Any, dict[str, str]]):
             return {self._recalled_key: ""}
         runtime, writer = current_runtime(), current_writer()
         own = run_id(runtime) if runtime else None
-        recollection = yield from recall_for(self._memory, conversation.aim, k=self._k, own=own, writer=writer)
+        recollection = yield from self._memory.recaller.recall_here(conversation.aim, k=self._k, own=own, writer=writer)
         return {self._recalled_key: recall_text(recollection, max_characters=self._memory.max_characters)}
 
     ainvoke = async_twin(invoke)  # type: ignore[arg-type] # mypy takes `self` from the declaration in Runnable
@@ -276,11 +269,8 @@ class CFGMReflectionNode(Runnable[Any, dict[str, list[BaseMessage]]]):
     graph.add_edge("reflect", "model")
     ```
 
-    It may stand there unconditionally, or behind `anomaly_condition`. Where the latest observation is anomalous, a
-    model extracts key information from the course so far, asks itself what went wrong, and gives the corrected next
-    step (CFGM, Alg. 3). The correction is put at the end of that observation, marked as reference material. When there
-    is a reflection, and what events tell of it, is as for `CFGMMiddleware`. Beside a `ToolTreeNode` it looks at each
-    observation on the path that the model sees, also of tries of the planner.
+    It may stand there unconditionally, or behind `anomaly_condition`. Reflection and its events are those of
+    `CFGMMiddleware`. Beside a `ToolTreeNode` it looks at each observation on the path that the model sees.
 
     The state needs the `add_messages` reducer for its messages, as `MessagesState` has it: the observation with the
     correction takes the place of the one without. If the model fails, there is no correction, and the run goes on.
@@ -342,6 +332,6 @@ class CFGMReflectionNode(Runnable[Any, dict[str, list[BaseMessage]]]):
     def _help(self, conversation: Conversation, writer: Writer | None) -> Flow[Help]:
         if self._memory is None or not conversation.task:
             return Help((), (), self._tools)
-        recollection = yield from recall_for(self._memory, conversation.aim, k=self._k, writer=writer)
+        recollection = yield from self._memory.recaller.recall_here(conversation.aim, k=self._k, writer=writer)
         text = recall_text(recollection, max_characters=self._memory.max_characters)
         return Help(recollection.tips, examples_in(text), self._tools)

@@ -3,7 +3,6 @@
 An attempt is done when its trajectory is in the store: a collection makes those that are missing, and no other.
 """
 
-import inspect
 import json
 import logging
 import math
@@ -12,12 +11,12 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolCall, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import merge_configs
 from langgraph.checkpoint.memory import InMemorySaver
@@ -43,7 +42,6 @@ from langchain_tooltree.models import (
     document_prompt,
     filled_in,
     inner_config,
-    was_refused,
 )
 from langchain_tooltree.text import as_reference, cut, digest, shortened
 
@@ -96,9 +94,7 @@ def make_focus_points(
     if not isinstance(description, str) or not description.strip():
         msg = f"description must be a text that says what the environment is, got {description!r:.80}."
         raise ConfigurationError(msg)
-    if isinstance(examples, str):
-        msg = f"examples must be a sequence of trajectories or texts, got one text: {examples!r:.80}. Put it in a list."
-        raise ConfigurationError(msg)
+    examples = [examples] if isinstance(examples, str) else examples
     document: dict[str, Any] = {"description": shortened(description.strip(), DEFAULT_MAX_CHARACTERS)}
     if examples:
         room = DEFAULT_MAX_CHARACTERS // min(len(examples), MOST_EXAMPLES)
@@ -106,8 +102,17 @@ def make_focus_points(
     made_from = digest([{"prompt": DEFAULT_FOCUS_PROMPT, **document}])
     record = yield from collection.getting(CURRENT)
     if record is None or record["made_from"] != made_from:
+        meter = Meter(ATTEMPTS)
+        prompt = document_prompt(DEFAULT_FOCUS_PROMPT, document)
+        reply = yield from filled_in(model, FocusForm, prompt, inner_config("focus", {}), meter)
+        if reply is None or not reply.focus_points:
+            problem = "; ".join(meter.problems) or "the list is empty"
+            msg = f"The model named no focus points: {problem}. Try again, or use another model."
+            raise ReplyError(msg)
+        lines = [" ".join(each.focus_point.split()) for each in reply.focus_points]
+        distinct = {line.casefold().rstrip("."): line for line in lines}.values()
         record = {
-            "focus_points": (yield from _ask_for_focus_points(model, document)),
+            "focus_points": [shortened(line, LONGEST_FOCUS_POINT) for line in distinct][:MOST_FOCUS_POINTS],
             "examples": list(map(example_text, examples)),
             "trajectories": [each.id for each in examples if isinstance(each, Trajectory)],
             "made_from": made_from,
@@ -120,24 +125,8 @@ def make_focus_points(
 def _example(example: str | Trajectory, room: int) -> Any:
     if isinstance(example, str):
         return shortened(example, room)
-    if not isinstance(example, Trajectory):
-        msg = f"An example must be a Trajectory or a text, got {type(example).__name__}: {example!r:.80}."
-        raise ConfigurationError(msg)
     outcome = {} if example.success is None else {"success": example.success}
     return {"task": shortened(example.task), "record": excerpt(example, max_characters=room), **outcome}
-
-
-def _ask_for_focus_points(model: BaseChatModel, document: Mapping[str, Any]) -> Flow[list[str]]:
-    meter = Meter(ATTEMPTS)
-    prompt = document_prompt(DEFAULT_FOCUS_PROMPT, document)
-    reply = yield from filled_in(model, FocusForm, prompt, inner_config("focus", {}), meter)
-    if reply is None or not reply.focus_points:
-        problem = "; ".join(meter.problems) or "the list is empty"
-        msg = f"The model named no focus points: {problem}. Try again, or use another model."
-        raise ReplyError(msg)
-    lines = [" ".join(each.focus_point.split()) for each in reply.focus_points]
-    points = {line.casefold().rstrip("."): line for line in lines}
-    return [shortened(line, LONGEST_FOCUS_POINT) for line in points.values()][:MOST_FOCUS_POINTS]
 
 
 def current_focus_points(collection: RecordCollection) -> Flow[tuple[list[str], list[str]]]:
@@ -187,11 +176,8 @@ def task_of(original: str | Task) -> Task:
 
 def checked_tasks(tasks: Iterable[str | Task]) -> list[str | Task]:
     """Tasks in a list; a `ConfigurationError` if there are none, one says nothing, or two are the same."""
-    if isinstance(tasks, str | Task):
-        msg = f"tasks must be a list of texts or Task records, got {tasks!r:.80}. Put a single task in a list."
-        raise ConfigurationError(msg)
     ids: set[str] = set()
-    listed = list(tasks)
+    listed: list[str | Task] = [tasks] if isinstance(tasks, str | Task) else list(tasks)
     for original in listed:
         task = task_of(original)
         if not isinstance(task.text, str) or not task.text.strip():
@@ -263,14 +249,12 @@ class UnfinishedError(ToolTreeError, RuntimeError):
     """An attempt cannot be evaluated, through no fault of the agent: it is not stored, and is made again later."""
 
 
-@dataclass(frozen=True, slots=True)
-class AttemptResult:
+class AttemptResult(NamedTuple):
     """What an attempt came to, before it is evaluated."""
 
     trajectory: Trajectory
-    result: Any = None  # what the user's `evaluate` is passed
-    problem: str = ""  # why it failed before it could be evaluated
-    success: bool = False  # what the environment itself says
+    result: Any  # what the user's `evaluate` is passed
+    problem: str  # why it failed before it could be evaluated
     reward: float | None = None  # the sum of the environment's rewards
 
 
@@ -305,15 +289,13 @@ class Attempt:
 # --- in an environment ---
 
 
-@dataclass(frozen=True, slots=True)
-class StepReading:
+class StepResult(NamedTuple):
     """What a step brought."""
 
     observation: str
     reward: float | None = None
     done: bool = False
     truncated: bool = False  # cut off, by a limit of the environment, before the end
-    problem: str = ""  # what the environment raised
 
 
 def is_environment(candidate: object) -> bool:
@@ -328,25 +310,19 @@ def is_agent(candidate: object) -> bool:
 
 
 def reset_world(world: Any, task: Any) -> Flow[str]:
-    """Begin an episode, as a flow; returns the first observation.
-
-    `reset(task)` returns an observation, or one and an info. It is called without the task where it takes none, as
-    gymnasium's does, whose arguments are by keyword only.
-    """
-    kinds = [parameter.kind for parameter in inspect.signature(world.reset).parameters.values()]
-    takes_task = bool(kinds) and kinds[0] not in (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD)
-    match (yield FunctionStep(world.reset if takes_task else lambda _: world.reset(), task)):
+    """Begin an episode, as a flow: `reset(task)` returns the first observation, or that and an info."""
+    match (yield FunctionStep(world.reset, task)):
         case tuple((observation, Mapping())) | observation:
             return as_text(observation)
 
 
-def read_step(returned: Any) -> StepReading:
-    """Read what a `step` returned; an `UnfinishedError` for tuples of other lengths.
+def read_step(returned: Any) -> StepResult:
+    """Read what a `step` returned: `(observation, reward, done)`, with an info or not, or gymnasium's five values.
 
-    That is `(observation, reward, done)`, with an info if you like; gymnasium's five values; or the observation alone.
+    What is no tuple is an observation alone; other tuples raise `UnfinishedError`.
     """
     if not isinstance(returned, tuple):
-        return StepReading(as_text(returned))
+        return StepResult(as_text(returned))
     if len(returned) not in (3, 4, 5):
         remedy = "Return (observation, reward, done), with an info if you like, or gymnasium's five values."
         msg = f"step returned {len(returned)} values: {returned!r:.120}. {remedy}"
@@ -354,7 +330,7 @@ def read_step(returned: Any) -> StepReading:
     observation, reward, done, *others = returned
     truncated = len(others) == 2 and bool(others[0])  # noqa: PLR2004 - and an info
     amount = None if reward is None else float(reward)
-    return StepReading(as_text(observation), amount, bool(done) or truncated, truncated and not done)
+    return StepResult(as_text(observation), amount, bool(done) or truncated, truncated and not done)
 
 
 def as_text(observation: Any) -> str:
@@ -401,10 +377,10 @@ def run_in_environment(
     """
     messages: list[BaseMessage] = []
     rewards: list[float] = []
-    latest, steps, problem = StepReading(""), 0, ""
+    step, steps, problem = StepResult(""), 0, ""
     observation = yield from reset_world(world, attempt.original)
     messages.append(HumanMessage(f"{attempt.request}\n\n{observation}".strip()))
-    while not (latest.done or problem):
+    while not (step.done or problem):
         messages.append(reply := (yield from _reply(attempt, model, messages)))
         if not reply.tool_calls:
             break
@@ -413,25 +389,26 @@ def run_in_environment(
             if steps > attempt.max_steps:
                 problem = f"The limit of {attempt.max_steps} steps was reached."
                 break
-            latest = yield from _act(world, call)
-            if problem := latest.problem:
+            action = str(call["args"].get("action") or "").strip() if call["name"] == ACT else ""
+            try:
+                step = read_step((yield FunctionStep(world.step, action))) if action else StepResult(MISCALLED)
+            except (*OUTAGES, UnfinishedError):
+                raise
+            except Exception as error:  # noqa: BLE001 - the agent has brought it about, whatever it is
+                problem = f"The environment raised {described(error)} on the action {action!r:.120}."
                 break
-            status = "error" if latest.observation == MISCALLED else "success"
-            messages.append(ToolMessage(latest.observation, tool_call_id=call["id"], name=call["name"], status=status))
-            rewards += [] if latest.reward is None else [latest.reward]
-            if latest.done:
+            status = "success" if action else "error"
+            messages.append(ToolMessage(step.observation, tool_call_id=call["id"], name=call["name"], status=status))
+            rewards += [] if step.reward is None else [step.reward]
+            if step.done:
                 break
         if not problem and review is not None and (advised := (yield from review(messages))):
             ids = [getattr(each, "tool_call_id", None) for each in messages]
             messages[max(at for at, each in enumerate(ids) if each == advised.tool_call_id)] = advised
     reward = sum(rewards) if rewards else None
-    return AttemptResult(
-        Trajectory.from_messages(messages, id=attempt.id, task=attempt.task.text),
-        {"messages": messages, "reward": reward, "done": latest.done, "truncated": latest.truncated},
-        problem,
-        latest.done and not latest.truncated and (reward is None or reward >= SUCCESS_REWARD),
-        reward,
-    )
+    trajectory = Trajectory.from_messages(messages, id=attempt.id, task=attempt.task.text)
+    result = {"messages": messages, "reward": reward, "done": step.done, "truncated": step.truncated}
+    return AttemptResult(trajectory, result, problem, reward)
 
 
 def _reply(attempt: Attempt, model: BaseChatModel, messages: Sequence[BaseMessage]) -> Flow[AIMessage]:
@@ -445,20 +422,6 @@ def _reply(attempt: Attempt, model: BaseChatModel, messages: Sequence[BaseMessag
     finally:
         attempt.spent.add(meter)
     return reply.model_copy(update={"invalid_tool_calls": []})
-
-
-def _act(world: Any, call: ToolCall) -> Flow[StepReading]:
-    """Carry out a call. What the environment raises, the agent has brought about, unless it cannot be reached."""
-    action = str(call["args"].get("action") or "").strip() if call["name"] == ACT else ""
-    if not action:
-        return StepReading(MISCALLED)
-    try:
-        returned = yield FunctionStep(world.step, action)
-    except OUTAGES:
-        raise
-    except Exception as error:  # noqa: BLE001 - of any kind
-        return StepReading("", problem=f"The environment raised {described(error)} on the action {action!r:.120}.")
-    return read_step(returned)
 
 
 # --- by a graph ---
@@ -492,10 +455,8 @@ class _Watch(BaseCallbackHandler):
         self._attempt.spent.count(message, {})
 
     def on_llm_error(self, error: BaseException, **_: Any) -> None:
-        """Note what a model raised, and that it may have cost something."""
+        """Note what a model raised."""
         self.errors.append(error)
-        if not was_refused(error):
-            self._attempt.spent.count(None, {})
 
 
 def run_graph(attempt: Attempt, graph: AgentGraph, config: RunnableConfig | None, context: Any) -> Flow[AttemptResult]:
@@ -730,9 +691,10 @@ def evaluating(
     if run.problem:
         return False, run.reward, run.problem
     if evaluate is None:
-        ended = "is over" if run.result["done"] else "was given up by the agent"
-        reasons = f"The episode {'was cut off' if run.result['truncated'] else ended}; its reward is {run.reward}."
-        return run.success, run.reward, reasons
+        done, truncated = run.result["done"], run.result["truncated"]
+        ended = "was cut off" if truncated else "is over" if done else "was given up by the agent"
+        success = done and not truncated and (run.reward is None or run.reward >= SUCCESS_REWARD)
+        return success, run.reward, f"The episode {ended}; its reward is {run.reward}."
     verdict = yield FunctionStep(lambda task: evaluate(task, run.result), original)
     if isinstance(verdict, bool):
         return verdict, run.reward, f"evaluate says that it {'succeeded' if verdict else 'failed'}."

@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, Literal, Self, get_args
 from uuid import uuid4
 
@@ -34,24 +33,20 @@ from langchain_tooltree.cfgm.collect import (
     task_of,
 )
 from langchain_tooltree.cfgm.recall import (
-    CANDIDATES,
+    Recaller,
     Recollection,
     Tip,
-    distinct,
     example_text,
     examples_in,
-    most_like,
     recall_text,
-    tips_of,
 )
 from langchain_tooltree.cfgm.reflection import Help, Recovery, Reflector
 from langchain_tooltree.cfgm.tips import aligned_tips, extract_tips
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError, check_count
-from langchain_tooltree.experience.run_identity import is_in
-from langchain_tooltree.experience.store import DEFAULT_NAMESPACE, QUARANTINED, ExperienceStore
+from langchain_tooltree.experience.store import DEFAULT_NAMESPACE, ExperienceStore
 from langchain_tooltree.experience.trajectory import Recall, Trajectory
-from langchain_tooltree.flows import Flow, Writer, async_twin, driven, emit, flow_of, if_it_can
+from langchain_tooltree.flows import Flow, async_twin, driven, flow_of
 from langchain_tooltree.models import resolve_model
 
 logger = logging.getLogger(__name__)
@@ -79,13 +74,12 @@ class CFGMMemory:
     print(memory.recall("Buy a red mug for less than 10 dollars."))
     ```
 
-    Coarse: focus points say what to watch in an environment, and guide the attempts at training tasks that make up the
-    experience. In between: tips say what the attempts teach. Fine: the runs most like a task are recalled with their
-    tips. A `CFGMMiddleware` puts them before an agent.
+    Coarse: focus points say what to watch in an environment, and guide the attempts at training tasks. In between: tips
+    say what the attempts teach. Fine: the runs most like a task are recalled with their tips, by a `CFGMMiddleware`.
 
-    Everything is kept in the store, in one namespace for each user or tenant if it has variables. All who share a
-    namespace are shown each other's runs. The `config` of a method fills the variables; `ConfigurationError` is raised
-    for one that is not known.
+    Everything is kept in the store, in one namespace for each user or tenant if it has variables, which the `config` of
+    a method fills; `ConfigurationError` is raised for one that is not known. All who share a namespace are shown each
+    other's runs.
 
     Args:
         model: Writes focus points, reflections on failed attempts and tips: a chat model, or a name for
@@ -97,8 +91,7 @@ class CFGMMemory:
         max_characters: Room that recalled runs and tips may take in a prompt, at least 500. Both are whole or not
             there; only the longest runs lose their last calls.
         max_concurrency: Tasks about which tips are asked for at once.
-        verbatim: Whether recalled calls show the values of their arguments. They are those of somebody else's run where
-            users share a namespace, so names alone are shown by default.
+        verbatim: Whether recalled calls show the values of their arguments, which may be those of another user's run.
         models: Other models for single roles: `"focus"` writes focus points, `"policy"` acts in environments,
             `"reflection"` reflects on failed attempts and on anomalies, `"extraction"` extracts key information under
             `paper`, `"tips"` takes tips, and `"alignment"` adapts them to another environment.
@@ -124,7 +117,7 @@ class CFGMMemory:
             raise ConfigurationError(msg)
         self._model = None if model is None else resolve_model(model)
         self._models = {role: resolve_model(each) for role, each in (models or {}).items()}
-        self._verbatim = verbatim
+        self.recaller = Recaller(self.experience, verbatim=verbatim)
         self.is_paper = False  # whether it does as the paper says
         self.max_characters = max_characters
         self._max_concurrency = max_concurrency
@@ -144,6 +137,7 @@ class CFGMMemory:
             settings.setdefault("embeddings", PAPER_EMBEDDINGS)
         memory = cls(model, store, **{"verbatim": True, **settings})
         memory.is_paper = True
+        memory.recaller = replace(memory.recaller, nearest=True)
         return memory
 
     def _model_for(self, role: Role) -> BaseChatModel:
@@ -201,25 +195,23 @@ class CFGMMemory:
     ) -> Flow[CollectionReport]:
         """Try training tasks, reflect on failures, and keep every attempt (CFGM, Alg. 1).
 
-        Each attempt is shown the focus points and what was learnt from earlier ones. What goes wrong with one task (a
-        model that cannot be reached, a world that cannot be made, an `evaluate` that raises) does not disturb the
-        others and raises nothing; the report says which ones are unfinished. An agent that raises, spends its steps or
-        is interrupted has failed. A `CFGMMiddleware` in it neither recalls nor records meanwhile.
+        Each attempt is shown the focus points and what was learnt from earlier ones. An agent that raises, spends its
+        steps or is interrupted has failed. Where a model cannot be reached, a world cannot be made or `evaluate`
+        raises, the task is unfinished, as the report says, and the others go on.
 
-        An attempt is done when its trajectory is in the store. Run again, a collection that was stopped or killed makes
-        none of these again; a larger `max_retries` adds attempts to tasks that have failed so far. They are told by the
-        id and the text of their task: to start over, use another namespace, or delete the trajectories that the report
-        names.
+        An attempt is done when its trajectory is in the store, under the id and the text of its task. Run again, a
+        collection that was stopped makes none of these again; a larger `max_retries` adds attempts. To start over, use
+        another namespace, or delete the trajectories that the report names.
 
         Args:
-            agent: Who tries. A compiled graph whose state has `messages`; an environment with `reset(task)` and
-                `step(action)`, in which the memory's model acts; or a function from a task to one of these, for a fresh
-                world for each attempt, which is closed afterwards by its `aclose` or `close`.
+            agent: A compiled graph whose state has `messages`; an environment with `reset(task)` and `step(action)`, in
+                which the memory's model acts; or a function from a task to one of these, for a fresh world for each
+                attempt, which is closed afterwards by its `aclose` or `close`.
             tasks: Texts or `Task` records.
             evaluate: A function, sync or async, from the task and the result to whether it succeeded, or a reward, of
                 which 1 or more is a success. The result of a graph is its final state, that of an environment a mapping
-                with `messages`, `reward` (their sum), `done` and `truncated` (cut off by a limit of its own). `None`
-                lets an environment decide: done and not cut off, with rewards of 1 or more in all if it gives any.
+                with `messages`, `reward` (the sum), `done` and `truncated`. `None` lets an environment decide: done and
+                not truncated, with a reward of 1 or more if it gives any.
             max_retries: Attempts at a task after the first one.
             max_steps: Tool calls or environment steps that an attempt may make.
             max_concurrency: Tasks that are tried at once; in a single environment, one is.
@@ -272,9 +264,8 @@ class CFGMMemory:
         """Take tips from the attempts that are stored (CFGM, Alg. 2).
 
         From each task with a success and failures at most 5, by comparison; then from each task with a success at most
-        3 more, which do not repeat others. Only tasks with attempts that are new since the last time are asked about,
-        so it can be called after every collection, and again if it was interrupted. A task about which the model gives
-        no usable reply is logged and left to the next time. Returns all tips that there are now, old and new.
+        3 more, which do not repeat others. Only tasks with new attempts are asked about. A task about which the model
+        gives no usable reply is logged and left to the next time. Returns all tips that there are now, old and new.
         """
         experience = self.experience.within_config(config)
         return (yield from extract_tips(self._model_for("tips"), experience, max_concurrency=self._max_concurrency))
@@ -308,30 +299,9 @@ class CFGMMemory:
             msg = f"task must be a text, got {task!r:.80}."
             raise ConfigurationError(msg)
         check_count("k", k, 1)
-        return (yield from self.recalling(task, k, self.experience.within_config(config)))
+        return (yield from self.recaller.recall(task, k, config=config))
 
     arecall = async_twin(recall)
-
-    def recalling(self, task: str, k: int, experience: ExperienceStore, own: str | None = None) -> Flow[Recollection]:
-        """Recall, as a flow; `own` is the id of a conversation that is not recalled for itself."""
-        similar = partial(flow_of(experience.similar), task, success=True)
-        runs = yield from similar(k=CANDIDATES * k)
-        users = {run.came_from or run.id for run in runs}
-        # There may be others behind them, but nobody stands between a user and runs of theirs.
-        if len(users) == 1 and len(runs) == CANDIDATES * k and not users & {*experience.values.values()}:
-            runs = yield from similar(k=4 * CANDIDATES * k)
-        others = [run for run in runs if not is_in(run.id, own)]
-        chosen = others[:k] if self.is_paper else most_like(task, others, k)
-        # Tasks of the same text may be told apart by an id; the tips of all that are like the task are recalled.
-        alike = [run for each in chosen for run in runs if run.task == each.task]
-        tips = yield from tips_of(experience, alike)
-        # A tip counts while the success that it was taken of does: it may be gone, in quarantine, or called a failure.
-        successes = {run.id for run in runs}
-        sources = {tip.trajectories[-1] for tip in tips} - successes
-        for run in (yield from experience.reading(sorted(sources))):
-            successes |= {run.id} if run.success and QUARANTINED not in run.metadata else set()
-        holding = distinct(tip for tip in tips if tip.trajectories[-1] in successes)
-        return Recollection(task, tuple(chosen), tuple(holding.values()), self._verbatim)
 
     @driven
     def act(
@@ -420,20 +390,3 @@ def recovery_with(
         model = memory.reflector(model)
     usual = EACH_ANOMALY if memory is not None and memory.is_paper else {}
     return Recovery(model, detector, **{**usual, **{name: each for name, each in budget.items() if each is not None}})
-
-
-def recall_for(
-    memory: CFGMMemory, task: str, *, k: int, own: str | None = None, writer: Writer | None
-) -> Flow[Recollection]:
-    """Recall what there is of tasks like this one, inside a graph; if memory fails, that is logged, and nothing is.
-
-    `own` is the id under which this conversation itself is remembered: it is not recalled for itself.
-    """
-
-    def ask() -> Flow[Recollection]:
-        recollection = yield from memory.recalling(task, k, memory.experience.within_config(), own)
-        runs, tips = [run.task for run in recollection.runs], [tip.advice for tip in recollection.tips]
-        yield from emit([{"type": "recall", "task": task, "runs": runs, "tips": tips}], writer)
-        return recollection
-
-    return (yield from if_it_can(ask, Recollection(task), "memory of past runs"))

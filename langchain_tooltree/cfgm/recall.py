@@ -5,14 +5,18 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import asdict, dataclass
+from functools import partial
 from itertools import groupby
 from typing import Any, Literal
 
+from langchain_core.runnables import RunnableConfig
+
 from langchain_tooltree.anomaly.rules import has_failed
 from langchain_tooltree.errors import check_count
-from langchain_tooltree.experience.store import ExperienceStore
+from langchain_tooltree.experience.run_identity import is_in
+from langchain_tooltree.experience.store import QUARANTINED, ExperienceStore
 from langchain_tooltree.experience.trajectory import SUMMARIZE_STATE, Step, Trajectory
-from langchain_tooltree.flows import Flow
+from langchain_tooltree.flows import Flow, Writer, emit, flow_of, if_it_can
 from langchain_tooltree.text import (
     GAP,
     as_reference,
@@ -208,6 +212,56 @@ class Recollection:
     runs: tuple[Trajectory, ...] = ()
     tips: tuple[Tip, ...] = ()
     verbatim: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Recaller:
+    """Recalls from a store.
+
+    Attributes:
+        experience: The store.
+        verbatim: Whether recalled calls show the values of their arguments.
+        nearest: Whether the nearest runs are taken, however little they have in common with the task, as in the paper.
+    """
+
+    experience: ExperienceStore
+    verbatim: bool = False
+    nearest: bool = False
+
+    def recall(
+        self, task: str, k: int, *, config: RunnableConfig | None = None, own: str | None = None
+    ) -> Flow[Recollection]:
+        """Recall from one namespace; `own` is the id of a conversation that is not recalled for itself."""
+        experience = self.experience.within_config(config)
+        similar = partial(flow_of(experience.similar), task, success=True)
+        runs = yield from similar(k=CANDIDATES * k)
+        users = {run.came_from or run.id for run in runs}
+        # There may be others behind them, but nobody stands between a user and runs of theirs.
+        if len(users) == 1 and len(runs) == CANDIDATES * k and not users & {*experience.values.values()}:
+            runs = yield from similar(k=4 * CANDIDATES * k)
+        others = [run for run in runs if not is_in(run.id, own)]
+        chosen = others[:k] if self.nearest else most_like(task, others, k)
+        # Tasks of the same text may be told apart by an id; the tips of all that are like the task are recalled.
+        alike = [run for each in chosen for run in runs if run.task == each.task]
+        tips = yield from tips_of(experience, alike)
+        # A tip counts while the success that it was taken of does: it may be gone, in quarantine, or called a failure.
+        successes = {run.id for run in runs}
+        sources = {tip.trajectories[-1] for tip in tips} - successes
+        for run in (yield from experience.reading(sorted(sources))):
+            successes |= {run.id} if run.success and QUARANTINED not in run.metadata else set()
+        valid = distinct(tip for tip in tips if tip.trajectories[-1] in successes)
+        return Recollection(task, tuple(chosen), tuple(valid.values()), self.verbatim)
+
+    def recall_here(self, task: str, *, k: int, own: str | None = None, writer: Writer | None) -> Flow[Recollection]:
+        """Recall inside a running graph; if memory fails, that is logged, and nothing is recalled."""
+
+        def ask() -> Flow[Recollection]:
+            recollection = yield from self.recall(task, k, own=own)
+            runs, tips = [run.task for run in recollection.runs], [tip.advice for tip in recollection.tips]
+            yield from emit([{"type": "recall", "task": task, "runs": runs, "tips": tips}], writer)
+            return recollection
+
+        return (yield from if_it_can(ask, Recollection(task), "memory of past runs"))
 
 
 SOURCE = "past runs"

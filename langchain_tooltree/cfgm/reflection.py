@@ -159,9 +159,6 @@ class Reflector:
         recall: Callable[[str], Recollection] | None = None,
         extraction: str | BaseChatModel | None = None,
     ) -> None:
-        if recall is not None and not hasattr(recall, "__flow__"):
-            msg = f"recall must be the method `recall` of a CFGMMemory, got {type(recall).__name__}."
-            raise ConfigurationError(msg)
         self._model = resolve_model(model)
         self._extraction = self._model if extraction is None else resolve_model(extraction)
         self._recall = recall
@@ -214,7 +211,10 @@ def _document(
     task = conversation.task or task
     step, _ = _anomalous(conversation, anomaly)
     observation = step.outcome.text if step.outcome else ""
-    described, others = _most_relevant(tools, [step.tool for step in record.steps], task)
+    functions = [mapping_in(tool, "function") or tool for tool in tools]
+    if len(functions) > MOST_TOOLS:  # those called lately come first, then those for the task
+        called = {step.tool for step in record.steps}
+        functions.sort(key=lambda each: (each.get("name") not in called, -kinship(task, compact_json(each))))
     document = {
         "instructions": shortened(instructions or record.instructions, LONGEST_INSTRUCTIONS),
         "task": shortened(task),
@@ -227,11 +227,21 @@ def _document(
             {"left_out": f"more than {between} messages"} if between and "left_out" in entry else entry
             for entry in excerpt(record, max_characters=DEFAULT_MAX_CHARACTERS)
         ],
-        "tools": shortened_in(described, LONGEST_DESCRIPTION),
-        "other_tools": others,
+        "tools": [_described(each) for each in functions[:MOST_TOOLS]],
+        "other_tools": [str(each.get("name") or each.get("type")) for each in functions[MOST_TOOLS:]],
         "earlier_advice": _earlier_advice(conversation, anomaly),
     }
     return {name: value for name, value in document.items() if value}
+
+
+def _described(function: Mapping[str, Any]) -> dict[str, Any]:
+    """A tool as a model is shown it; one that the provider runs may have no name."""
+    shown = {
+        "name": function.get("name") or function.get("type"),
+        "description": str(function.get("description") or ""),
+        "arguments": list(mapping_in(mapping_in(function, "parameters"), "properties")),
+    }
+    return dict(shortened_in(shown, LONGEST_DESCRIPTION))
 
 
 def _earlier_advice(conversation: Conversation, anomaly: Anomaly) -> list[str]:
@@ -260,24 +270,6 @@ def _anomalous(conversation: Conversation, anomaly: Anomaly) -> tuple[Step, Tool
     by_id = [pair for pair in pairs if anomaly.call_id is not None and pair[0].call_id == anomaly.call_id]
     by_tool = [pair for pair in pairs if pair[0].tool == anomaly.tool]
     return (by_id or by_tool or pairs)[-1]
-
-
-def _most_relevant(
-    tools: Iterable[Mapping[str, Any]], called: Sequence[str], task: str
-) -> tuple[list[dict[str, Any]], list[str]]:
-    """The tools that matter most, and the names of others: those called lately, then those for the task."""
-    functions = [mapping_in(tool, "function") or tool for tool in tools]
-    described = [
-        {
-            "name": function.get("name") or function.get("type"),
-            "description": str(function.get("description") or ""),
-            "arguments": list(mapping_in(mapping_in(function, "parameters"), "properties")),
-        }
-        for function in functions
-    ]
-    if len(described) > MOST_TOOLS:
-        described.sort(key=lambda tool: (tool["name"] not in called, -kinship(task, " ".join(map(str, tool.values())))))
-    return described[:MOST_TOOLS], [str(tool["name"]) for tool in described[MOST_TOOLS:]]
 
 
 SOURCE = "reflection"

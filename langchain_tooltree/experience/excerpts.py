@@ -78,9 +78,6 @@ DEFAULT_MAX_CHARACTERS = 24_000
 """About how much of a run a model is shown: 6,000 tokens. All but one of 280 published runs of the tau benchmarks fit
 whole."""
 
-FEWEST_CHARACTERS = 4 * LONGEST_TEXT
-"""Room in which a run still tells something."""
-
 LONGEST_INSTRUCTIONS = 8 * LONGEST_TEXT
 """Characters of an agent's instructions that a reviewer is shown, about 4,000 tokens: twice the longest policies of the
 tau benchmarks. Longer ones lose their middle."""

@@ -724,12 +724,7 @@ def _text(value: Any) -> str | None:
 
 @driven
 def load_thread(
-    graph: Pregel[Any, Any, Any, Any],
-    config: RunnableConfig,
-    *,
-    messages_key: str = MESSAGES_KEY,
-    task: str | None = None,
-    success: bool | None = None,
+    graph: Pregel[Any, Any, Any, Any], config: RunnableConfig, *, messages_key: str = MESSAGES_KEY
 ) -> Flow[Trajectory]:
     """Read the trajectory of a thread: all that was ever said, also what was removed or summarised later.
 
@@ -737,8 +732,8 @@ def load_thread(
     there as far as it stands in the graph's own messages; a `TrajectoryRecorder` hears the rest. A call that is
     interrupted has no outcome yet, and neither have those of the same step.
 
-    `config` names the thread: `{"configurable": {"thread_id": "1"}}`. `task` is the first user message if left out, and
-    `success` is `None` if nobody has said.
+    `config` names the thread: `{"configurable": {"thread_id": "1"}}`. Nobody has judged it: `Trajectory.judged` says
+    whether it succeeded.
 
     Raises:
         ConfigurationError: If the graph has no checkpointer, or `config` names no thread.
@@ -755,7 +750,7 @@ def load_thread(
         names = ", ".join(sorted({name for state in states for name in state.values})) or "nothing"
         msg = f"Thread {thread_id!r} has no messages under {messages_key!r}; it has {names}. Check messages_key=."
         raise TrajectoryFormatError(msg)
-    return assembled(dialogue, id=thread_id, task=task, success=success)
+    return assembled(dialogue, id=thread_id)
 
 
 aload_thread = async_twin(load_thread)

@@ -11,10 +11,9 @@ import numpy as np
 from langchain_core.language_models import BaseChatModel
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from langchain_tooltree.errors import ConfigurationError, check_count
+from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.experience.excerpts import (
     DEFAULT_MAX_CHARACTERS,
-    FEWEST_CHARACTERS,
     LONGEST_INSTRUCTIONS,
     excerpt,
 )
@@ -178,25 +177,16 @@ class ModelVerdict:
     Args:
         model: The chat model, or the name of one.
         prompt: Its instructions, in place of ours, which speak of writes only where there are some.
-        max_characters: About how much of a run it is shown, beside the instructions.
     """
 
-    def __init__(
-        self,
-        model: str | BaseChatModel,
-        *,
-        prompt: str | None = None,
-        max_characters: int = DEFAULT_MAX_CHARACTERS,
-    ) -> None:
-        check_count("max_characters", max_characters, FEWEST_CHARACTERS)
+    def __init__(self, model: str | BaseChatModel, *, prompt: str | None = None) -> None:
         self._model = resolve_model(model)
         self._prompt = prompt
-        self._max_characters = max_characters
 
     @driven
     def judge(self, trajectory: Trajectory) -> Flow[Verdict]:
         """Judge a run."""
-        document = verdict_document(trajectory, max_characters=self._max_characters)
+        document = verdict_document(trajectory)
         has_writes = any("write" in entry for entry in document["record"])
         prompt = self._prompt or verdict_prompt(writes=has_writes)
         form, meter = Review if has_writes else ReadReview, Meter(allowance=ATTEMPTS)
@@ -211,7 +201,7 @@ class ModelVerdict:
     ajudge = async_twin(judge)
 
 
-def verdict_document(trajectory: Trajectory, *, max_characters: int) -> dict[str, Any]:
+def verdict_document(trajectory: Trajectory) -> dict[str, Any]:
     """What a model is shown of a run to judge it."""
     rules = shortened(trajectory.instructions, LONGEST_INSTRUCTIONS)
     tools = list(islice(tools_in(trajectory.metadata.get(TOOLS)), MOST_TOOLS))
@@ -220,7 +210,7 @@ def verdict_document(trajectory: Trajectory, *, max_characters: int) -> dict[str
         "instructions": rules,
         "tools": tools,
         "task": "" if in_record else shortened(trajectory.task),
-        "record": excerpt(trajectory, max_characters=max_characters, number_writes=True),
+        "record": excerpt(trajectory, max_characters=DEFAULT_MAX_CHARACTERS, number_writes=True),
         "ended": shortened(trajectory.reasons),
     }
     return {name: part for name, part in document.items() if part or name == "record"}

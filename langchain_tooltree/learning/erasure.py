@@ -16,7 +16,7 @@ from langchain_tooltree.cfgm.collect import FOCUS, forget_focus_points
 from langchain_tooltree.cfgm.recall import all_tips, forget_tips
 from langchain_tooltree.errors import ConfigurationError, TrajectoryFormatError, described
 from langchain_tooltree.experience.guide import latest_searches
-from langchain_tooltree.experience.run_identity import is_in, thread_of
+from langchain_tooltree.experience.run_identity import thread_of
 from langchain_tooltree.experience.store import HEAD, TASKS, TRAJECTORIES, StoreCall, listing
 from langchain_tooltree.experience.trajectory import ATTEMPT_OF, RECALLED, Recall, Trajectory, from_json
 from langchain_tooltree.flows import Flow, FunctionStep
@@ -74,9 +74,9 @@ class Selection:
             msg = "forget() needs to know what: pass run=, user=, tool= or before=; several narrow each other down."
             raise ConfigurationError(msg)
         runs = None if run is None else frozenset([run] if isinstance(run, str) else run)
-        for name, text in (*(("run", each) for each in runs or ()), *([] if tool is None else [("tool", tool)])):
+        for text in (*(runs or ()), "all" if tool is None else tool):
             if not isinstance(text, str) or not text:
-                msg = f"{name} must be a text that is not empty, got {text!r:.80}."
+                msg = f"run and tool must be texts that are not empty, got {text!r:.80}."
                 raise ConfigurationError(msg)
         if before is not None and (not isinstance(before, datetime) or before.tzinfo is None):
             msg = f"before must be a datetime with a time zone, such as datetime.now(UTC), got {before!r:.80}."
@@ -90,9 +90,7 @@ class Selection:
 
     def names(self, run: str) -> bool:
         """Whether a run is one of those that are named: a sub-agent's, and one in a thread of that name, is, too."""
-        return self.runs is None or any(
-            is_in(run, each) or run.startswith((f"{each}/", f"{each}~")) for each in self.runs
-        )
+        return self.runs is None or any(run == each or run.startswith((f"{each}/", f"{each}~")) for each in self.runs)
 
     def takes(self, item: Item) -> bool:
         """Whether a record, or its entry, is to go; no entry says which tools were called."""

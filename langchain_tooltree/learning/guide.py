@@ -10,7 +10,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage, SystemMessage
 
 from langchain_tooltree.anomaly.detector import standard_detector
-from langchain_tooltree.cfgm.memory import DEFAULT_K, CFGMMemory, recall_for
+from langchain_tooltree.cfgm.memory import DEFAULT_K, CFGMMemory
 from langchain_tooltree.cfgm.recall import Recollection, Tip, chain_of, tips_for
 from langchain_tooltree.cfgm.reflection import Reflector, correction_text
 from langchain_tooltree.conversation import Conversation
@@ -124,7 +124,7 @@ class PastRuns:
             return Recollection(self._aim)
         runtime = current_runtime()
         own = run_id(runtime) if runtime else None
-        return (yield from recall_for(self._memory, self._aim, k=DEFAULT_K, own=own, writer=current_writer()))
+        return (yield from self._memory.recaller.recall_here(self._aim, k=DEFAULT_K, own=own, writer=current_writer()))
 
     def _reflect(self, conversation: Conversation, tools: Sequence[Any], meter: Meter) -> Flow[str]:
         if self._model is None:

@@ -89,10 +89,10 @@ class Suggester:
         graph = self.graph if isinstance(self.graph, SITGraph) else (yield from self.graph.graph_here())
         try:
             dialogue = Conversation.of(messages).chat
-            moment, written = moment_of(dialogue)
+            moment, latest_summary = moment_of(dialogue)
             last_tool = moment.last_tool or None
             suggestions = yield from flow_of(graph.suggest)(
-                last_tool, state=summary or written, messages=dialogue, k=self.k, allowed=allowed
+                last_tool, state=summary or latest_summary, messages=dialogue, k=self.k, allowed=allowed
             )
             # The paper, which has no contextual mode, tells the top two whatever their shares.
             suggestions = [each for each in suggestions if each.mode != "contextual" or each.score >= LEAST_SHARE]
@@ -100,8 +100,8 @@ class Suggester:
             logger.warning("No tool could be suggested: %s", described(error))
             return []
         if suggestions:
-            told = [suggestion.to_dict() for suggestion in suggestions]
-            yield from emit([{"type": "suggest", "last_tool": last_tool, "suggestions": told}], writer)
+            plain = [suggestion.to_dict() for suggestion in suggestions]
+            yield from emit([{"type": "suggest", "last_tool": last_tool, "suggestions": plain}], writer)
         return suggestions
 
 
@@ -283,12 +283,12 @@ def create_summarize_state_tool(
     @driven
     def sum_up(runtime: _Runtime = None, *, summary: str = "", next_step: str = "") -> Flow[tuple[str, dict[str, Any]]]:
         # Outside of a graph there is no runtime, and no dialogue is known to go by.
-        said = Conversation.of([] if runtime is None else visible_path(runtime.state, key=messages_key))
+        conversation = Conversation.of([] if runtime is None else visible_path(runtime.state, key=messages_key))
         artifact: dict[str, Any] = {}
         if writer is not None:
             meter = Meter(allowance=1)
             try:
-                summary = yield from write_summary(writer, said.chat, meter, next_step.strip())
+                summary = yield from write_summary(writer, conversation.chat, meter, next_step.strip())
             except SummaryError as error:
                 msg = f"No summary was written: {error}. Go on without one."
                 raise ToolException(msg) from error
@@ -303,14 +303,14 @@ def create_summarize_state_tool(
             # While a search tries the tool out, it stands alone, and any tool of past runs may come next.
             others = [tool for tool in runtime.tools if not isinstance(tool, ReadTool)]
             suggestions = yield from suggester.suggest(
-                said, allowed=others or None, summary=summary, writer=runtime.stream_writer
+                conversation, allowed=others or None, summary=summary, writer=runtime.stream_writer
             )
         artifact |= {"summary": summary, "suggestions": [each.to_dict() for each in suggestions]}
         # A summary that a model wrote stands in front, where the miner finds it; no record learns the hints behind it.
-        noted = ACKNOWLEDGEMENT if writer is None else summary
-        if told := hints(artifact["suggestions"]):
-            artifact[ADDED] = [told]
-        return "\n\n".join(filter(None, [noted, told])), artifact
+        reply = ACKNOWLEDGEMENT if writer is None else summary
+        if hint := hints(artifact["suggestions"]):
+            artifact[ADDED] = [hint]
+        return "\n\n".join(filter(None, [reply, hint])), artifact
 
     return ReadTool.from_function(
         func=sum_up,
@@ -333,18 +333,15 @@ class SITGraphMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     agent = create_agent(model, tools, middleware=[SITGraphMiddleware(graph, verdict=verdict)])
     ```
 
-    Routine steps go by the course of the dialogue, without a model call. The agent also gets the tool
-    `summarize_state`, whose result holds the suggestions for the state that it has described. Other suggestions stand
-    at the end of the system prompt of that one model call, and never in the thread. Only tools of that call are
-    suggested. Where the graph has nothing to say, the prompt stays as it is. Each suggestion is also an event:
-    `{"type": "suggest", ...}` in `stream_mode="custom"`.
+    Suggestions are added to the system prompt of that one model call, and go by the course of the dialogue, without a
+    model call. The agent also gets the tool `summarize_state`, whose result holds the suggestions for the state that it
+    describes. Only tools of the call are suggested. Each suggestion is also an event: `{"type": "suggest", ...}` in
+    `stream_mode="custom"`.
 
-    It may stand before or behind a `ToolTreeMiddleware`: it goes by the path that the model sees. Put it after
-    middleware that selects tools or edits the system prompt. What is learnt is the conversation as the state holds it:
-    where other middleware removes messages, let a `TrajectoryRecorder` do the learning.
+    Put it after middleware that selects tools or edits the system prompt, before or behind a `ToolTreeMiddleware`.
+    Where other middleware removes messages, let a `TrajectoryRecorder` do the learning.
 
-    A `SITGraph` is shared by all users of the agent, and may hold summaries of what they said. So it learns only from
-    runs for which no user is known: neither `user_id` nor whom a LangGraph server has authenticated. Pass an
+    A `SITGraph` is shared by all users of the agent, so it learns only from runs for which no user is known. Pass an
     `Experience` instead to learn from each user's runs for that user alone, or with `namespace=("tooltree",)` for all.
 
     Args:
@@ -353,10 +350,8 @@ class SITGraphMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         k: How many tools to suggest at the most.
         model: Writes the summaries: a chat model, or a name for `init_chat_model`. The agent itself if left out.
         verdict: Says whether a run succeeded: a function (see `VerdictFunction`), a chat model, the name of one, or a
-            `ModelVerdict`. Whenever a run has come to its end, the conversation is judged and, if it went well, part
-            of the graph at once; if it goes on and fails after all, it is taken out again. Without a verdict nothing
-            is learnt, unless an `Experience` has one. Where a `TrajectoryRecorder` or a `CFGMMiddleware` also has a
-            verdict, one is asked, for all.
+            `ModelVerdict`. A run that went well is part of the graph at once; if it goes on and fails after all, it is
+            taken out again. Without a verdict nothing is learnt, unless an `Experience` has one.
         effects: As for the planner: they say which calls a verdict has to review.
     """
 
@@ -382,15 +377,15 @@ class SITGraphMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ModelResponse[Any]:
         """Have the agent's model answer with suggestions in its system prompt."""
-        hinted, told = self._hinted(request)
-        return _noted(handler(hinted), told)
+        request, notes = self._hinted(request)
+        return _with_notes(handler(request), notes)
 
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
     ) -> ModelResponse[Any]:
         """The async twin of `wrap_model_call`."""
-        hinted, told = await self._ahinted(request)
-        return _noted(await handler(hinted), told)
+        request, notes = await self._ahinted(request)
+        return _with_notes(await handler(request), notes)
 
     @driven
     def after_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> Flow[None]:
@@ -435,13 +430,14 @@ class SITGraphMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     _ahinted = async_twin(_hinted)
 
 
-def _noted(response: ModelResponse[Any], told: list[dict[str, Any]]) -> ModelResponse[Any]:
-    """What a model answered, with what had been suggested noted beside it, for people who read the run."""
-
-    def noted(message: BaseMessage) -> BaseMessage:
-        if not isinstance(message, AIMessage):
-            return message
-        notes = {**(message.response_metadata.get(NOTES) or {}), SUGGESTED: told}
-        return message.model_copy(update={"response_metadata": {**message.response_metadata, NOTES: notes}})
-
-    return replace(response, result=[*map(noted, response.result)]) if told else response
+def _with_notes(response: ModelResponse[Any], suggestions: list[dict[str, Any]]) -> ModelResponse[Any]:
+    """A model's answer with the suggestions that it was shown beside it, for people who read the run."""
+    result: list[BaseMessage] = []
+    for message in response.result:
+        if isinstance(message, AIMessage) and suggestions:
+            notes = {**(message.response_metadata.get(NOTES) or {}), SUGGESTED: suggestions}
+            metadata = {**message.response_metadata, NOTES: notes}
+            result.append(message.model_copy(update={"response_metadata": metadata}))
+        else:
+            result.append(message)
+    return replace(response, result=result)

@@ -30,15 +30,15 @@ def save_graph(
     settings: Mapping[str, Any],
     path: str | os.PathLike[str],
     *,
-    known: str | None = None,
+    replaces: str | None = None,
 ) -> str:
     """Write a graph to a folder; returns its checksum. Equal graphs give equal bytes.
 
     The file is replaced in one step: a reader, or a restart after a crash, always finds a whole graph. Writers wait for
-    each other. Raises `GraphChangedError` if there is a graph of another checksum than the `known` one.
+    each other. Raises `GraphChangedError` if there is a graph of another checksum than the one that it `replaces`.
     """
     with _alone(path) as folder:
-        if known is not None and (folder / FILE).exists() and _content(folder)[0] != known:
+        if replaces is not None and (folder / FILE).exists() and _content(folder)[0] != replaces:
             msg = (
                 f"{path} has changed since this graph was read: saving it would undo what somebody else has saved. "
                 "Load the graph again, add the new runs to that one and save it; or save this one to another folder."

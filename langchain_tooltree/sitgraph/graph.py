@@ -86,7 +86,6 @@ class Contribution:
     labels: Sequence[tuple[str, str, str | None]]  # of states: last tool, the one before it, next one; None at an end
     states: Bytes | Packed  # shape `(len(labels), len(VIEWS), DIMENSIONS)`
     summaries: Sequence[tuple[int, str, Bytes]] = ()  # place of the state that it is of, text, vector
-    digests: Sequence[str] = ()  # of all that each state tells of, so that it is not made again
     came_from: str = ""  # whom it came from; empty if that is unknown
     voice: int = 0  # what it is counted by: a hash of whom it came from, and one of the task
 
@@ -249,7 +248,7 @@ class Graph:
                     break
                 runs.append(run)
                 left -= count
-            whole = digest([(run.id, run.voice, *run.digests) for run in runs])
+            whole = digest([(run.id, run.voice, run.turns, *run.labels) for run in runs])
             self._sample = [run.hash for run in runs], whole
         return self._sample
 

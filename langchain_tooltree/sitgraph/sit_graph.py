@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     import networkx as nx
 
 RESTS = 4  # times as long as it took that nothing is fitted in the background: a fifth of one processor at the most
-REMEMBERED = 512  # texts whose vectors are kept: from one step of a dialogue to the next, most views stay the same
+REMEMBERED = 2048  # texts whose vectors are kept, 2 MB: a run that goes on has most of its texts already
 DEFAULT_ALPHA = 1.0
 """Factor of 1 / T in Eq. 1: nearly inert. With T about 10 to 16 it changes which two edges weigh most at 2 of 20 tools
 of an airline and a phone company, and hit@1 by .4 points. From 10 on, of the order of T, it weighs like the count, sets
@@ -84,56 +84,43 @@ class Encoder:
 
 
 class _Draft:
-    """A successful run that is being mined: what is new in it, beside what its earlier version has given."""
+    """A successful run that is being mined."""
 
-    def __init__(self, run: Trajectory, earlier: Contribution | None) -> None:
+    def __init__(self, run: Trajectory) -> None:
         transitions, ends = read_run(run)
-        transitions = [each for each in transitions if not each.failed]  # what failed has not gone well
+        self.transitions = [each for each in transitions if not each.failed]  # what failed has not gone well
         self._run = run
-        self._moments = [*(each.moment for each in transitions), *ends]
-        self._targets = [*(each.target for each in transitions), *[None] * len(ends)]
-        self._summaries = [(place, text) for place, each in enumerate(transitions) for text in each.summaries]
-        self._states = dict(zip(earlier.digests, np.asarray(earlier.states), strict=True)) if earlier else {}
-        self._written = {text: vector for _, text, vector in earlier.summaries} if earlier else {}
-        new = {each.digest: each for each in self._moments if each.digest not in self._states}
-        self._new = {name: (texts_of(moment).values(), features_of(moment)) for name, moment in new.items()}
-        self.has_transitions = bool(transitions)
+        self._moments = [*(each.moment for each in self.transitions), *ends]
+        self._targets = [*(each.target for each in self.transitions), *[None] * len(ends)]
+        self._views = [([*texts_of(moment).values()], features_of(moment)) for moment in self._moments]
+        self._summaries = [(place, text) for place, each in enumerate(self.transitions) for text in each.summaries]
 
     @property
     def texts(self) -> list[str]:
         """All texts to be embedded."""
-        written = [both_ends(text) for _, text in self._summaries if text not in self._written]
-        return [text for texts, _ in self._new.values() for text in texts] + written
+        return [text for texts, _ in self._views for text in texts] + [both_ends(text) for _, text in self._summaries]
 
     def contribution(self, vectors: Mapping[str, Floats]) -> Contribution:
         """What the run gives, by the vectors of its texts."""
-        for name, (texts, features) in self._new.items():
-            self._states[name] = quantize(np.array([*(vectors[text] for text in texts), hash_features(features)]))
-        for _, text in self._summaries:
-            if text not in self._written:
-                self._written[text] = quantize(vectors[both_ends(text)])
-        moments = list(zip(self._moments, self._targets, strict=True))
+        moments = zip(self._moments, self._targets, strict=True)
+        states = [[*(vectors[text] for text in texts), hash_features(features)] for texts, features in self._views]
         return Contribution(
             self._run.id,
             self._run.turns,
             labels=[(moment.last_tool, moment.tool_before, target) for moment, target in moments],
-            states=np.array([self._states[moment.digest] for moment in self._moments]),
-            summaries=[(place, text, self._written[text]) for place, text in self._summaries],
-            digests=[moment.digest for moment in self._moments],
+            states=quantize(np.array(states)),
+            summaries=[(place, text, quantize(vectors[both_ends(text)])) for place, text in self._summaries],
             came_from=self._run.came_from,
             voice=int("".join(digest(each, 8) for each in self._run.voice), 16),
         )
 
 
-def mine(runs: Sequence[Trajectory], encoder: Encoder, earlier: Contribution | None = None) -> Flow[list[Contribution]]:
-    """What the successful ones of some runs give to the graph; their texts are embedded together.
-
-    What an earlier version of a run has given is taken from there, so that a run that goes on costs what is new.
-    """
+def mine(runs: Sequence[Trajectory], encoder: Encoder) -> Flow[list[Contribution]]:
+    """What the successful ones of some runs give to the graph; their texts are embedded together."""
 
     def drafts_of(runs: Sequence[Trajectory]) -> list[_Draft]:
-        drafts = [_Draft(run, earlier) for run in runs if run.success]
-        return [draft for draft in drafts if draft.has_transitions]
+        drafts = [_Draft(run) for run in runs if run.success]
+        return [draft for draft in drafts if draft.transitions]
 
     # Reading long runs takes its time, so it must not hold up an event loop.
     drafts: list[_Draft] = yield FunctionStep(drafts_of, runs)
@@ -224,10 +211,8 @@ class SITGraph:
     def learn(self, trajectory: Trajectory) -> Flow[bool]:
         """Take a run as the latest version of itself: learn from it if it succeeded, and forget it otherwise.
 
-        For judged runs that go on, such as those of a thread. Returns whether the run is in the graph now. Made for
-        `TrajectoryRecorder([experience, graph.learn], verdict=...)`; the store is there to know what a resumed run no
-        longer shows. It learns all users' runs together: where they must not know of each other, take an `Experience`
-        and its recorder instead.
+        For judged runs that go on: `TrajectoryRecorder([experience, graph.learn], verdict=...)`. Returns whether the
+        run is in the graph now. It learns all users' runs together: to keep them apart, take an `Experience`.
         """
         contribution = yield from self.contribution(trajectory)
         if contribution is None:
@@ -245,8 +230,7 @@ class SITGraph:
 
         `Contribution.to_dict` makes plain data of it, to be kept where runs are not to be read and embedded again.
         """
-        earlier = self._graph.runs.get(trajectory.id)
-        contributions = yield from mine([trajectory], self._encoder, earlier)
+        contributions = yield from mine([trajectory], self._encoder)
         return contributions[0] if contributions else None
 
     def fold(self, contribution: Contribution) -> None:
@@ -272,13 +256,13 @@ class SITGraph:
         gone: dict[str, list[str]] = {}
         problems: list[str] = []
         with self._saving:
-            for folder, known in list(self._folders.items()):
+            for folder, checksum in list(self._folders.items()):
                 try:
                     gone[str(folder)], before, after = forget_in_graph(folder, which)
                 except (GraphFileError, OSError) as error:
                     problems.append(f"The graph that was in {folder}: {error}")
                 else:
-                    if before == known:  # otherwise somebody else has saved there, which is not to be undone
+                    if before == checksum:  # otherwise somebody else has saved there, which is not to be undone
                         self._folders[folder] = after
         return gone, problems
 
@@ -401,11 +385,10 @@ class SITGraph:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the graph to a folder, to be shipped with an application. The same runs give the same bytes.
 
-        A graph that is there already is replaced, and nothing of an earlier one stays. If somebody else has saved there
-        since this graph was read or saved there, it is left alone, and this one is refused.
+        A graph that is there already is replaced, unless somebody else has saved it.
 
         Raises:
-            GraphChangedError: If somebody else has saved there meanwhile. Load the graph again, and add the runs.
+            GraphChangedError: If somebody else has saved there since this graph was read or saved there.
             GraphFileError: If somebody else is writing there for a minute.
             OSError: If it cannot be written.
         """
@@ -415,14 +398,11 @@ class SITGraph:
         with self._saving:
             with self._lock:
                 runs = list(self._graph.runs.values())
-            self._folders[folder] = save_graph(runs, settings, path, known=self._folders.get(folder))
+            self._folders[folder] = save_graph(runs, settings, path, replaces=self._folders.get(folder))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, embeddings: Embeddings | str | None = None) -> Self:
         """Read a graph from a folder, with its settings. `embeddings` is the embedder that it was made with.
-
-        It is compared with its checksum. The folder is never written to: what is learnt later is in the graph alone
-        until it is saved.
 
         Raises:
             GraphFileError: If there is no graph, if it is damaged, or if it was made with another embedder.
@@ -448,12 +428,12 @@ class SITGraph:
         """
         import networkx as nx  # noqa: PLC0415 - costs 0.1 s, and only who looks at a graph needs it
 
-        drawn: nx.DiGraph[str] = nx.DiGraph()
+        digraph: nx.DiGraph[str] = nx.DiGraph()
         with self._lock:
             summaries = self._graph.summaries_by_edge()
             for source, edges in self._graph.edges():
                 for target, weight in sorted(weights(edges, self.alpha).items()):
-                    drawn.add_edge(
+                    digraph.add_edge(
                         source,
                         target,
                         weight=weight,
@@ -461,8 +441,8 @@ class SITGraph:
                         count=edges[target].count,
                         summaries=len(summaries.get((source, target), ())),
                     )
-        nx.set_node_attributes(drawn, {tool.name: tool.description for tool in tools}, "description")
-        return drawn
+        nx.set_node_attributes(digraph, {tool.name: tool.description for tool in tools}, "description")
+        return digraph
 
     def to_mermaid(self, *, max_edges: int = 60) -> str:
         """The graph as a Mermaid flowchart, with the `max_edges` edges that were followed most often."""

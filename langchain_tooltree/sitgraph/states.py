@@ -65,8 +65,8 @@ def project(vectors: Sequence[Sequence[float]]) -> Floats:
 @cache
 def random_signs(rows: int, columns: int) -> Floats:
     """A matrix of random signs, the same on every machine and with every version of numpy."""
-    drawn = hashlib.shake_128(f"{rows} x {columns}".encode()).digest((rows * columns + 7) // 8)
-    bits = np.unpackbits(np.frombuffer(drawn, dtype=np.uint8), count=rows * columns)
+    noise = hashlib.shake_128(f"{rows} x {columns}".encode()).digest((rows * columns + 7) // 8)
+    bits = np.unpackbits(np.frombuffer(noise, dtype=np.uint8), count=rows * columns)
     return (bits.reshape(rows, columns) * np.float32(2) - np.float32(1)).astype(np.float32)
 
 
@@ -235,6 +235,6 @@ def cosines(numbers: Bytes, state: Floats, center: Floats) -> Floats:
     products: Floats = x_shifted - (center * shifted).sum(axis=1)
     radii = np.sqrt(np.maximum(1 - 2 * x_center + (center * center).sum(axis=1), 0))
     radii *= np.sqrt((shifted * shifted).sum(axis=1))
-    seen = (lengths > 0) & state.any(axis=-1) & (radii > NOTHING)
-    similar: Floats = np.divide(products, radii, out=np.zeros_like(products), where=seen)
+    defined = (lengths > 0) & state.any(axis=-1) & (radii > NOTHING)
+    similar: Floats = np.divide(products, radii, out=np.zeros_like(products), where=defined)
     return similar

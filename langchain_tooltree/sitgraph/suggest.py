@@ -161,7 +161,7 @@ class Ballot:
         return best
 
 
-def vote(rows: Rows, among: Places, similar: Floats, asked: Labels, fit: Fit) -> Ballot:
+def vote(rows: Rows, among: Places, similar: Floats, question: Labels, fit: Fit) -> Ballot:
     """Have the `NEAREST` of some states vote on what follows another one.
 
     The score of a tool is the posterior mean of a Gaussian process, or ridge regression in the kernel's space: each
@@ -171,10 +171,10 @@ def vote(rows: Rows, among: Places, similar: Floats, asked: Labels, fit: Fit) ->
         rows: States, in the order of their keys.
         among: The places of those that may vote.
         similar: The weighted mean of each row's cosines with the state asked about, as seen from the fit's center.
-        asked: The label of that state, of which the last two tools count.
+        question: The label of that state, of which the last two tools count.
         fit: What the vote goes by.
     """
-    k = kernel(similar, rows.labels, asked)  # k_i = k(x_i, x) for the state x asked about
+    k = kernel(similar, rows.labels, question)  # k_i = k(x_i, x) for the state x asked about
     order = among[np.argsort(-k[among], kind="stable")]
     givers = rows.labels["giver"]
     late = (_places_within(givers[order]) >= LIMITS.seats) & (givers[order] >= 0)  # an unnamed run has no copies
@@ -536,15 +536,15 @@ class Recommender:
         called = np.flatnonzero(rows.labels["target"] != END)
         if not len(called):
             return None
-        asked = np.zeros(1, LABELS)
-        asked["source"], asked["before"] = number, self.graph.number(before)
+        question = np.zeros(1, LABELS)
+        question["source"], question["before"] = number, self.graph.number(before)
         similar = cosines(rows.numbers, views, self.fit.center)
-        on_tools = vote(rows, called, similar @ self.fit.weights, asked, self.fit)
+        on_tools = vote(rows, called, similar @ self.fit.weights, question, self.fit)
         # All views are equal where the turn may end: other weights foretell it no better.
         rows = Rows(rows.labels.copy(), rows.numbers)
         rows.labels["target"][called] = 0
         even = Fit.even(self.fit.center)
-        return on_tools, vote(rows, np.arange(len(rows)), similar @ even.weights, asked, even)
+        return on_tools, vote(rows, np.arange(len(rows)), similar @ even.weights, question, even)
 
     def _scores(
         self, ballot: Ballot, source: str, allowed: Collection[str] | None, *, least: int

@@ -8,9 +8,8 @@ import re
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import reduce
-from itertools import accumulate, islice, takewhile
+from dataclasses import dataclass, replace
+from itertools import islice, takewhile
 from typing import Any
 
 from langchain_tooltree.anomaly.rules import has_failed
@@ -27,7 +26,7 @@ from langchain_tooltree.experience.trajectory import (
     steps_in,
     text_of,
 )
-from langchain_tooltree.text import MARK, digest
+from langchain_tooltree.text import MARK
 
 START = ""
 """Name of the virtual node that every run begins at; no tool can have it."""
@@ -42,7 +41,6 @@ class Moment:
 
     messages: Sequence[ChatMessage]
     steps: Sequence[Step]
-    digest: str = field(default="", compare=False)  # of both, for those of runs
 
     @property
     def last_tool(self) -> str:
@@ -72,63 +70,39 @@ def read_run(record: Trajectory) -> tuple[list[Transition], list[Moment]]:
     Those of its sub-agents are included; each dialogue begins at `START`. Calls made in parallel follow one another as
     they are listed.
     """
-    dialogues = [_Dialogue(messages) for _, messages in record.dialogues()]
-    transitions = [transition for dialogue in dialogues for transition in dialogue.transitions()]
-    return transitions, [end for dialogue in dialogues for end in dialogue.ends()]
+    transitions: list[Transition] = []
+    ends: list[Moment] = []
+    for _, messages in record.dialogues():
+        _read_dialogue(messages, transitions, ends)
+    return transitions, ends
 
 
-class _Dialogue:
-    """A dialogue of a run, read once, from which its moments are taken."""
+def _read_dialogue(messages: Sequence[ChatMessage], transitions: list[Transition], ends: list[Moment]) -> None:
+    """Add the transitions and ends of one dialogue of a run."""
+    plain = _plain(messages)
+    positions, dialogue = [position for position, _ in plain], [message for _, message in plain]
+    steps = steps_in(messages)
+    calls = [step for step in steps if step.tool != SUMMARIZE_STATE]
 
-    def __init__(self, messages: Sequence[ChatMessage]) -> None:
-        plain = _plain(messages)
-        self._steps = steps_in(messages)
-        self._calls = [step for step in self._steps if step.tool != SUMMARIZE_STATE]
-        self._positions = [position for position, _ in plain]
-        self._messages = [message for _, message in plain]
-        # Each digest holds those before it, so that a moment is known without another look at what led to it. Calls
-        # have their own: what one brought may have come late.
-        self._said = list(accumulate(self._messages, _chained, initial=""))
-        self._done = list(accumulate(self._calls, _chained_call, initial=""))
-
-    def transitions(self) -> Iterator[Transition]:
-        """What was called after what, in order."""
-        number = 0
-        summaries: list[str] = []
-        for step in self._steps:
-            if step.tool == SUMMARIZE_STATE:
-                summaries += filter(None, [summary_of(step)])
-                continue
-            moment = self._moment(step.position, number)
-            failed = has_failed(step)
-            yield Transition(moment.last_tool, step.tool, tuple(summaries), moment, failed)
-            number += 1
-            summaries = summaries if failed else []  # the agent does something else in place of a call that failed
-
-    def ends(self) -> Iterator[Moment]:
-        """Where the agent answered its user without calling a tool, in order."""
-        for position, message in zip(self._positions, self._messages, strict=True):
-            if part_of(message) == "reply" and not entries_in(message) and text_of(message.get("content")):
-                yield self._moment(position, self._calls_before(position, len(self._calls)))
-
-    def _moment(self, position: int, number: int) -> Moment:
+    def moment_at(position: int, number: int) -> Moment:
         """Before the message at a position, after so many calls: of those it makes itself, nothing has come yet."""
-        messages = bisect_left(self._positions, position)
-        earlier = self._calls_before(position, number)
-        pending = [replace(step, outcome=None) for step in self._calls[earlier:number]]
-        whole = reduce(_chained_call, pending, f"{self._said[messages]} {self._done[earlier]}")
-        return Moment(self._messages[:messages], (*self._calls[:earlier], *pending), whole)
+        earlier = bisect_left(calls, position, hi=number, key=lambda step: step.position)
+        pending = [replace(step, outcome=None) for step in calls[earlier:number]]
+        return Moment(dialogue[: bisect_left(positions, position)], (*calls[:earlier], *pending))
 
-    def _calls_before(self, position: int, most: int) -> int:
-        return bisect_left(self._calls, position, hi=most, key=lambda step: step.position)
-
-
-def _chained(before: str, more: Any) -> str:
-    return digest([before, more], 16)
-
-
-def _chained_call(before: str, step: Step) -> str:
-    return _chained(before, [step.tool, step.arguments, step.outcome and [step.outcome.content, step.outcome.status]])
+    number = 0
+    summaries: list[str] = []
+    for step in steps:
+        if step.tool == SUMMARIZE_STATE:
+            summaries += filter(None, [summary_of(step)])
+            continue
+        moment, failed = moment_at(step.position, number), has_failed(step)
+        transitions.append(Transition(moment.last_tool, step.tool, tuple(summaries), moment, failed))
+        number += 1
+        summaries = summaries if failed else []  # the agent does something else in place of a call that failed
+    for position, message in plain:
+        if part_of(message) == "reply" and not entries_in(message) and text_of(message.get("content")):
+            ends.append(moment_at(position, bisect_left(calls, position, key=lambda step: step.position)))
 
 
 def moment_of(messages: Sequence[ChatMessage]) -> tuple[Moment, str | None]:

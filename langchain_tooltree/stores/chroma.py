@@ -535,10 +535,9 @@ class Connection:
         self.make(CATALOGUE).delete(ids=[json.dumps(namespace)])
 
     def vacuum(self, prefix: Labels) -> bool:
-        """Rewrite the collections of some namespaces, so that no file of a folder holds what was deleted from them.
+        """See `ChromaStore.vacuum`.
 
-        A collection is removed once its copy is complete, so whenever the process dies, `recover` finds one of the two
-        whole. Returns whether it was done: the files of a server are out of reach.
+        A collection is removed once its copy is complete: whenever the process dies, `recover` finds one of them whole.
         """
         if self.folder is None:
             return False

@@ -91,7 +91,7 @@ class Door:
     def __init__(self) -> None:
         self.locked = True
 
-    def reset(self) -> str:
+    def reset(self, _: Any) -> str:
         self.locked = True
         return "You stand before a door. A brass key is in it."
 

@@ -109,7 +109,7 @@ def test_many_conversations_at_once_are_all_learnt(path: str, tmp_path: Path) ->
 
     offline = SITGraph.from_trajectories(RUNS)
     for number, agent in enumerate(crowd):
-        offline.add(load_thread(agent, thread(number), success=True))
+        offline.add(load_thread(agent, thread(number)).judged(success=True))
     assert len(graph) == len(RUNS) + 12
     assert same(graph, offline, tmp_path)
 

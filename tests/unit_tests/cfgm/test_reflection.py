@@ -171,11 +171,6 @@ async def test_with_recall_there_are_two_model_calls_at_the_most(reflect):
     assert (reflection, len(prompts)) == (None, 2)
 
 
-def test_what_cannot_recall_is_refused():
-    with pytest.raises(ConfigurationError, match="`recall` of a CFGMMemory, got ScriptedChatModel"):
-        Reflector(ScriptedChatModel(replies=[]), recall=ScriptedChatModel(replies=[]))
-
-
 # --- what is made of the reply ---
 
 

@@ -13,7 +13,6 @@ from langchain_tooltree import ConfigurationError, ModelVerdict, Trajectory
 from langchain_tooltree.experience.recorder import RunRecorder
 from langchain_tooltree.experience.verdict import Verdict, resolve_verdict, verdict_prompt
 from langchain_tooltree.testing import ScriptedChatModel
-from langchain_tooltree.text import LONGEST_TEXT
 from tests.internals.experience import ajudged, judged
 from tests.internals.hall import told_as_data
 
@@ -157,11 +156,11 @@ async def test_writes_are_asked_about_where_there_are_some(ask):
 async def test_a_long_run_is_shown_in_part(ask):
     messages = [{"role": "user", "content": f"{number} " + "x" * 9_000} for number in range(200)]
     model = ScriptedChatModel(replies=[said("failure")])
-    await ask(ModelVerdict(model, prompt="Judge.", max_characters=10_000), Trajectory.from_chat(messages))
+    await ask(ModelVerdict(model, prompt="Judge."), Trajectory.from_chat(messages))
 
     system, document = model.calls[0]
     assert system.text == told_as_data("Judge.")
-    assert len(document.text) < 14_000
+    assert len(document.text) < 28_000
     record = json.loads(document.text)["record"]
     assert record[0]["user"].startswith("0 x")
     assert record[-1]["user"].startswith("199 x")
@@ -224,12 +223,6 @@ async def test_a_reply_of_another_form_is_asked_for_once_more(ask, reply):
     assert (await ask(model, called("do_it"))).success is True
     assert (await ask(model, called("do_it"))).success is None
     assert len(model.calls) == 4
-
-
-@pytest.mark.parametrize("characters", [0, 4 * LONGEST_TEXT - 1, 1e5, True, "many"])
-def test_a_model_has_to_be_shown_enough(characters):
-    with pytest.raises(ConfigurationError, match="max_characters must be a whole number of 8000 or more, got"):
-        ModelVerdict(ScriptedChatModel(), max_characters=characters)
 
 
 def test_what_a_judging_model_says_is_no_part_of_a_stream():

@@ -143,9 +143,9 @@ def test_what_is_asked_for_has_to_be_clear(experience):
     both = Experience(InMemoryStore(), namespace=("{org}", "{user_id}"))
     for asked, told in (
         ({}, r"needs to know what.*run=, user=, tool= or before="),
-        ({"run": ""}, "run must be a text"),
-        ({"run": [7]}, r"run must be a text that is not empty, got 7"),
-        ({"tool": 3}, "tool must be a text"),
+        ({"run": ""}, "run and tool must be texts"),
+        ({"run": [7]}, r"run and tool must be texts that are not empty, got 7"),
+        ({"tool": 3}, "run and tool must be texts"),
         ({"before": datetime(2026, 1, 1)}, r"time zone, such as datetime.now\(UTC\)"),  # noqa: DTZ001 - that is it
         ({"before": 3.0}, "before must be a datetime"),
         ({"user": "ann"}, "does not say which namespace"),

@@ -390,7 +390,6 @@ class OtherState(TypedDict):
         ({"max_steps": 0}, "max_steps.*0"),
         ({"max_concurrency": 0}, "max_concurrency.*0"),
         ({"tasks": []}, "tasks is empty"),
-        ({"tasks": "leave"}, "list"),
         ({"tasks": ["leave", "leave"]}, "same"),
         ({"tasks": [" "]}, "says something"),
         ({"tasks": [7]}, "7"),
