@@ -500,7 +500,7 @@ def has_failed(step: Step) -> bool:
 
 @lru_cache(
     maxsize=1_000
-)  # a thread that goes on is learnt again with all its calls, and looking for phrases takes 1 ms
+)  # looking for phrases takes 1 ms, and a thread that goes on is learnt again with all its calls
 def _says_failure(tool: str, arguments: str, text: str) -> bool:
     reading = Reading(Step(tool, json.loads(arguments), Outcome(text)))
     anomaly = first_anomaly([reading], None, lambda _: False, phrase_book().packs["default"])

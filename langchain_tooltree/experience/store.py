@@ -179,9 +179,8 @@ class StoreCall:
             return await asyncio.to_thread(self.run)
 
 
-LISTED = 20_000
-"""Items that are first asked for where all are wanted, and four times as many as long as there are more. Most stores
-have fewer, so that one search is enough."""
+MOST_ITEMS = 1_000_000
+"""Items, or namespaces, that are asked for where all are wanted: more than anybody has, and as many as Redis allows."""
 
 
 def listing(store: BaseStore, namespace: Namespace) -> Flow[list[SearchItem]]:
@@ -190,12 +189,7 @@ def listing(store: BaseStore, namespace: Namespace) -> Flow[list[SearchItem]]:
     They come from one search, since pages would shift under writes. Some stores also find namespaces that merely look
     alike (SQL's LIKE), or that begin alike.
     """
-    limit = LISTED
-    while True:
-        items: list[SearchItem] = yield StoreCall(store, "search", (namespace,), {"query": None, "limit": limit})
-        if len(items) < limit:
-            break
-        limit *= 4
+    items: list[SearchItem] = yield StoreCall(store, "search", (namespace,), {"query": None, "limit": MOST_ITEMS})
     return sorted((item for item in items if item.namespace == namespace), key=lambda item: item.key)
 
 

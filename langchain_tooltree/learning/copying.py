@@ -9,12 +9,9 @@ from langchain_core.utils import batch_iterate
 from langgraph.store.base import BaseStore, GetOp, PutOp
 
 from langchain_tooltree.experience.run_identity import Namespace
-from langchain_tooltree.experience.store import HEAD, PAGE, TASKS, TOKEN, TRAJECTORIES, StoreCall, listing
+from langchain_tooltree.experience.store import HEAD, MOST_ITEMS, PAGE, TASKS, TOKEN, TRAJECTORIES, StoreCall, listing
 from langchain_tooltree.flows import Flow
 from langchain_tooltree.learning.fold import SEGMENTS
-
-MOST_NAMESPACES = 1_000_000
-"""Namespaces that are asked for: more than anybody has, since a store gives ten where nobody says."""
 
 
 def copy_all(source: BaseStore, target: BaseStore, *, force: bool = False) -> Flow[Counter[str]]:
@@ -53,7 +50,7 @@ def _version(value: Mapping[str, Any]) -> Any:
 
 def namespaces_of(store: BaseStore) -> Flow[dict[Namespace, list[str]]]:
     """The namespaces with records, as a flow, and the labels of what else stands there beside them, such as tips."""
-    listed: list[Namespace] = yield StoreCall(store, "list_namespaces", (), {"limit": MOST_NAMESPACES})
+    listed: list[Namespace] = yield StoreCall(store, "list_namespaces", (), {"limit": MOST_ITEMS})
     places = sorted(tuple(each) for each in listed if len(each) > 1)
     roots = sorted({each[:-1] for each in places if each[-1] in (TASKS, TRAJECTORIES)})
     own = (TASKS, TRAJECTORIES, HEAD, SEGMENTS)  # segments are made again in the target

@@ -456,7 +456,7 @@ class Experience:
         attempts = 1 + record.metadata.get(ATTEMPTS, 0)
         if UNUSABLE in judged.reasons and judged.success is None and attempts < MOST_ATTEMPTS:
             judged = replace(record, metadata={**record.metadata, PENDING: time.time(), ATTEMPTS: attempts})
-        elif judged.metadata.keys() & {PENDING, ATTEMPTS}:
+        else:
             left = {name: value for name, value in judged.metadata.items() if name not in {PENDING, ATTEMPTS}}
             judged = replace(judged, metadata=left)
         latest = yield from fold.store.reading([run])

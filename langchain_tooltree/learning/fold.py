@@ -13,7 +13,6 @@ import math
 import threading
 import time
 import weakref
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
@@ -98,21 +97,14 @@ class Background:
     """Runs flows on threads of its own, a few at a time; logs each failure once."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._queue: deque[Callable[[], Flow[Any]]] = deque()
+        self._places = threading.Semaphore(DEFAULTS.workers)
         self._workers: weakref.WeakSet[Future[Any]] = weakref.WeakSet()
-        self._active = 0
         self._warnings: set[str] = set()
 
     def start(self, work: Callable[[], Flow[Any]]) -> None:
         """Have a flow run to its end; its failure is logged."""
-        with self._lock:
-            self._queue.append(work)
-            if self._active == DEFAULTS.workers:
-                return
-            self._active += 1
         # Not in the context of the run: its callbacks and streams are not for this.
-        worker = Context().run(in_thread, self._work, "tooltree-experience")
+        worker = Context().run(in_thread, partial(self._run, work), "tooltree-experience")
         self._workers.add(worker)
         _WORKERS.add(worker)
 
@@ -133,13 +125,8 @@ class Background:
         except Exception as error:  # noqa: BLE001 - the store's, the embedder's, a model's
             self.warn_once(f"An agent goes on without its experience: {' '.join(described(error).split())}")
 
-    def _work(self) -> None:
-        while True:
-            with self._lock:
-                if not self._queue:
-                    self._active -= 1
-                    return
-                work = self._queue.popleft()
+    def _run(self, work: Callable[[], Flow[Any]]) -> None:
+        with self._places:
             run_flow(self.undisturbed(work()))
 
 

@@ -13,10 +13,8 @@ import pytest
 from doubts import node_agent
 from langchain.agents import create_agent
 from langchain.chat_models import init_chat_model
-from langchain_anthropic import ChatAnthropic
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
 from langchain_core.tools import tool
-from langchain_google_genai import ChatGoogleGenerativeAI
 from openai_server import OpenAIServer
 from openai_wire import Reply, WrittenCall
 from signing_servers import AnthropicServer, GeminiServer
@@ -83,6 +81,8 @@ async def opened(client: str, script: Script, **options: Any) -> AsyncIterator[t
     ]
     fixed: dict[str, Any] = {"api_key": "unused", "max_retries": 0, **options}
     if client == "anthropic":
+        from langchain_anthropic import ChatAnthropic  # noqa: PLC0415 - takes seconds, in this module alone
+
         anthropic = AnthropicServer(made)
         thinking = {"type": "enabled", "budget_tokens": 1024}
         claude = ChatAnthropic(
@@ -92,6 +92,8 @@ async def opened(client: str, script: Script, **options: Any) -> AsyncIterator[t
         claude._client.close()
         await claude._async_client.close()
     else:
+        from langchain_google_genai import ChatGoogleGenerativeAI  # noqa: PLC0415 - as above
+
         google = GeminiServer(made)
         gemini = ChatGoogleGenerativeAI(model="gemini-3-pro", base_url=google.url, include_thoughts=True, **fixed)
         yield google, gemini

@@ -45,7 +45,7 @@ class Viewer:
     """A server, as the command starts it."""
 
     def __init__(self, what: Path) -> None:
-        options = argparse.Namespace(what=str(what), port=0, no_browser=True, afterwards=None)
+        options = argparse.Namespace(what=str(what), port=0, no_browser=True, output=None, afterwards=None)
         told, _ = view_module.run_view(options, Terminal(quiet=True))
         self.kind, self.address = told["kind"], told["page"]
         self.port = int(self.address.rpartition(":")[2].strip("/"))

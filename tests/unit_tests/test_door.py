@@ -11,6 +11,8 @@ import pytest
 
 import langchain_tooltree
 from langchain_tooltree.errors import MissingExtraError, import_extra
+from tests.internals import without_package
+from tests.internals.child_processes import servers
 
 HEAVY = {"chromadb", "grpc", "jsonschema", "langchain_openai", "networkx", "numpy", "openai", "opentelemetry", "rich"}
 MOST_NAMES = 55
@@ -83,17 +85,29 @@ def test_the_names_are_listed_and_others_are_refused():
     assert langchain_tooltree.search is langchain_tooltree.search
 
 
-def without(package, code):
-    """What a program does where a package is not installed."""
-    program = f"import sys\nsys.modules[{package!r}] = None\n{code}"
-    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)  # noqa: S603 - own code
+@pytest.fixture(scope="module")
+def children():
+    with servers(Path(without_package.__file__), count=1) as running:
+        yield running
+
+
+@pytest.fixture
+def without(children, tmp_path):
+    """What a program does where a package is not installed: how it ends, and the lines that it shows."""
+
+    def run(package, code):
+        (tmp_path / "output").write_text("")
+        ended = children.do({"package": package, "code": code, "output": str(tmp_path / "output")})
+        return ended, (tmp_path / "output").read_text().splitlines()
+
+    return run
 
 
 @pytest.mark.slow
-def test_what_needs_chromadb_says_how_to_get_it(tmp_path):
+def test_what_needs_chromadb_says_how_to_get_it(tmp_path, without):
     folder = tmp_path / "experience"
-    shown = without("chromadb", f"from langchain_tooltree import *\nChromaStore({str(folder)!r})")
-    assert shown.stderr.splitlines()[-1] == (
+    _, shown = without("chromadb", f"from langchain_tooltree import *\nChromaStore({str(folder)!r})")
+    assert shown[-1] == (
         "langchain_tooltree.errors.MissingExtraError: ChromaStore needs chromadb, which is not installed: "
         "pip install 'langchain-tooltree[chroma]'"
     )
@@ -118,12 +132,12 @@ def test_an_extra_that_lacks_something_itself_is_not_called_missing(tmp_path, mo
 
 
 @pytest.mark.slow
-def test_a_model_of_a_provider_that_is_not_installed_says_how_to_get_it():
-    shown = without(
+def test_a_model_of_a_provider_that_is_not_installed_says_how_to_get_it(without):
+    _, shown = without(
         "langchain_openai", "from langchain_tooltree import *\nsearch('Hello?', [len], model='openai:gpt-4.1-mini')"
     )
-    assert shown.stderr.splitlines()[-1].startswith("ImportError: ")
-    assert shown.stderr.splitlines()[-1].endswith("`pip install langchain-openai`")
+    assert shown[-1].startswith("ImportError: ")
+    assert shown[-1].endswith("`pip install langchain-openai`")
 
 
 @pytest.mark.slow
@@ -131,8 +145,8 @@ def test_a_model_of_a_provider_that_is_not_installed_says_how_to_get_it():
     ("command", "code"),
     [(["demo", "--json"], 0), (["demo", "--model", "openai:gpt-4.1-mini"], 2), (["mine", "--help"], 0)],
 )
-def test_the_command_line_works_without_extras(command, code):
+def test_the_command_line_works_without_extras(without, command, code):
     main = f"from langchain_tooltree.cli import main\nsys.exit(main({command}))"
-    shown = without("chromadb", f"sys.modules['langchain_openai'] = None\n{main}")
-    assert shown.returncode == code, shown.stderr
-    assert ("`pip install langchain-openai`" in shown.stderr) == (code == 2)
+    ended, shown = without("chromadb", f"sys.modules['langchain_openai'] = None\n{main}")
+    assert ended == code, shown
+    assert ("`pip install langchain-openai`" in "\n".join(shown)) == (code == 2)

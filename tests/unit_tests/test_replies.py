@@ -164,7 +164,7 @@ def test_any_message_is_mended_and_read(fields, observation):
 @pytest.mark.parametrize("reader", READERS)
 def test_no_reply_crashes_a_reader_or_holds_it_up(reader):
     read = READERS[reader]
-    replies = [AIMessage(text) for text in worst_texts(5_000)]
+    replies = [AIMessage(text) for text in worst_texts(3_000)]
     replies += [random_reply(random.Random(f"{reader}:{number}")) for number in range(12)]  # noqa: S311
     for reply in replies:
         began = time.thread_time()
