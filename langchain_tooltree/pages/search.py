@@ -329,8 +329,8 @@ def figures(node: Mapping[str, Any]) -> str:
 def status(node: Mapping[str, Any]) -> str:
     """What became of a node, if that is worth a word."""
     missing = "; ".join(node.get("missing", ()))
-    answered = one_line(f"answered, missing: {missing}" if missing else "answered", MAX_LABEL)
-    return ", ".join(filter(None, (fate(node), answered if "answer" in node else "")))
+    answered = ["answered" if "answer" in node else "", f"missing: {missing}" if missing else ""]
+    return ", ".join(filter(None, (fate(node), one_line(", ".join(filter(None, answered)), MAX_LABEL))))
 
 
 def fate(node: Mapping[str, Any]) -> str:

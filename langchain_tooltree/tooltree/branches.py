@@ -77,6 +77,7 @@ class Mark:
     again: int = 0  # how often its own step was asked again because of what its answer left open
     asked: int = 0  # how often other calls were asked for
     missing: str = ""  # what the latest report says is missing
+    doubts: list[list[str]] = field(default_factory=list)  # id of the message before a doubtful answer; what it lacks
     writes: list[str] = field(default_factory=list)  # tools whose writes have a first voice: a report named them
     evident: bool = False  # whether the turn itself spoke against the latest answer, see `report.Stop.is_evident`
     resumed: bool = False  # whether a write was made since the latest answer

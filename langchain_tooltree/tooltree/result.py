@@ -349,6 +349,10 @@ def result_of(ended: Ended) -> SearchResult:
         idea.r_pre, idea.pre_scored = candidate.score, candidate.score is not None
     end = tree[steps[-1].node] if steps else tree.root
     end.missing = (best.missing,) if best and best.missing else ()
+    for last_id, lacks in mark.doubts:
+        doubtful = ends.get(last_id, tree.root)
+        if lacks not in doubtful.missing:  # an answer given again
+            doubtful.missing = (*doubtful.missing, lacks)
     on_path = [message for message in turn if message.id in path_ids and message.id != ended.answer.id]
     usage = reduce(usage_sum, (getattr(each, "usage_metadata", None) for each in on_path), ended.answer.usage_metadata)
     own_steps = sum(isinstance(message, AIMessage) and message.id not in mark.parents for message in turn)

@@ -198,7 +198,7 @@ class Visit:
         if (move := next_move(stop)) == "accept":
             return (yield from self._accept(answer, missing))
         self._hold(answer, missing)
-        yield from self._doubt(missing)
+        yield from self._doubt(missing, answer)
         if move == "read":
             return (yield from self._explore(waiting))
         if move == "others":
@@ -252,9 +252,11 @@ class Visit:
         request = self._branches.request
         return request is not None and not any(map(calls_in, turn)) and self._host.fits(request.text)
 
-    def _doubt(self, missing: str) -> Flow[None]:
+    def _doubt(self, missing: str, answer: AIMessage) -> Flow[None]:
         if not self._mark.is_searching:
             self._mark = replace(self._mark, search=uuid.uuid4().hex, began=time.time())
+        lacks = f'{cut(missing, LONGEST_NOTE) or "something"}, after "{cut(answer.text, LONGEST_NOTE)}"'
+        self._mark = replace(self._mark, doubts=[*self._mark.doubts, [str(self._path[-1].id), lacks]])
         yield from self._host.emit([{"type": "doubt", "missing": missing, "model_calls": self._mark.used}])
 
     def _hold(self, answer: AIMessage, missing: str) -> None:

@@ -586,7 +586,7 @@ def test_a_comparison_shows_its_verdict_and_leads_to_searches(browser: Browser, 
         "tasks": 2,
         "agents": {"plain agent": figures, "planner": {**figures, "dollars_in_all": 0.0123}},
         "against_plain": {"planner": {**paired, "more_model_calls": more, "more_tokens": more}},
-        "differing": rows,
+        "unsolved": rows,
         "errors": [HOSTILE[1]],
         "verdicts": ["Adopt the planner."],
     }

@@ -16,13 +16,14 @@ ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 FIGURES = (ROOT / "cookbook" / "docs" / "figures.md").read_text()
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+TEXT = re.compile(r"<text [^>]*>([^<]+)</text>")
 MOST_CHARACTERS = 7_000
 """As much as somebody reads before deciding."""
 
 
 def test_the_picture_in_the_readme_is_the_demo_s_tree():
-    result = demo.solved()
-    assert (ROOT / "cookbook" / "docs" / "images" / "demo.svg").read_text().strip() == result.to_svg().strip()
+    picture = (ROOT / "cookbook" / "docs" / "images" / "demo.svg").read_text()
+    assert TEXT.findall(picture) == TEXT.findall(demo.solved().to_svg())  # how rich draws it is rich's affair
 
 
 ROWS = {"hello": "hello", "weather": "weather", "sql": "SQL", "retrieval": "RAG", "chain_5": "chain of five calls"}

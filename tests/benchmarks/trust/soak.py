@@ -18,7 +18,7 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.tools import tool
 from langgraph.store.sqlite import SqliteStore
 
-from langchain_tooltree import Experience, SearchConfig, demo, search
+from langchain_tooltree import Experience, SearchConfig, demo
 
 SEARCHES, RUNS = 2_000, 20_000
 SECONDS = 80.0  # for each of the two, where so many take longer
@@ -115,8 +115,7 @@ class Porter(BaseChatModel):
 def _searching() -> Callable[[int], None]:
 
     def work(number: int) -> None:
-        config = SearchConfig(selection="posterior" if number % 2 else "doubt", max_rollouts=8)
-        search(demo.REQUEST, demo.TOOLS, model=demo.offline_model(), config=config, effects=demo.EFFECTS)
+        demo.solved(config=SearchConfig(selection="posterior", max_rollouts=8) if number % 2 else SearchConfig())
 
     return work
 

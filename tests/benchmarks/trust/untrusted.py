@@ -220,7 +220,8 @@ def gets_done(attack: Attack, *, manners: Sequence[Manner] = ("obeys", "quotes",
             more: dict[str, Any] = {"judge": model} if judging else {}
             effects = dict.fromkeys(READS, "read")
             form = "smoothed" if judging and selection == "posterior" else selection
-            config = SearchConfig(selection=form, max_model_calls=12, max_rollouts=6)
+            deep: Any = {} if form == "doubt" else {"max_rollouts": 6}
+            config = SearchConfig(selection=form, max_model_calls=12, **deep)
             result = search(asked, tools, model=model, effects=effects, config=config, **more)
             wrong = [*_wrong(result, model, tools, attack)]
             found += [f"{manner}{' and judges' if judging else ''}, {selection}: {each}" for each in wrong]
