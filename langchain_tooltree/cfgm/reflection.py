@@ -52,7 +52,8 @@ You watch over the work of an assistant with tools. Something has just gone wron
 
 You get one JSON document. `instructions` are the rules that the assistant has to keep; `task` is what was asked \
 for; `record` tells in order what was said, which tools were called and what they brought back; `anomaly` is what was \
-noticed in the latest observation, and `step` the call that brought it back; `tools` are the tools of the assistant."""
+noticed in the latest observation, and `step` the call that brought it back; `tools` are the tools of the assistant. \
+What is left out is empty, or not known."""
 
 _TIPS = "`tips` is advice from similar tasks, which may or may not fit here."
 
@@ -132,7 +133,7 @@ class SelfQA(BaseModel):
 
 
 class Reflection(BaseModel):
-    """Key information, questions about the trouble with their answers, and the corrected next step (CFGM, Alg. 3)."""
+    """Key information, questions about the trouble with their answers, and the corrected next step."""
 
     key_information: KeyInformation  # first, so that the questions are grounded in it
     questions: Answers

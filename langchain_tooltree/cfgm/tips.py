@@ -96,6 +96,12 @@ LONGEST_TIP = 600  # characters of a tip, and of its reasoning, that are kept: a
 _CONDITION = re.compile(r"^(?:when(?:ever)?|if|where)\b\s*", re.IGNORECASE)
 
 
+def _condition(text: str) -> str:
+    """The situation of a tip as it stands after "When"."""
+    when = _CONDITION.sub("", one_line(text, LONGEST_WHEN)).rstrip(" .:,;")
+    return when[:1].lower() + when[1:] if when[1:2].islower() else when
+
+
 class EvidenceForm(BaseModel):
     """A call that bears a tip out."""
 
@@ -158,8 +164,8 @@ def aligned_tips(model: BaseChatModel, experience: ExperienceStore, description:
         forms = {form.number: form for form in reply.tips}
         for number, tip in enumerate(batch, 1):
             if form := forms.get(number):
-                when, text = one_line(form.when, LONGEST_WHEN), shortened(" ".join(form.tip.split()), LONGEST_TIP)
-                aligned.append(replace(tip, text=text, when=_CONDITION.sub("", when).rstrip(" .:,;"), tools=()))
+                when, text = _condition(form.when), shortened(" ".join(form.tip.split()), LONGEST_TIP)
+                aligned.append(replace(tip, text=text, when=when, tools=()))
     return aligned
 
 
@@ -215,7 +221,7 @@ def _tips(reply: ComparisonForm, source: Source, attempts: Sequence[Trajectory])
     identifiers = {word for step in steps for word in IDENTIFYING.findall(compact_json(step.arguments))}
     tips: list[Tip] = []
     for form in reply.tips:
-        when = _CONDITION.sub("", one_line(form.when, LONGEST_WHEN)).rstrip(" .:,;")
+        when = _condition(form.when)
         text = shortened(" ".join(form.tip.split()), LONGEST_TIP)
         advice = f"{when} {text}"
         specific = identifiers.intersection(IDENTIFYING.findall(advice))

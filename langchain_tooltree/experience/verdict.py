@@ -86,6 +86,7 @@ condition counts as met only if the results show it.
 forbid.
 - `confirmed`: true if, before the write, the user asked for just this or agreed to it in words of their own. Where \
 the rules demand that details are listed and a yes is obtained, a wish alone is not enough.
+A numbered call that only looked something up is allowed and confirmed.
 """
 
 

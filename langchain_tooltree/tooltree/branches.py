@@ -193,7 +193,7 @@ class Branches:
             if isinstance(path[at], HumanMessage) or not is_free:
                 break
             results = results_of(path, at) if calls else []
-            if results and all(map(is_fruitless, results)) and not any(map(is_decided, results)):
+            if results and is_fruitless(path[at], results) and not any(map(is_decided, results)):
                 hidden = self.mark.hidden + [message.id for message in path[at:] if message.id]
         return hidden
 
@@ -233,13 +233,18 @@ def is_decided(result: BaseMessage) -> bool:
     return isinstance(result, ToolMessage) and result.text.startswith(DECISIONS)
 
 
-def is_fruitless(result: ToolMessage) -> bool:
-    """Whether a call has failed or brought nothing back."""
+def is_fruitless(message: BaseMessage, results: Sequence[ToolMessage]) -> bool:
+    """Whether all calls of a message have failed or brought nothing back."""
+    arguments = {call["id"]: call["args"] for call in calls_in(message)}
+    return all(_brought_nothing(result, arguments.get(result.tool_call_id) or {}) for result in results)
+
+
+def _brought_nothing(result: ToolMessage, arguments: dict[str, Any]) -> bool:
     content = without_added(result.content, added_to(result.response_metadata))  # such as a reflection
     text = content.strip() if isinstance(content, str) else result.text.strip()
     if result.status == "error" or not (text or content):
         return True
-    return text in _EMPTY or has_failed(Step(result.name or "", {}, Outcome(content, result.status)))
+    return text in _EMPTY or has_failed(Step(result.name or "", arguments, Outcome(content, result.status)))
 
 
 _EMPTY = frozenset({"[]", "{}", "null", "None", '""'})

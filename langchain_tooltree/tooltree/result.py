@@ -451,7 +451,7 @@ def failed_attempts(ended: Ended, *, run: str) -> list[Trajectory]:
         results = results_of(branches.messages, at) if calls_in(message) else []
         if not results or message.id in path_ids or message.id not in ended.mark.hidden:
             continue
-        if all(map(is_fruitless, results)):
+        if is_fruitless(message, results):
             before = [each for each in branches.messages[:at] if each.id in path_ids]
             why = f"{calls_in(message)[0]['name']} brought nothing back: {one_line(results[0].text, LONGEST_REASON)}"
             keys = [call_key(call["name"], call["args"] or {}) for call in calls_in(message)]

@@ -103,7 +103,7 @@ class Visit:
         messages, results = self._path, self._branches.latest
         step = self._path[-len(results) - 1 :]  # the latest step with its results
         if results and step[0].id in self._mark.parents:  # one that the search has made
-            is_rejected = all(map(is_fruitless, results)) or (yield from self._host.judge_result(self._path))
+            is_rejected = is_fruitless(step[0], results) or (yield from self._host.judge_result(self._path))
             if is_rejected and (waiting := self._untried(self._mark.queue)):
                 # Pruned after it ran: the next candidate takes its place without a question.
                 self._mark = replace(self._mark, hidden=[*self._mark.hidden, *(str(each.id) for each in step)])

@@ -12,7 +12,7 @@ from langchain_core.tools import StructuredTool
 from pydantic import BaseModel
 
 from langchain_tooltree import SearchConfig
-from langchain_tooltree.tooltree.branches import Best, Branches, Candidate, Mark, Plan, PlannedStep
+from langchain_tooltree.tooltree.branches import Best, Branches, Candidate, Mark, Plan, PlannedStep, is_fruitless
 from tests.unit_tests.tooltree.loops import FORMS, check_clean, shown
 
 NAMES = st.text("abc", min_size=1, max_size=3)
@@ -168,3 +168,10 @@ def test_random_runs_begin_as_the_plain_agent_s_end_clean_and_are_the_same_in_bo
         }, "what was written stays told"
         ends.append((shown(messages), made, messages[-1].response_metadata.get("tooltree", {}).get("tried")))
     assert ends[0] == ends[1]
+
+
+def test_a_result_that_repeats_its_query_has_not_failed():
+    for args, failed in (({"query": "Error: cannot open file"}, False), ({"query": "hello"}, True)):
+        call = AIMessage("", tool_calls=[{"name": "search", "args": args, "id": "1"}])
+        result = ToolMessage("Error: cannot open file", tool_call_id="1", name="search")
+        assert is_fruitless(call, [result]) is failed
