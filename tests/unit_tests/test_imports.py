@@ -248,6 +248,18 @@ def test_every_module_can_be_imported_and_says_what_it_is(subtests):
             assert ast.get_docstring(parse(path))
 
 
+def test_the_files_that_the_documents_name_are_there(subtests):
+    root = PACKAGE.parent
+    for document in (PACKAGE / "ARCHITECTURE.md", root / ".github" / "CONTRIBUTING.md", root / "tests" / "README.md"):
+        for line in document.read_text().splitlines():
+            names = [(root, name) for name in re.findall(r"`([\w/]+\.(?:py|toml))`", line)]
+            if row := re.match(r"\| `([\w/]+)/` \|", line):  # a room, with its files by their names alone
+                names += [(PACKAGE / row[1], f"{name}.*") for name in re.findall(r"`([a-z_]+)`", line)]
+            for folder, name in names:
+                with subtests.test(f"{document.name}: {name}"):
+                    assert list(folder.rglob(Path(name).name))
+
+
 def test_the_public_names_are_unique_and_there():
     names = langchain_tooltree.__all__
     assert len(names) == len(set(names))
