@@ -89,6 +89,7 @@ def test_what_is_beyond_the_values_looked_for_is_counted(arguments):
     assert "Not looked for: 800 more values" in shown(**arguments)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", ["a" * 900_000, ["a" * length for length in range(1, 200)]], ids=["long", "many"])
 def test_no_result_keeps_the_process_busy(value):
     read = AIMessage("", tool_calls=[call("read_mail", "1", number=3)])

@@ -74,6 +74,7 @@ def top(either):
 # --- ranking ---
 
 
+@pytest.mark.slow
 async def test_among_a_thousand_tools_the_ones_that_are_asked_for_come_first(top):
     retriever = ToolRetriever(library())
     assert len(library()) == 1000

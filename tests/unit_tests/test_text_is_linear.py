@@ -159,5 +159,6 @@ def test_every_reader_of_texts_takes_linear_time(reader):
     assert slow_texts(READERS[reader]) == []
 
 
+@pytest.mark.slow
 def test_a_reader_that_takes_the_square_is_noticed():
     assert slow_texts(re.compile(r"[a!]*b").search)

@@ -132,6 +132,7 @@ def compare(capsys, *options, agent="little_agent:build"):
     return code, shown.out, shown.err
 
 
+@pytest.mark.slow
 def test_the_planner_is_adopted_where_it_solves_more(capsys):
     options = ("--yes", "--price", "1", "2", "--pages", "searches", "--html", "report.html")
     code, shown, _ = compare(capsys, *options)
@@ -150,6 +151,7 @@ def test_the_planner_is_adopted_where_it_solves_more(capsys):
     assert "is there already" in compare(capsys, *options, "--journal", "another.jsonl")[2]
 
 
+@pytest.mark.slow
 def test_it_goes_on_from_its_journal_and_runs_nothing_twice(capsys):
     compare(capsys, "--yes", "--limit", "4")
     made = sys.modules["little_agent"].made

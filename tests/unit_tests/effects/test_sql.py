@@ -93,6 +93,7 @@ def test_sqlite_is_the_same_after_all_that_is_taken_for_a_read(near, database):
     assert state() == before
 
 
+@pytest.mark.slow
 def test_duckdb_is_the_same_after_all_that_is_taken_for_a_read_and_opens_no_file(near):
     duckdb = pytest.importorskip("duckdb")
     database = duckdb.connect()

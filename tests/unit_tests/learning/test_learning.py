@@ -286,6 +286,7 @@ def test_a_run_that_is_not_judged_yet_is_not_recalled():
     assert recalled == {"one": [], "two": ["one"]}
 
 
+@pytest.mark.slow
 def test_what_is_recalled_stands_in_the_question_for_other_calls_within_its_room():
     experience = Experience(InMemoryStore(), namespace=ALL, verdict=lambda _: True)
     asked = [HumanMessage("Where is the red key?")]
@@ -403,6 +404,7 @@ def test_a_model_that_judges_keeps_nobody_waiting():
     assert "pending" not in run.metadata
 
 
+@pytest.mark.slow
 def test_of_many_runs_that_end_at_once_few_are_judged_at_once():
     asked, most, all_ended = [], [], threading.Event()
 

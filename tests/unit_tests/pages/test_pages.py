@@ -50,6 +50,7 @@ def test_a_page_of_a_graph_tells_what_stands_behind_each_edge(tmp_path: Path) ->
     assert asks_nobody(file.read_text())
 
 
+@pytest.mark.slow
 def test_runs_and_summaries_behind_an_edge_are_bounded_and_counted(tmp_path: Path) -> None:
     runs = [run_of(["find"], f"run {number:03}", f"State {number} " + "x" * 200_000) for number in range(40)]
     file = graph_page(runs, tmp_path)

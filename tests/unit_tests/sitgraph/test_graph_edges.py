@@ -121,6 +121,7 @@ def contribution(number, transitions, turns, voice):
     return Contribution(f"{number}", turns, labels, states, voice=voice << 31)
 
 
+@pytest.mark.slow
 @given(GIVEN, st.randoms(use_true_random=False))
 def test_edges_are_the_exact_sums_of_the_runs_that_are_there_whatever_came_and_went(runs, draw):
     given_runs = [contribution(number, *run) for number, run in enumerate(runs)]

@@ -145,6 +145,7 @@ def test_a_graph_whose_runs_are_all_removed_is_empty(tmp_path):
     assert graph.suggest(None) == []
 
 
+@pytest.mark.slow
 def test_what_a_graph_holds_follows_the_runs_that_are_there_and_not_those_that_ever_were(tmp_path):
     runs = [
         routine(f"run {number}", "a", "b", request=f"{WISHES[number % 6]} {number}").coming_from(f"user {number}")

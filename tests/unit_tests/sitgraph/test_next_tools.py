@@ -59,6 +59,7 @@ def test_where_runs_began_with_a_greeting_the_turn_ends_before_anything_is_said(
     assert SITGraph.from_trajectories(runs).next_tools([]).done > 0.5
 
 
+@pytest.mark.slow
 def test_no_search_waits_until_the_vote_is_fitted_to_what_was_learnt_just_now(monkeypatch):
     graph, may_go_on = learnt(), threading.Event()
     graph.next_tools(REFUND)

@@ -210,6 +210,7 @@ def test_shares_sum_to_one_and_come_best_first(mode):
     assert all(0 <= each.score <= 1 for each in suggested)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ASKED)
 def test_fewer_suggestions_are_the_first_of_all(mode):
     graph = summed(MANY)

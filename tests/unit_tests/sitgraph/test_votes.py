@@ -88,6 +88,7 @@ def test_runs_that_are_left_out_are_foretold_in_closed_form_as_if_they_had_never
         assert (known == answers[kept].any(axis=0)).all()
 
 
+@pytest.mark.slow
 def test_a_view_that_foretells_what_comes_next_gains_weight():
     draw = np.random.default_rng(3)
     targets = draw.integers(0, 3, 120)

@@ -50,6 +50,7 @@ MARKS = st.builds(
 )
 
 
+@pytest.mark.slow
 @given(mark=MARKS)
 def test_a_mark_is_plain_data_and_comes_back_from_it(mark):
     data = mark.to_dict()
@@ -57,6 +58,7 @@ def test_a_mark_is_plain_data_and_comes_back_from_it(mark):
     assert all(data.values()), "what says nothing is left out"
 
 
+@pytest.mark.slow
 @given(data=PLAIN | st.fixed_dictionaries({}, optional=dict.fromkeys(Mark.__slots__, PLAIN)))
 def test_whatever_a_client_writes_is_read_as_a_mark_of_the_right_kinds(data):
     mark = Mark.from_dict(data)
@@ -111,6 +113,7 @@ def test_a_path_is_everything_but_what_is_hidden_and_gives_up_no_write(given):
         assert next(each for each in path if each.id in beyond).tool_calls
 
 
+@pytest.mark.slow
 @given(given=conversations())
 def test_the_mark_of_another_turn_keeps_what_is_hidden_and_what_is_gone_is_forgotten(given):
     messages, mark = given

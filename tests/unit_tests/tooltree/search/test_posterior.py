@@ -198,6 +198,7 @@ def share_of_none(sketch):
     return sketch.root().best / OFFERED
 
 
+@pytest.mark.slow
 @given(
     offers=st.lists(st.lists(st.none() | st.floats(0.0, 1.0), min_size=1, max_size=8), min_size=1, max_size=2),
 )
