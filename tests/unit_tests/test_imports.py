@@ -252,12 +252,12 @@ def test_the_files_that_the_documents_name_are_there(subtests):
     root = PACKAGE.parent
     for document in (PACKAGE / "ARCHITECTURE.md", root / ".github" / "CONTRIBUTING.md", root / "tests" / "README.md"):
         for line in document.read_text().splitlines():
-            names = [(root, name) for name in re.findall(r"`([\w/]+\.(?:py|toml))`", line)]
+            names = [(PACKAGE, name) for name in re.findall(r"`([\w/]+\.(?:py|toml))`", line)]
             if row := re.match(r"\| `([\w/]+)/` \|", line):  # a room, with its files by their names alone
                 names += [(PACKAGE / row[1], f"{name}.*") for name in re.findall(r"`([a-z_]+)`", line)]
             for folder, name in names:
                 with subtests.test(f"{document.name}: {name}"):
-                    assert list(folder.rglob(Path(name).name))
+                    assert any(list(each.rglob(Path(name).name)) for each in (folder, root / "tests"))
 
 
 def test_the_public_names_are_unique_and_there():
