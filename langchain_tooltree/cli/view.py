@@ -203,6 +203,9 @@ def page_of(path: Path) -> str:
         latest[run.id] = run
         if len(latest) > MOST_RUNS:
             del latest[next(iter(latest))]
+    if not latest and path.stat().st_size:
+        msg = f"Nothing in {path} can be read as a search, a graph or a run."
+        raise ConfigurationError(msg)
     return runs_page(path.name, [*latest.values()], Counter(outcomes.values()))
 
 

@@ -29,7 +29,7 @@ async def test_memory_is_kept_for_each_tenant(store: Subject) -> None:
     experience = ExperienceStore(store.store, namespace=("memory", "{user}"))
     ada, bob = ({"configurable": {"user": user}} for user in ("ada", "a_a"))
     for task, observation in (("Boil water.", "It boils."), ("Boil water.", "No."), ("Paint it red.", "It boils.")):
-        await call(experience, "add", attempt(task, observation), config=ada)
+        await call(experience.within_config(ada), "add", attempt(task, observation))
     model = ScriptedChatModel(replies=[POINTS, TIP, NOTHING, NOTHING])
     memory = CFGMMemory(model, experience, max_concurrency=1)
 
