@@ -319,7 +319,7 @@ def example_text(example: str | Trajectory) -> str:
 
 
 def chain_of(run: Trajectory) -> str:
-    """The tools of a run in one line, in the order of its calls, as `search_flights -> get_fare x2 -> book`.
+    """The tools of a run in one line, in the order of its calls, as `search_flights -> get_fare (2 times) -> book`.
 
     Calls that failed are left out, and so is what comes after the first 20 tools, which are counted. Empty where no
     call went well.
@@ -331,7 +331,7 @@ def chain_of(run: Trajectory) -> str:
 
 
 def _times(call: str, times: int) -> str:
-    return f"{call} x{times}" if times > 1 else call
+    return f"{call} ({times} times)" if times > 1 else call
 
 
 def _run_text(run: Trajectory, room: int, *, verbatim: bool) -> str:

@@ -11,8 +11,9 @@ from langchain_tooltree.tooltree.search.config import KernelConfig, SearchConfig
 
 AGAIN_PROMPT = (
     f"{NOTE} Your answer left this open: {{missing}}\n"
-    "If a tool call can settle it or lead to it, make that call now. Otherwise give the complete answer; what no tool "
-    "can do is not missing."
+    "If a tool call that your instructions allow can settle it or lead to it, make that call now, also again if it "
+    "only failed for the moment. Otherwise repeat the complete answer: what no tool can do, or your instructions "
+    "forbid, is not missing."
 )
 
 OPEN_PROMPT = (

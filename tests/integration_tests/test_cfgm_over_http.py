@@ -76,7 +76,7 @@ async def test_experience_is_collected_learnt_from_and_used(way: str, forms: Any
         recollection = await on(path, memory, "recall", OTHER)
         told = recall_text(recollection, max_characters=2_000)
         assert all(text in told for text in TIPS.values())
-        assert "act(action): ok x2" in told
+        assert "act(action): ok (2 times)" in told
 
         before = len(server.requests)
         agent = create_agent(

@@ -52,7 +52,7 @@ Tips:
 
 Run: Book a flight to Boston for … as in ….
 find_user(user_id): failed: No user … (case …).
-find_flights(to, seats): ok x2
+find_flights(to, seats): ok (2 times)
 book(flight): ok
 </reference_material>"""
     told = text_of(FLIGHT, tips=TIPS)
@@ -74,7 +74,7 @@ def test_a_call_without_a_result_and_one_whose_result_says_that_it_failed_are_to
 
 
 def test_the_chain_of_a_run_is_one_line_of_the_tools_that_worked():
-    assert chain_of(FLIGHT) == "find_flights x2 -> book"
+    assert chain_of(FLIGHT) == "find_flights (2 times) -> book"
     assert chain_of(run_of(("book", {}, "No.", "error"))) == ""
     assert chain_of(long_run(24)).endswith("dig_18 -> dig_19 -> 4 more")
 

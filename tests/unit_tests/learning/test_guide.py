@@ -60,7 +60,7 @@ def test_only_tools_that_may_be_tried_are_told():
 def test_the_most_similar_good_run_is_a_chain_of_tools_and_no_more():
     run = run_of(1, "search_flights", "search_flights", "hold_seat")
     told = advice(memory=memory_of(run))
-    assert "A similar run that went well: search_flights x2 -> hold_seat." in told.text
+    assert "A similar run that went well: search_flights (2 times) -> hold_seat." in told.text
     assert "4711" not in told.text
     assert told.recalled == {"runs": ["run 1"], "tips": []}
 
