@@ -15,6 +15,7 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, Tool
 
 import langchain_tooltree
 from langchain_tooltree import AnomalyDetector, HashingEmbeddings, Trajectory
+from langchain_tooltree.anomaly.rules import phrase_book
 from langchain_tooltree.cfgm.recall import IDENTIFYING
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.effects import only_reads
@@ -71,8 +72,9 @@ def patterns_in(held: Any, depth: int = 0) -> Iterator[re.Pattern[str]]:
 @cache
 def patterns() -> dict[str, re.Pattern[str]]:
     held = [each for module in modules() for each in vars(module).values()]
-    phrases = [each for module in modules() for each in getattr(module, "DEFAULT_PHRASES", ())]
-    held += [value for phrase in phrases for value in getattr(phrase, "__dict__", {}).values()]
+    phrases = [phrase.check() for pack in phrase_book().packs.values() for phrase in pack]  # all compiled
+    held += [value for phrase in phrases for value in vars(phrase).values()]
+    held += [re.compile(expression, re.IGNORECASE) for expression in phrase_book().ways.values()]
     return {pattern.pattern: pattern for pattern in patterns_in(held)}
 
 
