@@ -74,7 +74,6 @@ def patterns() -> dict[str, re.Pattern[str]]:
     held = [each for module in modules() for each in vars(module).values()]
     phrases = [phrase.check() for pack in phrase_book().packs.values() for phrase in pack]  # all compiled
     held += [value for phrase in phrases for value in vars(phrase).values()]
-    held += [re.compile(expression, re.IGNORECASE) for expression in phrase_book().ways.values()]
     return {pattern.pattern: pattern for pattern in patterns_in(held)}
 
 
