@@ -298,7 +298,10 @@ def test_a_browser_is_opened_and_ctrl_c_ends_it_cleanly(tmp_path: Path) -> None:
     opener = tmp_path / "browser"
     opener.write_text(f'#!/bin/sh\necho "$1" > {tmp_path}/opened\n')
     opener.chmod(0o755)
-    command = [sys.executable, "-m", "langchain_tooltree", "view", str(tmp_path), "--json"]
+    # A shell that started the tests in the background may have had them ignore Ctrl-C.
+    heeding = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    program = f"{heeding}from langchain_tooltree.cli import main; sys.exit(main(sys.argv[1:]))"
+    command = [sys.executable, "-c", program, "view", str(tmp_path), "--json"]
     with subprocess.Popen(  # noqa: S603 - our own program
         command,
         stdout=subprocess.PIPE,
