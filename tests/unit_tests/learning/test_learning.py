@@ -301,7 +301,7 @@ def test_what_is_recalled_stands_in_the_question_for_other_calls_within_its_room
     agent.invoke(QUESTION)
 
     told = told_at_the_doubt(model)
-    assert "A similar run that went well: look x60." in told
+    assert "A similar run that went well: look (60 times)." in told
     assert "book" not in told
     assert len(told) < 1_500
 
