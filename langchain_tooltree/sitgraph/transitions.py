@@ -9,7 +9,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice, takewhile
+from itertools import chain, islice, takewhile
 from typing import Any
 
 from langchain_tooltree.anomaly.rules import has_failed
@@ -41,6 +41,8 @@ class Moment:
 
     messages: Sequence[ChatMessage]
     steps: Sequence[Step]
+    requests: Sequence[str]  # the texts of the user's messages
+    arguments: Sequence[Sequence[str]]  # of each step, the features of its arguments
 
     @property
     def last_tool(self) -> str:
@@ -83,12 +85,20 @@ def _read_dialogue(messages: Sequence[ChatMessage], transitions: list[Transition
     positions, dialogue = [position for position, _ in plain], [message for _, message in plain]
     steps = steps_in(messages)
     calls = [step for step in steps if step.tool != SUMMARIZE_STATE]
+    # Once for the dialogue, and not for each of its moments: that would take the square of a long one.
+    asked = [(position, text) for position, message in plain for text in requests_in([message])]
+    arguments = [_argument_features(step) for step in calls]
 
     def moment_at(position: int, number: int) -> Moment:
         """Before the message at a position, after so many calls: of those it makes itself, nothing has come yet."""
         earlier = bisect_left(calls, position, hi=number, key=lambda step: step.position)
         pending = [replace(step, outcome=None) for step in calls[earlier:number]]
-        return Moment(dialogue[: bisect_left(positions, position)], (*calls[:earlier], *pending))
+        return Moment(
+            dialogue[: bisect_left(positions, position)],
+            (*calls[:earlier], *pending),
+            [text for _, text in asked[: bisect_left(asked, (position, ""))]],
+            arguments[:number],
+        )
 
     number = 0
     summaries: list[str] = []
@@ -116,7 +126,8 @@ def moment_of(messages: Sequence[ChatMessage]) -> tuple[Moment, str | None]:
         else:
             steps.append(step)
             summary = None
-    return Moment([message for _, message in _plain(own)], tuple(steps)), summary
+    dialogue = [message for _, message in _plain(own)]
+    return Moment(dialogue, tuple(steps), [*requests_in(dialogue)], [*map(_argument_features, steps)]), summary
 
 
 def summary_of(step: Step) -> str:
@@ -174,8 +185,8 @@ def texts_of(moment: Moment) -> dict[str, str]:
     observations = (step.outcome.text for step in reversed(moment.steps) if step.outcome)
     return {
         "news": both_ends(" ".join(_news(moment))),
-        "message": both_ends(next(requests_in(reversed(moment.messages)), "")),
-        "request": both_ends(" ".join(requests_in(moment.messages))),
+        "message": both_ends(moment.requests[-1] if moment.requests else ""),
+        "request": both_ends(" ".join(moment.requests)),
         "reply": both_ends(next(filter(None, replies), "")),
         "observation": both_ends(next(observations, "")),
     }
@@ -202,9 +213,9 @@ def features_of(moment: Moment) -> dict[str, float]:
     features[f"last {tools[-2:]}"] = RECENT
     features[f"latest {tools[-3:]}"] = RECENT
     features[f"{min(len(_news(moment)), MAX_COUNT - 1)} messages since"] = RECENT
-    made = [_argument_features(step) for step in steps]
-    features |= {f"argument {feature}": 1.0 for each in made for feature in each}
-    features |= {f"last argument {feature}": 1.0 for each in made[-1:] for feature in each}
+    made = dict.fromkeys(chain.from_iterable(moment.arguments[-MAX_CALLS:]))  # in order, so that sums are the same
+    features |= {f"argument {feature}": 1.0 for feature in made}
+    features |= {f"last argument {feature}": 1.0 for each in moment.arguments[-1:] for feature in each}
     return features
 
 

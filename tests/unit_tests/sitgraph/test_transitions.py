@@ -6,8 +6,9 @@ import pytest
 from little_runs import brings, called, calls, run_of, says, summed_up, user
 
 from langchain_tooltree import SITGraph
-from langchain_tooltree.experience.trajectory import Branch, Outcome
-from langchain_tooltree.sitgraph.transitions import START, moment_of, read_run, summary_of
+from langchain_tooltree.experience.trajectory import Branch, Outcome, requests_in
+from langchain_tooltree.sitgraph import transitions
+from langchain_tooltree.sitgraph.transitions import START, features_of, moment_of, read_run, summary_of, texts_of
 from langchain_tooltree.text import MARK
 
 
@@ -155,3 +156,22 @@ def test_a_result_stays_in_the_state_though_its_id_was_that_of_a_summary_before(
     said = [{"role": "user", "content": "Go."}, *made("summarize_state"), *made("look")]
 
     assert [message["content"] for message in moment_of(said)[0].messages if message["role"] == "tool"] == ["look"]
+
+
+def test_a_long_run_is_read_in_proportion_to_its_length(monkeypatch):
+    looked_at = []
+
+    def counted(messages):
+        return requests_in(looked_at.append(message) or message for message in messages)
+
+    monkeypatch.setattr(transitions, "requests_in", counted)
+
+    def looks(turns):
+        run = run_of("1", *(each for _ in range(turns) for each in (user("Go on"), *called("a"), says("Done."))))
+        looked_at.clear()
+        for transition in read_run(run)[0]:
+            texts_of(transition.moment)
+            features_of(transition.moment)
+        return len(looked_at)
+
+    assert looks(200) < 5 * looks(50)
