@@ -78,8 +78,7 @@ def _is_ordinary(fields: Mapping[str, Any]) -> bool:
 
 
 def storable(reply: AIMessage) -> AIMessage:
-    """A reply that was asked for, as it can be kept: calls that JSON or a store cannot say are invalid calls."""
-    reply = sound(reply)
+    """A sound reply that was asked for, as it can be kept: calls that JSON or a store cannot say are invalid calls."""
     if is_plain(reply.content) and is_plain(reply.tool_calls):
         return reply
     broken = [

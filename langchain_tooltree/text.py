@@ -6,6 +6,7 @@ import re
 import unicodedata
 from collections.abc import Collection, Mapping, Sequence
 from hashlib import sha256
+from itertools import chain
 from typing import Any
 
 GAP = "…"
@@ -69,13 +70,18 @@ LONGEST_NUMBER = 1_000
 """Bits of a whole number whose digits are told: some 300 of them."""
 
 
+_HOLDERS = (dict, list, tuple)
+
+
 def is_deep(data: Any, levels: int = LEVELS) -> bool:
     """Whether there is data within data on more levels than can be kept."""
-    if isinstance(data, Mapping):
-        data = data.values()
-    elif not isinstance(data, list | tuple):
-        return False
-    return levels == 0 or any(is_deep(each, levels - 1) for each in data)
+    outer = [data] if isinstance(data, _HOLDERS) else []
+    for _ in range(levels):  # by level: a reply may hold a million values
+        within = (each.values() if isinstance(each, dict) else each for each in outer)
+        outer = [each for each in chain.from_iterable(within) if isinstance(each, _HOLDERS)]
+        if not outer:
+            return False
+    return bool(outer)
 
 
 def plain(data: Any, levels: int = LEVELS) -> Any:
@@ -94,11 +100,11 @@ def plain(data: Any, levels: int = LEVELS) -> Any:
             result = data
         case float() if math.isfinite(data):
             result = data
-        case Mapping() if levels:
-            result = {whole_characters(str(key)): plain(value, levels - 1) for key, value in data.items()}
         case list() | tuple() if levels:
             result = [plain(value, levels - 1) for value in data]
-        case Mapping() | list() | tuple():
+        case dict() | Mapping() if levels:
+            result = {whole_characters(str(key)): plain(value, levels - 1) for key, value in data.items()}
+        case list() | tuple() | Mapping():
             result = f"<{type(data).__name__}>"  # writing it out may take as long as all else
         case int() if data.bit_length() > LONGEST_NUMBER:
             result = "<int>"  # its digits take the square of their number

@@ -149,8 +149,8 @@ FIELDS |= dict.fromkeys(("usage_metadata", "response_metadata", "additional_kwar
 @given(st.fixed_dictionaries({}, optional=FIELDS), VALUES)
 def test_any_message_is_mended_and_read(fields, observation):
     reply = with_fields(**fields)
-    mended = storable(reply)
-    assert storable(mended) is mended
+    mended = storable(sound(reply))
+    assert storable(sound(mended)) is mended
     assert AIMessage.model_validate(mended.model_dump()).tool_calls == mended.tool_calls
     answer = ToolMessage.model_construct(content=observation, tool_call_id=observation, type="tool", status="success")
     said = Conversation([HumanMessage("Look."), reply, answer])
