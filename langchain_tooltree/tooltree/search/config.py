@@ -91,7 +91,7 @@ class SearchConfig:
             raise ConfigurationError(msg)
         for each in fields(SearchConfig):
             value = getattr(self, each.name)
-            if self.selection == "doubt" and each.name in _OF_DEEP_SEARCH and value != each.default:
+            if self.selection == "doubt" and each.name not in _OF_THE_LOOP and value != each.default:
                 msg = (
                     f"{each.name}={value!r} shapes a deep search, and selection='doubt' searches in the agent's own "
                     "loop; leave it out, or choose selection='posterior', 'smoothed' or 'printed'."
@@ -141,20 +141,8 @@ class SearchConfig:
         return replace(paper, **changes)
 
 
-_OF_DEEP_SEARCH = frozenset(
-    {
-        "max_rollouts",
-        "exploration",
-        "pre_threshold",
-        "post_threshold",
-        "top_k",
-        "max_depth",
-        "parallel_rollouts",
-        "patience",
-        "proposals",
-    }
-)
-"""Settings that mean nothing in the agent's own loop."""
+_OF_THE_LOOP = frozenset({"effort", "max_model_calls", "max_seconds", "check_writes", "selection"})
+"""Settings that mean something in the agent's own loop."""
 
 
 @cache
