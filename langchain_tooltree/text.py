@@ -63,6 +63,12 @@ def compact_json(data: Any) -> str:
     return json.dumps(data, ensure_ascii=False, separators=(",", ":"), default=str)
 
 
+def call_label(tool: str, arguments: Mapping[str, Any]) -> str:
+    """A call in one line, for people: `look(query="a sign")`."""
+    written = (f"{name}={json.dumps(value, default=str, ensure_ascii=False)}" for name, value in arguments.items())
+    return f"{tool}({', '.join(written)})"
+
+
 LEVELS = 60
 """Levels of data within data that are kept: pydantic and checkpointers refuse about 200, and an envelope takes some."""
 

@@ -26,6 +26,7 @@ from langchain_tooltree.pages import page
 from langchain_tooltree.secrets import masked
 from langchain_tooltree.text import (
     LONGEST_TEXT,
+    call_label,
     counted,
     digest,
     mermaid_text,
@@ -308,9 +309,7 @@ def _on_page(node: Mapping[str, Any]) -> dict[str, Any]:
 
 def label(node: Mapping[str, Any]) -> str:
     """The call of a node in one line."""
-    arguments = node["call"]["arguments"].items()
-    written = (f"{name}={json.dumps(value, default=str, ensure_ascii=False)}" for name, value in arguments)
-    return f"{node['call']['tool']}({', '.join(written)})"
+    return call_label(node["call"]["tool"], node["call"]["arguments"])
 
 
 def seen(node: Mapping[str, Any]) -> str:

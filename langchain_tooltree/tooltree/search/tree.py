@@ -5,7 +5,6 @@ edge into a node and the node itself are one object, so `visits` and `value` are
 leads here.
 """
 
-import json
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -13,7 +12,7 @@ from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 from langchain_tooltree.experience.trajectory import call_key
-from langchain_tooltree.text import digest
+from langchain_tooltree.text import call_label, digest
 from langchain_tooltree.tooltree.search.config import KernelConfig
 
 Effect = Literal["read", "write", "sandboxed"]
@@ -45,10 +44,7 @@ class Call:
     @cached_property
     def label(self) -> str:
         """The call in one line, for people."""
-        arguments = (
-            f"{name}={json.dumps(value, default=str, ensure_ascii=False)}" for name, value in self.arguments.items()
-        )
-        return f"{self.tool}({', '.join(arguments)})"
+        return call_label(self.tool, self.arguments)
 
 
 @dataclass(frozen=True, slots=True)
