@@ -213,8 +213,8 @@ class SITGraph:
     def learn(self, trajectory: Trajectory) -> Flow[bool]:
         """Take a run as the latest version of itself: learn from it if it succeeded, and forget it otherwise.
 
-        For judged runs that go on: `TrajectoryRecorder([experience, graph.learn], verdict=...)`. Returns whether the
-        run is in the graph now. It learns all users' runs together: to keep them apart, take an `Experience`.
+        For judged runs that go on: `TrajectoryRecorder(graph.learn, verdict=...)`. Returns whether the run is in the
+        graph now. It learns all users' runs together: to keep them apart, take an `Experience`.
         """
         contribution = yield from self.contribution(trajectory)
         if contribution is None:
