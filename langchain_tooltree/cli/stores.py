@@ -1,7 +1,6 @@
-"""Stores by their addresses, a folder, a Chroma server or a Postgres, and the commands `copy` and `mine`."""
+"""Stores by their addresses, a folder, a Chroma server or a Postgres, and the command `copy`."""
 
 import argparse
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
@@ -12,17 +11,11 @@ from langchain_core.embeddings import Embeddings
 from langgraph.store.base import BaseStore, Op, PutOp, Result
 
 from langchain_tooltree.cli import INCOMPLETE
-from langchain_tooltree.cli.terminal import Terminal, answering, check_free, embeddings_named, progress
+from langchain_tooltree.cli.terminal import Terminal, answering, embeddings_named, progress
 from langchain_tooltree.errors import ConfigurationError, MissingExtraError, import_extra
-from langchain_tooltree.experience.files import load_trajectories
-from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.flows import Flow, run_flow
 from langchain_tooltree.learning.copying import copy_all
-from langchain_tooltree.sitgraph.files import FILE
-from langchain_tooltree.sitgraph.sit_graph import SITGraph
-from langchain_tooltree.sitgraph.transitions import START
 from langchain_tooltree.stores.chroma import DATABASE, ChromaStore, snapshot
-from langchain_tooltree.text import counted
 
 T = TypeVar("T")
 
@@ -122,42 +115,3 @@ def run_copy(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[str,
     if differing:
         terminal.say(f"Left alone: {differing} runs and notes that differ in DST. --force replaces them.")
     return dict(counts), INCOMPLETE if differing else 0
-
-
-def run_mine(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[str, Any], int]:
-    """Read the runs, and save their graph."""
-    if (options.output / FILE).exists():
-        check_free(options.output, force=options.force)
-    outcomes, unread = Counter[bool | None](), Counter[str]()
-
-    def runs() -> Iterator[Trajectory]:
-        for file in options.files:
-            for trajectory in load_trajectories(file, unread=unread):
-                outcomes[trajectory.success] += 1
-                yield trajectory
-
-    with progress("mining"):
-        graph = SITGraph.from_trajectories(runs())
-    if not outcomes[True]:
-        msg = (
-            f"None of {outcomes.total()} runs is marked as a success, so there is nothing to learn. "
-            "A run needs 'success': true or a 'reward' of 1."
-        )
-        raise ConfigurationError(msg)
-    graph.save(options.output)
-    drawn = graph.to_networkx()
-    report: dict[str, Any] = {
-        "graph": str(options.output),
-        "runs": outcomes.total(),
-        "succeeded": outcomes[True],
-        "in_graph": len(graph),
-        "tools": drawn.number_of_nodes() - (START in drawn),
-        "edges": drawn.number_of_edges(),
-        "not_used": dict(sorted(unread.items())),
-    }
-    terminal.say(f"{outcomes[True]} of {outcomes.total()} runs succeeded, {len(graph)} of them with tools.")
-    terminal.say(f"The graph has {counted(report['tools'], 'tool')} and {counted(report['edges'], 'edge')}.")
-    for kind, count in report["not_used"].items():
-        terminal.say(f"Not used: {count} {kind}.")
-    terminal.say(f"Written to {options.output}.")
-    return report, 0

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache, cached_property
 from itertools import takewhile
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
 
 from langchain_core.messages import (
@@ -438,15 +439,16 @@ class Trajectory:
 
         It is one file that asks nobody for anything. Long texts are shortened so that it stays below 1 MB.
         """
-        from langchain_tooltree.pages.records import write_run  # noqa: PLC0415 - only who looks at a run needs it
+        from langchain_tooltree.pages.records import run_page  # noqa: PLC0415 - only who looks at a run needs it
 
-        write_run(self, path)
+        Path(path).write_text(run_page(self), encoding="utf-8")
 
-    def _repr_html_(self) -> str:
-        """What a notebook shows: a table, since viewers take scripts out, and a notebook is to stay small."""
-        from langchain_tooltree.pages.records import run_table  # noqa: PLC0415 - as above
+    def _repr_html_(self) -> str | None:
+        """What a notebook shows: the page, unless it is too long for one."""
+        from langchain_tooltree.pages import in_notebook  # noqa: PLC0415 - as above
+        from langchain_tooltree.pages.records import run_page  # noqa: PLC0415 - as above
 
-        return run_table(self)
+        return in_notebook(run_page(self))
 
 
 def own_message(message: ChatMessage) -> ChatMessage | None:

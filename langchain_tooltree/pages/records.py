@@ -2,11 +2,9 @@
 
 import json
 import math
-import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import networkx as nx
@@ -34,7 +32,7 @@ from langchain_tooltree.experience.trajectory import (
 )
 from langchain_tooltree.flows import Flow, FunctionStep
 from langchain_tooltree.learning.fold import ExperienceStatus, Fold
-from langchain_tooltree.pages import page, table
+from langchain_tooltree.pages import page
 from langchain_tooltree.sitgraph.graph import Graph, weights
 from langchain_tooltree.sitgraph.transitions import START
 from langchain_tooltree.text import mapping_in, one_line, shortened
@@ -61,17 +59,9 @@ def _label(name: Any) -> str:
 # --- runs ---
 
 
-def write_run(run: Trajectory, path: str | os.PathLike[str]) -> None:
-    """Write a run as a page to read."""
-    Path(path).write_text(page("run", f"Run: {_label(run.task)}", _run(run)), encoding="utf-8")
-
-
-def run_table(run: Trajectory) -> str:
-    """A run in a few lines."""
-    verdict = {True: "success", False: "failure", None: "not judged"}[run.success]
-    tools = " → ".join(step.tool for step in run.steps) or "none"
-    verdict += f": {run.reasons}" if run.reasons else ""
-    return table({"Run": run.id, "Task": run.task, "Tools": tools, "Replies": run.turns, "Verdict": verdict})
+def run_page(run: Trajectory) -> str:
+    """A run as a page to read."""
+    return page("run", f"Run: {_label(run.task)}", _run(run))
 
 
 def runs_page(name: str, runs: Sequence[Trajectory], outcomes: Mapping[str, int]) -> str:

@@ -52,7 +52,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 def story(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page that the demo ends with."""
     file = tmp_path_factory.mktemp("story") / "search.html"
-    assert main(["demo", "--draw", str(file)]) == 0
+    assert main(["demo", "-o", str(file)]) == 0
     return file
 
 
