@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache, cached_property
 from itertools import takewhile
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
 
 from langchain_core.messages import (
@@ -439,16 +438,15 @@ class Trajectory:
 
         It is one file that asks nobody for anything. Long texts are shortened so that it stays below 1 MB.
         """
-        from langchain_tooltree.pages.records import run_page  # noqa: PLC0415 - only who looks at a run needs it
+        from langchain_tooltree.pages.records import write_run  # noqa: PLC0415 - only who looks at a run needs it
 
-        Path(path).write_text(run_page(self), encoding="utf-8")
+        write_run(self, path)
 
     def _repr_html_(self) -> str | None:
         """What a notebook shows: the page, unless it is too long for one."""
-        from langchain_tooltree.pages import in_notebook  # noqa: PLC0415 - as above
-        from langchain_tooltree.pages.records import run_page  # noqa: PLC0415 - as above
+        from langchain_tooltree.pages.records import run_in_notebook  # noqa: PLC0415 - as above
 
-        return in_notebook(run_page(self))
+        return run_in_notebook(self)
 
 
 def own_message(message: ChatMessage) -> ChatMessage | None:
