@@ -442,12 +442,6 @@ class Trajectory:
 
         write_run(self, path)
 
-    def _repr_html_(self) -> str | None:
-        """What a notebook shows: the page, unless it is too long for one."""
-        from langchain_tooltree.pages.records import run_in_notebook  # noqa: PLC0415 - as above
-
-        return run_in_notebook(self)
-
 
 def own_message(message: ChatMessage) -> ChatMessage | None:
     """A message without reference material; `None` if it holds nothing else.

@@ -34,7 +34,7 @@ from langchain_tooltree.experience.trajectory import (
 )
 from langchain_tooltree.flows import Flow, FunctionStep
 from langchain_tooltree.learning.fold import ExperienceStatus, Fold
-from langchain_tooltree.pages import in_notebook, page
+from langchain_tooltree.pages import page
 from langchain_tooltree.sitgraph.graph import Graph, weights
 from langchain_tooltree.sitgraph.transitions import START
 from langchain_tooltree.text import mapping_in, one_line, shortened
@@ -63,16 +63,7 @@ def _label(name: Any) -> str:
 
 def write_run(run: Trajectory, path: str | os.PathLike[str]) -> None:
     """Write a run as a page to read."""
-    Path(path).write_text(_run_page(run), encoding="utf-8")
-
-
-def run_in_notebook(run: Trajectory) -> str | None:
-    """The page of a run in a notebook."""
-    return in_notebook(_run_page(run))
-
-
-def _run_page(run: Trajectory) -> str:
-    return page("run", f"Run: {_label(run.task)}", _run(run))
+    Path(path).write_text(page("run", f"Run: {_label(run.task)}", _run(run)), encoding="utf-8")
 
 
 def runs_page(name: str, runs: Sequence[Trajectory], outcomes: Mapping[str, int]) -> str:
