@@ -50,7 +50,18 @@ def postgres_server() -> Iterator[str]:
         data.mkdir()
         if user:
             shutil.chown(data, user["user"], user["group"])
-        make = [programs / "bin" / "initdb", "-D", data, "-U", "postgres", "-N", "--auth=trust", "--locale=C", "-E", "UTF8"]
+        make = [
+            programs / "bin" / "initdb",
+            "-D",
+            data,
+            "-U",
+            "postgres",
+            "-N",
+            "--auth=trust",
+            "--locale=C",
+            "-E",
+            "UTF8",
+        ]
         subprocess.run(make, check=True, capture_output=True, cwd=data, **user)  # noqa: S603 - our own programs
         with (data / "log").open("w") as log:
             run = [programs / "bin" / "postgres", "-D", data, "-k", data, "-h", "", "-c", "fsync=off"]
