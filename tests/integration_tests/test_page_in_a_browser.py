@@ -53,7 +53,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 def story(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page that the demo ends with."""
     file = tmp_path_factory.mktemp("story") / "search.html"
-    assert main(["demo", "--draw", str(file)]) == 0
+    assert main(["demo", "-o", str(file)]) == 0
     return file
 
 
@@ -533,9 +533,9 @@ def test_progress_and_runs_are_tables_that_are_sorted_and_lead_to_the_runs_of_a_
     experience.to_html(file)
     browser.open(file)
     browser.run(
-        "renew({ ...data, runs: Array.from({ length: 6 }, (_, number) => "
+        "data.runs = Array.from({ length: 6 }, (_, number) => "
         "({ ...data.runs[0], id: String(number), outcome: number % 3 ? 'success' : 'failure', "
-        "kept: new Date((number >> 1) * 864e5).toISOString(), tokens: 10 * number })) })"
+        "kept: new Date((number >> 1) * 864e5).toISOString(), tokens: 10 * number })), render(), 0"
     )
     cells = "[...document.querySelectorAll('.rows')[1].tBodies[0].rows].map((row) => row.innerText)"
     assert browser.run(cells) == [
@@ -549,8 +549,6 @@ def test_progress_and_runs_are_tables_that_are_sorted_and_lead_to_the_runs_of_a_
         "Failed",
         "Kept",
     ]
-    browser.run("renew({ ...data, runs: data.runs.slice(0, 4) })")
-    assert [row[:10] for row in browser.run(cells)] == ["1970-01-01", "1970-01-02"], "it stays sorted as it was"
     browser.run("[...document.querySelectorAll('td button')].find((each) => each.innerText === '1970-01-01').click()")
     assert browser.run("[$('hits').textContent, document.querySelectorAll('.rows td a').length]") == ["2 runs", 2]
     assert quiet(browser, file)
