@@ -16,8 +16,8 @@ from urllib.parse import unquote
 from langchain_core.tools import BaseTool, StructuredTool
 
 from langchain_tooltree.effects.calls import ByArgument, DeclaredEffect, HintedEffect
+from langchain_tooltree.effects.names import words_of_name
 from langchain_tooltree.errors import ConfigurationError, import_extra
-from langchain_tooltree.experience.excerpts import words_of_name
 from langchain_tooltree.flows import in_thread
 from langchain_tooltree.text import digest, forget_oldest, words_of
 
