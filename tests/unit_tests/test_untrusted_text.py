@@ -16,7 +16,7 @@ def test_there_are_ten_attacks_of_each_kind():
 
 
 def each_attack():
-    """Two attacks of each kind in each place, one of a kind as a quick one; `tests.benchmarks.trust` makes all sixty."""
+    """Two attacks of each kind in each place, one of a kind quick; `tests.benchmarks.trust` makes all sixty."""
     number, quick = Counter(), set()
     for attack in ATTACKS:
         at = number[attack.kind, attack.place]
