@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -258,30 +259,28 @@ def test_a_file_is_served_alone_and_follows_what_is_written(tmp_path: Path) -> N
         assert viewer.ask()[0] == 404
 
 
-def test_a_browser_is_opened_and_ctrl_c_ends_it_cleanly(tmp_path: Path) -> None:
+def test_a_browser_is_opened_and_ctrl_c_ends_it_cleanly(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     recorded(tmp_path)
-    opener = tmp_path / "browser"
-    opener.write_text(f'#!/bin/sh\necho "$1" > {tmp_path}/opened\n')
-    opener.chmod(0o755)
+    addresses = []
+
+    def opened(address: str) -> bool:
+        addresses.append(address)
+        threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
+        return True
+
+    monkeypatch.setattr("webbrowser.open", opened)
     # A shell that started the tests in the background may have had them ignore Ctrl-C.
-    heeding = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
-    program = f"{heeding}from langchain_tooltree.cli import main; sys.exit(main(sys.argv[1:]))"
-    command = [sys.executable, "-c", program, "view", str(tmp_path), "--json"]
-    with subprocess.Popen(  # noqa: S603 - our own program
-        command,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "BROWSER": f"{opener} %s"},
-    ) as process:
-        assert process.stdout and process.stderr  # noqa: PT018 - for mypy
-        said = "".join(iter(process.stdout.readline, "}\n")) + "}"
-        told = json.loads(said)
-        assert told["opened"] is True
-        assert (tmp_path / "opened").read_text().strip() == told["page"]
-        process.send_signal(signal.SIGINT)
-        assert process.wait(20) == STOPPED
-        assert process.stderr.read() == "Stopped.\n"
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        assert main(["view", str(tmp_path), "--json"]) == STOPPED
+    finally:
+        signal.signal(signal.SIGINT, before)
+    printed = capsys.readouterr()
+    told = json.loads(printed.out)
+    assert (told["opened"], addresses) == (True, [told["page"]])
+    assert printed.err == "Stopped.\n"
 
 
 def test_a_viewer_that_is_terminated_leaves_no_copy_of_a_store(tmp_path: Path) -> None:
