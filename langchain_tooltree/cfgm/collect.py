@@ -5,6 +5,7 @@ An attempt is done when its trajectory is in the store: a collection makes those
 
 import json
 import logging
+import math
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
