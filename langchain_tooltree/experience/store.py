@@ -9,7 +9,7 @@ import threading
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -611,16 +611,12 @@ def entry_of(trajectory: Trajectory, written: str | None = None) -> RunEntry:
     outcome = _OUTCOMES[trajectory.success] if waiting is None else PENDING
     if outcome in JUDGED and trajectory.metadata.get(QUARANTINED):
         outcome = QUARANTINED
-    recalled = trajectory.recall.note()
-    return RunEntry(outcome, digest(text), _storable(trajectory.aim), float(waiting or 0), recalled)
-
-
-_NOTED = tuple(each.name for each in fields(RunEntry))
+    recall = trajectory.recall.note()
+    return RunEntry(outcome, digest(text), _storable(trajectory.aim), float(waiting or 0), recall)
 
 
 def _entry(item: Item) -> RunEntry:
-    values = {name: item.value[name] for name in _NOTED if name in item.value}
-    return RunEntry(**{"outcome": "unknown", "version": ""} | values)
+    return RunEntry(**item.value)
 
 
 def _token(head: Item | None) -> str | None:
@@ -628,8 +624,8 @@ def _token(head: Item | None) -> str | None:
 
 
 def _trajectory(item: Item) -> Trajectory:
-    written = _record(item, "Trajectory", TrajectoryFormatError)
-    return from_json(written, where=f"Trajectory {item.key!r} in namespace {item.namespace!r}")
+    record = _record(item, "Trajectory", TrajectoryFormatError)
+    return from_json(record, where=f"Trajectory {item.key!r} in namespace {item.namespace!r}")
 
 
 def _storable(text: str) -> str:
