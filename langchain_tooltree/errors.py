@@ -6,7 +6,6 @@ ToolTreeError
 │   ├── ToolDefinitionError           no tools, duplicate names, an unknown name
 │   └── ForeignNamespaceError         a client names another user or tenant than the server does
 ├── EmptyQueryError (ValueError)      there is nothing to plan for
-├── ResumeError (RuntimeError)        a search was told an outcome that it does not wait for
 ├── TrajectoryFormatError (ValueError)  a record of a run cannot be read
 ├── GraphFileError (RuntimeError)     a saved graph is missing, damaged, or was made otherwise
 │   └── GraphChangedError             somebody else has saved there since it was read
@@ -14,8 +13,7 @@ ToolTreeError
 │   ├── StoreLockedError              its folder belongs to another process
 │   └── EmbedderMismatchError         it was filled by another embedder
 ├── MissingExtraError (ImportError)   a package is needed that the base install does not bring
-├── ReplyError (RuntimeError)         a model's replies cannot be used
-└── SummaryError (RuntimeError)       a model has not written a summary
+└── ReplyError (RuntimeError)         a model's replies cannot be used
 ```
 
 What goes wrong *inside* a search (a tool that raises, a judge that answers rubbish, a spent budget) is not an
@@ -49,10 +47,6 @@ class EmptyQueryError(ToolTreeError, ValueError):
     """The conversation holds no user request to plan for."""
 
 
-class ResumeError(ToolTreeError, RuntimeError):
-    """A search kernel was told the outcome of another operation than the oldest one that it waits for."""
-
-
 class TrajectoryFormatError(ToolTreeError, ValueError):
     """A file, a record or a message cannot be read as a trajectory; the message names the place and the remedy."""
 
@@ -82,11 +76,7 @@ class MissingExtraError(ToolTreeError, ImportError):
 
 
 class ReplyError(ToolTreeError, RuntimeError):
-    """A model was asked, asked again, and gave no reply that can be used; the message says what went wrong."""
-
-
-class SummaryError(ToolTreeError, RuntimeError):
-    """A model has not written a summary; the message says why."""
+    """A model gave no reply that can be used, also where it was asked again; the message says what went wrong."""
 
 
 def described(error: BaseException) -> str:

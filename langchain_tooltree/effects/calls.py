@@ -14,8 +14,8 @@ from typing import Any, Literal, NamedTuple, cast
 from langchain_core.tools import BaseTool, StructuredTool
 from langchain_core.utils.pydantic import get_fields
 
+from langchain_tooltree.effects.names import call_digest
 from langchain_tooltree.errors import ConfigurationError, described
-from langchain_tooltree.experience.excerpts import call_digest
 from langchain_tooltree.flows import Flow, FunctionStep
 
 logger = logging.getLogger(__name__)

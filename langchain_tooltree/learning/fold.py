@@ -249,9 +249,10 @@ class Parts:
         entries = (yield from self._store.current()).entries
         runs = {self._prefix + run for run in entries}
         store, namespace = self._store.place
-        gone = [item.key for item in (yield from self._items()) if item.key not in runs]
         self.vote = None
-        yield StoreCall(store, "batch", ([PutOp((*namespace, PARTS), key, None) for key in gone],), {})
+        gone = [item.key for item in (yield from self._items()) if item.key not in runs]
+        for page in batch_iterate(PAGE, gone):
+            yield StoreCall(store, "batch", ([PutOp((*namespace, PARTS), key, None) for key in page],), {})
 
     @staticmethod
     def _values(page: Mapping[str, Part | None], tasks: Mapping[str, NDArray[Any]]) -> dict[str, Any]:

@@ -38,7 +38,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, cast
 
-from langchain_tooltree.errors import ResumeError
 from langchain_tooltree.events import Event
 from langchain_tooltree.tooltree.search.config import KernelConfig, SearchConfig
 from langchain_tooltree.tooltree.search.policies import (
@@ -298,13 +297,13 @@ class TreeSearch:
     # --- tell ---
 
     def tell(self, outcome: OperationOutcome) -> None:
-        """Take in the outcome of the oldest outstanding operation; that of another one raises `ResumeError`."""
+        """Take in the outcome of the oldest outstanding operation; that of another one raises `RuntimeError`."""
         oldest = self._outstanding[0][0].id if self._outstanding else None
         if oldest is None or outcome.operation != oldest:
             expected = "nothing" if oldest is None else f"operation {oldest}"
             msg = f"The search waits for {expected}, but was given the outcome of operation {outcome.operation}."
             msg += " Tell outcomes in the order in which `ask` returned their operations."
-            raise ResumeError(msg)
+            raise RuntimeError(msg)
         operation, rollout = self._outstanding.popleft()
         self.promised_model_calls -= operation.model_calls
         self.spent.model_calls += outcome.model_calls

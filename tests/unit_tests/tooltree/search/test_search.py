@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 
-from langchain_tooltree.errors import ResumeError
 from langchain_tooltree.tooltree import search as kernel
 from langchain_tooltree.tooltree.search import KernelConfig, OperationOutcome, TreeSearch, UCTPolicy, Work
 from tests.internals.tooltree import BY_POSTERIOR
@@ -246,7 +245,7 @@ def test_parallel_rollouts_are_in_flight_together(search_in):
 
 
 def test_an_outcome_nobody_waits_for_is_refused():
-    with pytest.raises(ResumeError, match="waits for nothing"):
+    with pytest.raises(RuntimeError, match="waits for nothing"):
         TreeSearch(KernelConfig()).tell(OperationOutcome(0))
 
 
@@ -258,7 +257,7 @@ def test_outcomes_are_told_in_the_order_of_launch_only(table_world):
     (scoring,) = search.ask()
     search.tell(world.answer(search.tree, scoring))
     one, other = search.ask()
-    with pytest.raises(ResumeError, match="Tell outcomes in the order"):
+    with pytest.raises(RuntimeError, match="Tell outcomes in the order"):
         search.tell(world.answer(search.tree, other))
     search.tell(world.answer(search.tree, one))
     search.tell(world.answer(search.tree, other))
