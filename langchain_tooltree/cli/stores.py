@@ -18,14 +18,7 @@ from langchain_tooltree.errors import ConfigurationError, MissingExtraError, imp
 from langchain_tooltree.experience.run_identity import Namespace
 from langchain_tooltree.experience.store import HEAD, MOST_ITEMS, PAGE, TASKS, TOKEN, TRAJECTORIES, StoreCall, listing
 from langchain_tooltree.flows import Flow, run_flow
-<<<<<<< HEAD
 from langchain_tooltree.learning.fold import PARTS
-from langchain_tooltree.sitgraph.files import FILE
-from langchain_tooltree.sitgraph.sit_graph import SITGraph
-from langchain_tooltree.sitgraph.transitions import START
-=======
-from langchain_tooltree.learning.fold import SEGMENTS
->>>>>>> main
 from langchain_tooltree.stores.chroma import DATABASE, ChromaStore, snapshot
 
 T = TypeVar("T")
