@@ -64,11 +64,14 @@ class FoldDefaults:
             whose event loop has stopped never answers.
         read_at_once: Records that are read while somebody waits, about a second of work; more are read in the
             background.
+        together: Parts that are stored together. Of fewer, each process reads the records, which takes a tenth of a
+            second.
     """
 
     workers: int = 4
     exit_seconds: float = 30.0
     read_at_once: int = 128
+    together: int = 16
 
 
 DEFAULTS = FoldDefaults()
@@ -178,7 +181,7 @@ def paused_collection() -> Iterator[None]:
             gc.enable()
 
 
-class Parts:
+class StoredParts:
     """The parts of the runs of one namespace, each stored as an item of its own. Its methods are flows where they ask.
 
     `embedder` names what makes the vectors of the graph: parts with vectors of others are ignored.
@@ -198,7 +201,8 @@ class Parts:
 
     def is_due(self, vote: Vote | None) -> bool:
         """Whether there is something to write; beside parts, the settings of the vote are stored."""
-        return bool(self._unwritten) or vote not in (None, self.vote)
+        unwritten = self._unwritten.values()
+        return len(unwritten) >= DEFAULTS.together or None in unwritten or vote not in (None, self.vote)
 
     def load(self, entries: Mapping[str, RunEntry]) -> Flow[dict[str, Part]]:
         """The parts of records in their present version, by the ids of the runs."""
@@ -298,7 +302,7 @@ class Fold:
         self.store = store
         self.graph = SITGraph(embeddings=embeddings)
         self.memory = CFGMMemory(model, store)
-        self.parts = Parts(store, embedder_name(embeddings))
+        self.parts = StoredParts(store, embedder_name(embeddings))
         self._background = background
         self._quarantine = quarantine
         self._versions: dict[str, str] = {}  # of the records that are in it

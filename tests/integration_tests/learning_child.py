@@ -63,6 +63,7 @@ def run_of(number):
 
 def write(database, first, count, *, killed):
     """Learn runs, and print each; be killed `before` or `after` a part of the fourth is stored, if `killed` says so."""
+    fold.DEFAULTS = fold.FoldDefaults(together=1)
 
     class Perishable(SqliteStore):
         def batch(self, ops):

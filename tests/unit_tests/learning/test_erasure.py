@@ -27,6 +27,7 @@ from langchain_tooltree import (
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import GraphFileError
 from langchain_tooltree.flows import run_flow
+from langchain_tooltree.learning import fold as fold_module
 from langchain_tooltree.testing import ScriptedChatModel
 
 ALL = ("tooltree",)
@@ -377,6 +378,10 @@ def test_tips_that_are_being_taken_meanwhile_do_not_come_back():
     assert "secret" not in repr(items_of(experience.store.place[0]))
 
 
+def store_at_once(monkeypatch):
+    monkeypatch.setattr(fold_module, "DEFAULTS", fold_module.FoldDefaults(together=1))
+
+
 def parts_with(store, text):
     parts = [(item.key, item.value) for item in items_of(store) if item.namespace[-1] == "parts"]
     return [each for each in parts if text in repr(each)]
@@ -402,7 +407,8 @@ class PerishableStore(InMemoryStore):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("what", [{"run": "1"}, {"tool": "pay"}], ids=repr)
-def test_who_was_killed_while_forgetting_asks_again_and_nothing_is_left(what):
+def test_who_was_killed_while_forgetting_asks_again_and_nothing_is_left(what, monkeypatch):
+    store_at_once(monkeypatch)
     for step in range(30):
         store = PerishableStore()
         experience = Experience(store, namespace=ALL, model=teller(["secret", "plain"]))
@@ -514,7 +520,8 @@ def sqlite(folder):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("opened", [chroma, sqlite])
-def test_no_file_of_a_store_or_a_graph_holds_the_text(tmp_path, opened):
+def test_no_file_of_a_store_or_a_graph_holds_the_text(tmp_path, opened, monkeypatch):
+    store_at_once(monkeypatch)
     secret = "S3cr3t-0f-4nn"  # noqa: S105 - of nobody
     with opened(tmp_path) as store:
         experience = Experience(store, namespace=ALL, model=teller(["S3cr3t", "plain"]))

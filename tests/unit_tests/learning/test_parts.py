@@ -6,9 +6,15 @@ import pytest
 from langgraph.store.memory import InMemoryStore
 
 from langchain_tooltree import Experience, ExperienceStore, HashingEmbeddings, Trajectory
+from langchain_tooltree.learning import fold as fold_module
 
 ALL = ("tooltree",)
 PARTS = (*ALL, "parts")
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch):
+    monkeypatch.setattr(fold_module, "DEFAULTS", fold_module.FoldDefaults(together=1))
 
 
 class CountingStore(InMemoryStore):
