@@ -29,7 +29,7 @@ from langgraph.store.base import Item, PutOp, SearchItem
 from numpy.typing import NDArray
 
 from langchain_tooltree.cfgm.memory import CFGMMemory
-from langchain_tooltree.cfgm.recall import all_tips
+from langchain_tooltree.cfgm.tips import all_tips
 from langchain_tooltree.errors import described
 from langchain_tooltree.experience.embeddings import embedder_name
 from langchain_tooltree.experience.store import (
