@@ -158,9 +158,6 @@ class ExperienceStatus:
     quarantined: int = 0
 
 
-Vote = Mapping[str, Any]
-
-
 @dataclass(frozen=True, slots=True)
 class Part:
     """What one run gives to the fold of its namespace: nothing to the graph if `contribution` is `None`."""
@@ -192,14 +189,14 @@ class StoredParts:
         self._prefix = digest([FORMAT, embedder, store.embedder], 8) + "/"  # of keys, before the id of the run
         self._unwritten: dict[str, Part | None] = {}  # `None` is to be deleted
         self._lock = threading.Lock()
-        self.vote: Vote | None = None  # as it is stored
+        self.vote: Mapping[str, Any] | None = None  # as it is stored
 
     def add(self, run: str, part: Part | None) -> None:
         """Have the part of a run stored, in place of an earlier one, or with `None` deleted."""
         with self._lock:
             self._unwritten[run] = part
 
-    def is_due(self, vote: Vote | None) -> bool:
+    def is_due(self, vote: Mapping[str, Any] | None) -> bool:
         """Whether there is something to write; beside parts, the settings of the vote are stored."""
         unwritten = self._unwritten.values()
         return len(unwritten) >= DEFAULTS.together or None in unwritten or vote not in (None, self.vote)
@@ -236,7 +233,7 @@ class StoredParts:
         self._store.hold_vectors(tasks)
         return parts
 
-    def write(self, vote: Vote | None) -> Flow[None]:
+    def write(self, vote: Mapping[str, Any] | None) -> Flow[None]:
         """Write what is not written yet."""
         with self._lock:
             page, self._unwritten = self._unwritten, {}
