@@ -13,7 +13,7 @@ from langchain_core.tools import BaseTool
 
 from langchain_tooltree.cfgm.agents import CFGMMiddleware
 from langchain_tooltree.cfgm.memory import CFGMMemory
-from langchain_tooltree.effects.calls import CallEffects, Effects
+from langchain_tooltree.effects import CallEffects, Effects
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.experience.guide import Learner
 from langchain_tooltree.experience.verdict import AnyVerdict

@@ -18,7 +18,7 @@ from langgraph.types import Send
 
 from langchain_tooltree._langgraph import can_be_answered
 from langchain_tooltree.conversation import Conversation
-from langchain_tooltree.effects.calls import CallEffects, Effects
+from langchain_tooltree.effects import CallEffects, Effects
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.experience.trajectory import NOTES as KEY
 from langchain_tooltree.flows import arun_flow

@@ -17,6 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 from langchain_tooltree.anomaly.rules import has_failed
 from langchain_tooltree.experience.trajectory import NOTES, Outcome, Step, added_to, call_key, without_added
 from langchain_tooltree.replies import calls_in
+from langchain_tooltree.text import call_label
 
 KEY = NOTES  # under which a state or a message holds the mark
 SUMMARY = "summarization"  # the `lc_source` of a message that stands in the place of earlier ones
@@ -35,7 +36,7 @@ class Candidate:
     @property
     def label(self) -> str:
         """The call in one line, for people."""
-        return label_of({"name": self.name, "args": self.args})
+        return call_label(self.name, self.args)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,11 +207,6 @@ class Branches:
             if message.id in abandoned
             for call in calls_in(message)
         )
-
-
-def label_of(call: Mapping[str, Any]) -> str:
-    """A call in one line, for people."""
-    return f"{call['name']}({', '.join(f'{name}={value!r}' for name, value in call['args'].items())})"
 
 
 def results_of(messages: Sequence[BaseMessage], at: int) -> list[ToolMessage]:

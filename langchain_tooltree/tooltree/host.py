@@ -17,7 +17,7 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from langchain_tooltree._langgraph import stream_now
 from langchain_tooltree.conversation import Conversation, transcript, visible_path
-from langchain_tooltree.effects.calls import CallEffects, Effects
+from langchain_tooltree.effects import CallEffects, Effects
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.events import Event
 from langchain_tooltree.experience.guide import SOURCE, Advice, Guide

@@ -34,7 +34,7 @@ from langchain_tooltree.flows import Flow, TwinStep
 from langchain_tooltree.models import usage_sum
 from langchain_tooltree.replies import calls_in
 from langchain_tooltree.sandbox import Sandbox, forked
-from langchain_tooltree.text import cut, whole_words, words_of
+from langchain_tooltree.text import call_label, cut, whole_words, words_of
 from langchain_tooltree.tooltree import prompts
 from langchain_tooltree.tooltree.branches import (
     KEY,
@@ -47,7 +47,6 @@ from langchain_tooltree.tooltree.branches import (
     call_blocks,
     is_decided,
     is_fruitless,
-    label_of,
     made_anew,
     results_of,
     with_only_call,
@@ -244,7 +243,7 @@ class Visit:
         self._mark = replace(self._mark, hidden=[*self._mark.hidden, *ids], writes=[*self._host.offering.names])
         self._path = self._branches.path(self._mark.hidden)
         self._is_undone = True
-        return "; ".join(map(label_of, calls_in(steps[wrong - 1])))
+        return _labels(calls_in(steps[wrong - 1]))
 
     def _is_idle(self) -> bool:
         """Whether the turn ends without any call although a tool looks as if it could help."""
@@ -300,7 +299,7 @@ class Visit:
         waiting = self._untried(Candidate(name, {}, hidden, reasoning) for name in argless)
         if waiting and self._has_steps():
             return (yield from self._explore(waiting))
-        tried = "; ".join(map(label_of, self._branches.tried.values()))
+        tried = _labels(self._branches.tried.values())
         remedy, calls = yield from self._host.remedy(self._path)
         note = prompts.OTHERS_PROMPT.format(
             count=MOST_CANDIDATES,
@@ -378,7 +377,7 @@ class Visit:
             "search": mark.search,
             "stop_reason": reason,
             "model_calls": mark.used,
-            "tried": [label_of(call) for each in abandoned for call in calls_in(each)],
+            "tried": [call_label(call["name"], call["args"]) for each in abandoned for call in calls_in(each)],
             "missing": best.missing,
             "removed": remove,
         }
@@ -434,6 +433,10 @@ class Visit:
 def _is_refusal(answer: AIMessage) -> bool:
     """Whether a provider says that its model, or its filter, has refused to answer; standard blocks tell since 1.8."""
     return any(block.get("type") == "refusal" for block in answer.content_blocks)
+
+
+def _labels(calls: Iterable[ToolCall]) -> str:
+    return "; ".join(call_label(call["name"], call["args"]) for call in calls)
 
 
 # --- planning ahead in forks ---

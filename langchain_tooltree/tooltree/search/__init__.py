@@ -140,8 +140,7 @@ class Rollout:
 
 
 FAILURES_TO_GIVE_UP = 3
-"""So many failed questions of one kind (propose, score, evaluate) in a row end the search. A model was asked each of
-them twice, so six requests have failed."""
+"""So many failed questions of one kind (propose, score, evaluate) in a row end the search."""
 
 
 class TreeSearch:

@@ -105,8 +105,7 @@ async def test_each_tool_gets_a_draft_and_those_beyond_the_budget_are_an_error(p
     assert (proposal.calls, proposal.error) == ([], "the budget left no question")
 
 
-async def test_a_model_that_cannot_be_reached_is_asked_once_more(propose):
-    proposal, _ = await propose(ConnectionError("down"), reply(SEEN))
-    assert (labels(proposal), proposal.error) == (['look(place="desk")'], None)
-    proposal, _ = await propose(ConnectionError("down"), ConnectionError("down"))
+async def test_a_model_that_cannot_be_reached_is_an_error_of_the_proposal(propose):
+    proposal, model = await propose(ConnectionError("down"))
     assert (proposal.calls, proposal.error) == ([], "the model failed: ConnectionError: down")
+    assert len(model.calls) == 1, "the client retries, and the search asks again later"
