@@ -27,7 +27,7 @@ from langchain_tooltree.sitgraph.sit_graph import SITGraph
 from langchain_tooltree.tools import ToolLibrary, as_tools, check_effects
 from langchain_tooltree.tooltree.judge import Judge
 from langchain_tooltree.tooltree.middleware import BranchCleanup, ToolTreeMiddleware
-from langchain_tooltree.tooltree.search import SearchConfig
+from langchain_tooltree.tooltree.search.config import SearchConfig
 
 if TYPE_CHECKING:
     from langchain.agents.middleware.types import (

@@ -105,17 +105,12 @@ def _names(text: str) -> list[str]:
 def _contains(text: str, value: str) -> bool:
     """Whether a value stands in a casefolded text as a word of its own."""
     value = value.casefold()
+    pattern, goes_on = re.escape(value), r"\w"
     if number := NUMBER.fullmatch(value):
         whole, fraction = number.groups()
-        ending = rf"\.{fraction}0*" if fraction else r"(?:\.0+)?"
-        return re.search(rf"(?<!\w){whole}{ending}(?!{NUMBER_GOES_ON})", text) is not None
-    at = text.find(value)
-    while at >= 0:
-        end = at + len(value)
-        if not re.search(r"\w", text[max(0, at - 1) : at] + text[end : end + 1]):
-            return True
-        at = text.find(value, end)
-    return False
+        pattern = whole + (rf"\.{fraction}0*" if fraction else r"(?:\.0+)?")
+        goes_on = NUMBER_GOES_ON
+    return re.search(rf"(?<!\w){pattern}(?!{goes_on})", text) is not None
 
 
 def describe(call: ToolCall, conversation: Conversation) -> str:

@@ -45,7 +45,7 @@ from langchain_tooltree.learning.experience import Experience
 from langchain_tooltree.pages import page
 from langchain_tooltree.pages.search import search_in, to_html
 from langchain_tooltree.text import compact_json, counted, one_line, shortened
-from langchain_tooltree.tooltree.search import SearchConfig
+from langchain_tooltree.tooltree.search.config import SearchConfig
 
 PILOT = 3  # tasks that the plain agent does before anybody is asked: what they cost is what the rest may cost
 TIMES = 1.3  # the planner's calls for each of the plain agent's, for the estimate: what was measured on recorded runs

@@ -74,16 +74,9 @@ from langchain_tooltree.tooltree.result import (
     steps_of,
     without_failed_writes,
 )
-from langchain_tooltree.tooltree.search import (
-    Call,
-    Effect,
-    KernelConfig,
-    Node,
-    Observation,
-    Operation,
-    OperationOutcome,
-    TreeSearch,
-)
+from langchain_tooltree.tooltree.search import Operation, OperationOutcome, TreeSearch
+from langchain_tooltree.tooltree.search.config import KernelConfig
+from langchain_tooltree.tooltree.search.tree import Call, Effect, Node, Observation
 
 if TYPE_CHECKING:
     from langchain_tooltree.tooltree.host import PlannerHost

@@ -34,7 +34,7 @@ from langchain_tooltree.flows import Flow, TwinStep
 from langchain_tooltree.models import usage_sum
 from langchain_tooltree.replies import calls_in
 from langchain_tooltree.sandbox import Sandbox, forked
-from langchain_tooltree.text import call_label, cut, whole_words, words_of
+from langchain_tooltree.text import GAP, call_label, cut, whole_words, words_of
 from langchain_tooltree.tooltree import prompts
 from langchain_tooltree.tooltree.branches import (
     KEY,
@@ -51,7 +51,7 @@ from langchain_tooltree.tooltree.branches import (
     results_of,
     with_only_call,
 )
-from langchain_tooltree.tooltree.report import NamedCall, Report, Stop, admits, is_better, is_trouble, next_move
+from langchain_tooltree.tooltree.report import NamedCall, Report, Stop, is_trouble, next_move
 
 if TYPE_CHECKING:
     from langchain_tooltree.tooltree.host import PlannerHost
@@ -154,9 +154,9 @@ class Visit:
         writes = [call for call in reply.tool_calls if not self._branches.is_read(call["name"], call["args"])]
         if mark.best:
             named = all(call["name"] in mark.writes or self._is_missing(call) for call in writes)
-            is_admitted = admits(
-                writes=bool(writes), stops=mark.stops, named=named, evident=mark.evident, resumed=mark.resumed
-            )
+            # The first write after an answer needs two voices: that of the own step, and of a report that names the
+            # tool, or of the turn itself.
+            is_admitted = not writes or mark.stops == 0 or named or mark.evident or mark.resumed
             if not (is_admitted and self._has_steps()):
                 self._add_usage(reply)
                 return (yield from self._conclude("recursion_limit" if is_admitted else "write_not_missing"))
@@ -267,7 +267,9 @@ class Visit:
             beyond = set(path).difference(best.path)
             extends = bool(beyond) and set(path).issuperset(best.path)
             wrote = not self._branches.may_be_given_up(beyond)
-            if not wrote and not is_better(missing=bool(missing), best_missing=bool(best.missing), extends=extends):
+            # It leaves nothing open, or no more than the best one with new results beside all of its path.
+            is_better = not missing or (best.missing and extends)
+            if not (wrote or is_better):
                 self._add_usage(answer)
                 return
             self._add_usage(*messages_from_dict([best.answer]))
@@ -399,7 +401,7 @@ class Visit:
         turn = () if begin is None else messages[begin:]
         gone = {*self._mark.hidden, *(message.id for message in turn)} - set(path)
         for at, message in enumerate(turn):
-            results = results_of(turn, at) if calls_in(message) else []
+            results = results_of(turn, at)
             if any(map(is_decided, results)):
                 gone -= {message.id, *(each.id for each in results)}
         return [message for message in messages if message.id and message.id in gone]
@@ -512,7 +514,7 @@ def _plan_of(path: Sequence[BaseMessage]) -> list[PlannedStep]:
     """The steps of a path with what they brought back; those whose calls all failed are left out."""
     steps: list[PlannedStep] = []
     for at, message in enumerate(path):
-        results = results_of(path, at) if calls_in(message) else []
+        results = results_of(path, at)
         if calls_in(message) and not (results and all(each.status == "error" for each in results)):
             tried = {each.tool_call_id: str(each.text) for each in results}
             steps.append(PlannedStep(message_to_dict(message), tried))
@@ -585,15 +587,11 @@ def renames(tried: str, real: str) -> dict[str, str] | None:
     return renamed if len({renamed[one] for one in identifiers}) == len(identifiers) else None
 
 
-def _parts(text: str) -> tuple[list[str], list[tuple[str, str]]]:
-    """What is fixed in a text, and between it what is made up, each with its kind."""
-    fixed, made_up, end = list[str](), list[tuple[str, str]](), 0
-    for match in _MADE_UP.finditer(text):
-        kind = str(match.lastgroup)
-        fixed.append(text[end : match.start(kind)])
-        made_up.append((kind, match[kind]))
-        end = match.end(kind)
-    return [*fixed, text[end:]], made_up
+def _parts(text: str) -> tuple[str, list[tuple[str, str]]]:
+    """A text with gaps in place of what is made up, and what that is, each with its kind."""
+    matches = [(str(match.lastgroup), match) for match in _MADE_UP.finditer(text)]
+    fixed = _MADE_UP.sub(lambda match: match[0].removesuffix(match[str(match.lastgroup)]) + GAP, text)
+    return fixed, [(kind, match[kind]) for kind, match in matches]
 
 
 def rename(data: Any, renamed: Mapping[str, str]) -> Any:

@@ -40,7 +40,7 @@ from typing import Any, Literal, cast
 
 from langchain_tooltree.errors import ResumeError
 from langchain_tooltree.events import Event
-from langchain_tooltree.tooltree.search.config import KernelConfig, SearchConfig
+from langchain_tooltree.tooltree.search.config import KernelConfig
 from langchain_tooltree.tooltree.search.policies import (
     DONE,
     DONE_AT_START,
@@ -51,7 +51,6 @@ from langchain_tooltree.tooltree.search.policies import (
 )
 from langchain_tooltree.tooltree.search.tree import (
     Call,
-    Effect,
     Frontier,
     Node,
     Observation,
@@ -60,25 +59,6 @@ from langchain_tooltree.tooltree.search.tree import (
     TreeChange,
     Work,
 )
-
-__all__ = [
-    "Call",
-    "Effect",
-    "Frontier",
-    "KernelConfig",
-    "Node",
-    "Observation",
-    "Operation",
-    "OperationOutcome",
-    "PosteriorPolicy",
-    "SearchConfig",
-    "Spent",
-    "StopReason",
-    "Tree",
-    "TreeSearch",
-    "UCTPolicy",
-    "Work",
-]
 
 OperationKind = Literal["propose", "score", "execute", "evaluate"]
 

@@ -12,7 +12,6 @@ import pytest
 
 from langchain_tooltree.tooltree.search import (
     Call,
-    Effect,
     Frontier,
     KernelConfig,
     Node,
@@ -23,6 +22,7 @@ from langchain_tooltree.tooltree.search import (
     TreeSearch,
 )
 from langchain_tooltree.tooltree.search.policies import DONE_AT_START, Outlook, PosteriorPolicy
+from langchain_tooltree.tooltree.search.tree import Effect
 from tests.internals.tooltree import BY_POSTERIOR
 
 EFFECTS = {"look": "read", "ask": "read", "send": "write", "paint": "sandboxed"}
