@@ -27,6 +27,9 @@ MEMORY = Path("/dev/shm")  # noqa: S108 - pytest makes folders of its own in it,
 ENOUGH_MEMORY = 2 * 2**30
 """Bytes. The largest test stores 100 MB; containers often have 64 MB there, which is too little."""
 
+# Threads that multiply small matrices together mostly wait for each other, and more so beside other test processes.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 # Stores wait for the disk at each write: folders in memory make their tests up to ten times as fast.
 if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > ENOUGH_MEMORY:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
