@@ -171,7 +171,8 @@ class Branches:
     @property
     def latest(self) -> list[ToolMessage]:
         """What the latest calls of the path brought back; nothing if the path does not end with it."""
-        return [*takewhile(is_observation, reversed(self.path()))][::-1]
+        results: list[Any] = [*takewhile(is_observation, reversed(self.path()))]
+        return results[::-1]
 
     def results(self, path: Sequence[BaseMessage]) -> list[tuple[str, bool]]:
         """Of each result of the turn on a path, its tool and whether it has failed; a person's refusal is none."""
@@ -211,7 +212,7 @@ def results_of(messages: Sequence[BaseMessage], at: int) -> list[ToolMessage]:
     if not calls_in(messages[at]):
         return []
     later = takewhile(lambda each: not isinstance(each, AIMessage), messages[at + 1 :])
-    return [*filter(is_observation, later)]
+    return [each for each in later if is_observation(each)]
 
 
 DECISIONS = ("User rejected the tool call", "Note: a human reviewer replaced this tool call")

@@ -230,12 +230,8 @@ class _Gate:
 
 def _merged(chunks: Sequence[ChatGenerationChunk], text: str) -> ChatGenerationChunk:
     """Chunks as one, so that usage and the like are kept, with another text: where the last one had some."""
-    last = max(at for at, chunk in enumerate(chunks) if chunk.message.text)
-    merged: list[ChatGenerationChunk] = []
-    for at, chunk in enumerate(chunks):
-        texts = ["" for _ in texts_of(chunk.message)]
-        if at == last:
-            texts[next(place for place, each in enumerate(texts_of(chunk.message)) if each)] = text
-        message = with_texts(chunk.message, texts)
-        merged.append(ChatGenerationChunk(message=message, generation_info=chunk.generation_info))
-    return functools.reduce(operator.add, merged)
+    merged = functools.reduce(operator.add, chunks)
+    texts = texts_of(merged.message)
+    last = max(at for at, each in enumerate(texts) if each)
+    message = with_texts(merged.message, [text if at == last else "" for at in range(len(texts))])
+    return ChatGenerationChunk(message=message, generation_info=merged.generation_info)

@@ -51,7 +51,6 @@ from langchain_tooltree.tooltree.search.policies import (
 )
 from langchain_tooltree.tooltree.search.tree import (
     Call,
-    Frontier,
     Node,
     Observation,
     Pruned,
@@ -147,7 +146,7 @@ class TreeSearch:
         policy: UCTPolicy | None = None,
     ) -> None:
         self.config = config
-        self.tree = Tree(seed=config.seed)
+        self.tree = Tree(config)
         self.spent = Spent()  # a driver adds what it spends beside the operations
         self.max_model_calls = config.most_model_calls(tools)
         self.promised_model_calls = reserved_model_calls  # neither spent nor free: those of what is outstanding, too
@@ -159,12 +158,11 @@ class TreeSearch:
         self._ready: list[tuple[Operation, Rollout]] = []  # that wait to be launched
         self._outstanding: deque[tuple[Operation, Rollout]] = deque()  # whose outcomes are awaited, oldest first
         self._launches = 0
-        self._frontier = Frontier(self.tree, config)
         self._policy: UCTPolicy | PosteriorPolicy
         self._best: BestPath | PosteriorPolicy
         if self._by_posterior:
             done_at_start = DONE if is_under_way else DONE_AT_START
-            self._policy = self._best = PosteriorPolicy(config, self.tree, self._frontier, done_at_start=done_at_start)
+            self._policy = self._best = PosteriorPolicy(self.tree, done_at_start=done_at_start)
         else:
             self._policy, self._best = policy or UCTPolicy(config), BestPath(config)
         self._announced_best: int | None = None
@@ -247,7 +245,7 @@ class TreeSearch:
     def _start_rollout(self) -> bool:
         """Begin a rollout; False if none can begin now."""
         has_room = self.rollouts < self.config.max_rollouts
-        work = self._policy.select(self.tree, self._frontier) if has_room else None
+        work = self._policy.select(self.tree) if has_room else None
         if work is None:
             if not self._active:  # nothing can begin, and nothing in flight brings more
                 self.stop("exhausted" if has_room else "max_rollouts")
@@ -364,7 +362,7 @@ class TreeSearch:
         for candidate in candidates:
             if candidate not in best:
                 self._prune(rollout, candidate, "top_k" if candidate in ranked else "pre_evaluation")
-        work = cast("UCTPolicy", self._policy).after_scoring(self.tree, self._frontier, best)
+        work = cast("UCTPolicy", self._policy).after_scoring(self.tree, best)
         if work is None:
             self._end(rollout)
             return
@@ -399,7 +397,7 @@ class TreeSearch:
 
     def _asks_at_once(self, node: Node) -> bool:
         """Whether a call is run in the same operation as the next question, which brings its scores."""
-        return self._by_posterior and not self._frontier.is_deepest(node)
+        return self._by_posterior and not self.tree.is_deepest(node)
 
     def _observe(self, rollout: Rollout, observation: Observation, *, cached: bool) -> None:
         """Take in what the call of a rollout has brought back."""
@@ -436,7 +434,7 @@ class TreeSearch:
             node.goal = inherited if goal is None else goal
             node.goal_scored = goal is not None
         self.tree.backpropagate(node, self.tree.cumulative_reward(node) if self.config.reward == "path" else reward)
-        node.closed = node.closed or node.deferred or self._frontier.is_deepest(node)
+        node.closed = node.closed or node.deferred or self.tree.is_deepest(node)
         scores = {"r_post": reward, "goal": node.goal, "scored": node.post_scored}
         self._record("evaluate", rollout, node, call=node.label, **scores)
         if node.post_scored and reward < self.config.post_threshold:
@@ -464,7 +462,7 @@ class TreeSearch:
     def _end(self, rollout: Rollout) -> None:
         """Take a rollout out of the tree and see whether the search is over."""
         self.tree.occupy(rollout.node, -1)
-        self._frontier.close_upwards(rollout.node)
+        self.tree.close_upwards(rollout.node)
         self._without_call += self._by_posterior and not rollout.tried_call
         del self._active[rollout.id]
         if isinstance(self._best, BestPath) and self._best.converged():

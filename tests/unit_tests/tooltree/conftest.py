@@ -12,7 +12,6 @@ import pytest
 
 from langchain_tooltree.tooltree.search import (
     Call,
-    Frontier,
     KernelConfig,
     Node,
     Observation,
@@ -302,9 +301,8 @@ class Sketch:
 
     def __init__(self, *, done_at_start: float = DONE_AT_START, **settings: Any) -> None:
         self.config = KernelConfig(**settings)
-        self.tree = Tree()
-        self.frontier = Frontier(self.tree, self.config)
-        self.posterior = PosteriorPolicy(self.config, self.tree, self.frontier, done_at_start=done_at_start)
+        self.tree = Tree(self.config)
+        self.posterior = PosteriorPolicy(self.tree, done_at_start=done_at_start)
 
     def offer(self, state: Node, *scores: float | None, effect: Effect = "read") -> list[Node]:
         """Let a state offer calls with these r_pre; one that nobody gave is `None`."""

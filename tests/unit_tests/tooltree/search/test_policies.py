@@ -2,29 +2,14 @@ import math
 
 import pytest
 
-from langchain_tooltree.tooltree.search import (
-    Frontier,
-    KernelConfig,
-    Tree,
-    UCTPolicy,
-    Work,
-)
-
-
-class Askable(Frontier):
-    """A frontier where a test says which states may be asked."""
-
-    def __init__(self, tree, config, askable):
-        super().__init__(tree, config)
-        self.askable = askable
-
-    def spent(self, _):
-        return True
+from langchain_tooltree.tooltree.search import KernelConfig, Tree, UCTPolicy, Work
 
 
 def work(tree, *, askable=lambda _: False, **settings):
-    config = KernelConfig(**{"selection": "smoothed", **settings})
-    return UCTPolicy(config).select(tree, Askable(tree, config, askable))
+    """What Eq. 1 works on where a test says which states may be asked."""
+    tree.config = KernelConfig(**{"selection": "smoothed", "seed": tree.config.seed, **settings})
+    tree.askable, tree.spent = askable, lambda _: True
+    return UCTPolicy(tree.config).select(tree)
 
 
 def select(tree, **settings):
@@ -100,7 +85,7 @@ def test_further_ties_go_to_the_larger_r_pre(grow):
 def test_the_last_ties_go_to_the_seeded_jitter(grow):
     chosen = set()
     for seed in range(20):
-        tree = Tree(seed=seed)
+        tree = Tree(KernelConfig(seed=seed))
         children = [grow(tree, tree.root, name) for name in "abc"]
         winner = select(tree)
         assert winner is max(children, key=tree.jitter)
@@ -190,19 +175,19 @@ def test_a_state_that_may_be_asked_again_is_left_alone_while_it_has_something_to
     tree.root.proposals = 1
     call = grow(tree, tree.root, "look")
     config = KernelConfig(selection="smoothed", max_proposals=2)
-    policy, frontier = UCTPolicy(config), Frontier(tree, config)
-    assert policy.select(tree, frontier) == Work("execute", call)
+    policy, tree.config = UCTPolicy(config), config
+    assert policy.select(tree) == Work("execute", call)
     call.closed = True
-    assert policy.select(tree, frontier) == Work("propose", tree.root)
+    assert policy.select(tree) == Work("propose", tree.root)
 
 
 def test_under_eq_1_a_rollout_runs_the_best_of_its_candidates_and_has_it_judged(grow):
     tree = Tree()
     best, second = grow(tree, tree.root, "best"), grow(tree, tree.root, "second")
     config = KernelConfig(selection="smoothed")
-    policy, frontier = UCTPolicy(config), Frontier(tree, config)
-    assert policy.after_scoring(tree, frontier, [best, second]) == Work("execute", best)
-    assert policy.after_scoring(tree, frontier, []) is None
+    policy, tree.config = UCTPolicy(config), config
+    assert policy.after_scoring(tree, [best, second]) == Work("execute", best)
+    assert policy.after_scoring(tree, []) is None
 
 
 def test_the_posterior_policy_does_the_best_work_there_is(sketch):

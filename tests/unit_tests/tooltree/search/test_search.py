@@ -268,16 +268,16 @@ def test_a_policy_can_take_the_place_of_eq_1(table_world, run_pure):
     class Oldest(UCTPolicy):
         """Works at the oldest node first."""
 
-        def select(self, tree, frontier):
+        def select(self, tree):
             for node in tree.nodes:
-                if frontier.askable(node):
+                if tree.askable(node):
                     return Work("propose", node)
-                if frontier.runnable(node):
+                if tree.runnable(node):
                     return Work("execute", node)
             return None
 
-        def after_scoring(self, tree, frontier, _):
-            return self.select(tree, frontier)
+        def after_scoring(self, tree, _):
+            return self.select(tree)
 
     config = KernelConfig(selection="smoothed", max_rollouts=4, max_proposals=1, parallel_rollouts=1)
     search = TreeSearch(config, policy=Oldest(config))
