@@ -19,7 +19,6 @@ from typing import NoReturn
 from langchain_tooltree.errors import ToolTreeError
 from langchain_tooltree.text import visible_lines
 
-INCOMPLETE = 1  # of `copy`: some runs were left out
 REFUSED = 2  # a command cannot be carried out, or its arguments are wrong, as argparse has it
 UNCERTAIN = 3  # of `compare`: too few tasks to tell
 STOPPED = 130  # Ctrl-C: 128 and the number of SIGINT, as shells have it
@@ -28,8 +27,7 @@ CLOSED = 141  # nobody reads the output any more: 128 and the number of SIGPIPE
 
 EXIT_CODES = f"""exit codes:
   0    done
-  1    done, with something to look at: copy has left runs out, compare says not to adopt,
-       doctor has advice
+  1    done, with something to look at: compare says not to adopt, doctor has advice
   {REFUSED}    not done, for the reason on stderr
   {UNCERTAIN}    done, and compare cannot tell: too few tasks
   {STOPPED}  stopped with Ctrl-C
@@ -154,7 +152,7 @@ def _parser() -> argparse.ArgumentParser:
     copy = command("copy", "copy an experience to another store", "experience/ postgresql://localhost/agents")
     copy.add_argument("source", metavar="SRC", help=PLACE)
     copy.add_argument("target", metavar="DST", help=PLACE)
-    copy.add_argument("--force", action="store_true", help="replace runs in DST that differ from those in SRC")
+    copy.add_argument("--force", action="store_true", help="replace what is in DST already")
     text = "embeds texts in DST, such as openai:text-embedding-3-small; by hashing, without a model, if left out"
     copy.add_argument("--embeddings", metavar="MODEL", help=text)
     copy.set_defaults(stopped=" What is copied stays; the same command goes on from there.")

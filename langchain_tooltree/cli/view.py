@@ -23,14 +23,13 @@ from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 from langgraph.store.base import BaseStore
 
-from langchain_tooltree.cli.stores import is_store, read_store
+from langchain_tooltree.cli.stores import is_store, namespaces_of, read_store
 from langchain_tooltree.cli.terminal import Terminal, check_free
 from langchain_tooltree.errors import ConfigurationError, ToolTreeError, described
 from langchain_tooltree.experience.files import load_trajectories
 from langchain_tooltree.experience.store import TASKS, ExperienceStore, entry_of, listing
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.flows import Flow, FunctionStep, in_thread
-from langchain_tooltree.learning.copying import namespaces_of
 from langchain_tooltree.learning.experience import Experience
 from langchain_tooltree.pages import data_in, followed, page
 from langchain_tooltree.pages.records import MOST_RUNS, runs_page

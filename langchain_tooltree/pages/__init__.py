@@ -10,12 +10,11 @@ from importlib.resources import files
 from typing import Any
 
 from langchain_tooltree.secrets import masked
-from langchain_tooltree.text import one_line, plain, shortened_in, visible
+from langchain_tooltree.text import plain, shortened_in, visible
 
 ROOM = 900_000  # characters of a page's data: with the script and the style it stays below 1 MB
 LENGTHS = (20_000, 10_000, 5_000, 2_000, 1_000, 500, 120)  # of the longest text in a page, until there is room for all
 MAX_IN_NOTEBOOK = 300_000  # characters of a page that a notebook saves: about 100 calls of a search
-MAX_CELL = 200  # characters of a text in a table
 
 _INCLUDED = re.compile(r"/\* include ([a-z.]+) \*/\n")  # where the text of another file in this folder stands
 _INLINE = re.compile(r"<(script|style)>(.*?)</\1>", re.DOTALL)
@@ -66,15 +65,6 @@ def in_notebook(page: str) -> str | None:
         return None
     style = "width: 100%; height: 600px; border: 1px solid #8888; border-radius: 6px"
     return f'<iframe title="Page to explore" sandbox="allow-scripts" style="{style}" srcdoc="{escape(page)}"></iframe>'
-
-
-def table(rows: Mapping[str, Any]) -> str:
-    """A table as a notebook shows it: plain HTML without scripts, styles or pictures, which every viewer leaves so."""
-    cells = (
-        f"<tr><th>{escape(name)}</th><td>{escape(visible(one_line(str(value), MAX_CELL)))}</td></tr>"
-        for name, value in rows.items()
-    )
-    return f"<table>{''.join(cells)}</table>"
 
 
 def _read(name: str) -> str:
