@@ -174,10 +174,10 @@ class Branches:
         results: list[Any] = [*takewhile(is_observation, reversed(self.path()))]
         return results[::-1]
 
-    def results(self, path: Sequence[BaseMessage]) -> list[tuple[str, bool]]:
-        """Of each result of the turn on a path, its tool and whether it has failed; a person's refusal is none."""
-        results = (each for each in self.this_turn(path) if isinstance(each, ToolMessage))
-        return [(each.name or "", each.status == "error") for each in results if not is_decided(each)]
+    def has_trouble(self, path: Sequence[BaseMessage]) -> bool:
+        """Whether the latest result of some tool in this turn is an error; a person's refusal is no result."""
+        results = (each for each in self.this_turn(path) if is_observation(each) and not is_decided(each))
+        return any({each.name: each.status == "error" for each in results}.values())
 
     def weakest(self) -> list[str]:
         """The ids that are hidden if the search goes on from the weakest state of the turn.

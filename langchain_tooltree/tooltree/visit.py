@@ -51,7 +51,7 @@ from langchain_tooltree.tooltree.branches import (
     results_of,
     with_only_call,
 )
-from langchain_tooltree.tooltree.report import NamedCall, Report, Stop, is_trouble, next_move
+from langchain_tooltree.tooltree.report import NamedCall, Report, Stop, next_move
 
 if TYPE_CHECKING:
     from langchain_tooltree.tooltree.host import PlannerHost
@@ -186,7 +186,7 @@ class Visit:
             missing=bool(missing) or bool(report and report.wrong is not None),
             has_read=bool(waiting) and self._has_steps(),
             idle=mark.stops == 1 and self._is_idle(),
-            trouble=mark.stops == 1 and is_trouble(self._branches.results(self._path)),
+            trouble=mark.stops == 1 and self._branches.has_trouble(self._path),
             used=mark.used,
             budget=self._budget(),
             stops=mark.stops,
