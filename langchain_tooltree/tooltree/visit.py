@@ -33,7 +33,7 @@ from langchain_tooltree.experience.trajectory import Recall, call_key
 from langchain_tooltree.flows import Flow, TwinStep
 from langchain_tooltree.models import usage_sum
 from langchain_tooltree.replies import calls_in
-from langchain_tooltree.sandbox import Sandbox, forked
+from langchain_tooltree.sandbox import Sandbox
 from langchain_tooltree.text import GAP, call_label, cut, whole_words, words_of
 from langchain_tooltree.tooltree import prompts
 from langchain_tooltree.tooltree.branches import (
@@ -453,7 +453,7 @@ def run_in_fork(
 
     `state` is what tools may have injected.
     """
-    fork = forked(world)
+    fork = world.fork()
     node = ToolNode([*fork.tools], handle_tool_errors=True)
     results: list[ToolMessage] = []
     for call in calls:
