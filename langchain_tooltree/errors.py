@@ -6,7 +6,6 @@ ToolTreeError
 │   ├── ToolDefinitionError           no tools, duplicate names, an unknown name
 │   └── ForeignNamespaceError         a client names another user or tenant than the server does
 ├── EmptyQueryError (ValueError)      there is nothing to plan for
-├── ResumeError (RuntimeError)        a search was told an outcome that it does not wait for
 ├── TrajectoryFormatError (ValueError)  a record of a run cannot be read
 ├── GraphFileError (RuntimeError)     a saved graph is missing, damaged, or was made otherwise
 │   └── GraphChangedError             somebody else has saved there since it was read
@@ -47,10 +46,6 @@ class ForeignNamespaceError(ConfigurationError):
 
 class EmptyQueryError(ToolTreeError, ValueError):
     """The conversation holds no user request to plan for."""
-
-
-class ResumeError(ToolTreeError, RuntimeError):
-    """A search kernel was told the outcome of another operation than the oldest one that it waits for."""
 
 
 class TrajectoryFormatError(ToolTreeError, ValueError):

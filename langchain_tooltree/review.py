@@ -124,19 +124,13 @@ def describe(call: ToolCall, conversation: Conversation) -> str:
     if left:
         lines.append(f"Not looked for: {left} more values")
     lines.extend(islice(_result_lines(conversation, values), SHOWN_ITEMS))
-    if missing := _texts([plan.get("missing")]):
-        lines.append(f"Left open before it: {quoted(missing[0])}")
-    lines.extend(_items_line("Also read, and not kept", map(quoted, _texts(plan.get("tried")))))
-    lines.extend(_items_line("Planned after it", map(quoted, _texts(plan.get("plan")))))
-    others = plan.get("alternatives")
-    paths = [_texts(path) for path in others[:SHOWN_ITEMS]] if isinstance(others, list) else []
-    lines.extend(f"Instead: {' then '.join(map(quoted, path))}" for path in paths if path)
+    if missing := plan.get("missing"):
+        lines.append(f"Left open before it: {quoted(missing)}")
+    lines.extend(_items_line("Also read, and not kept", map(quoted, plan.get("tried", ()))))
+    lines.extend(_items_line("Planned after it", map(quoted, plan.get("plan", ()))))
+    others = plan.get("alternatives", ())[:SHOWN_ITEMS]
+    lines.extend(f"Instead: {' then '.join(map(quoted, path))}" for path in others)
     return "\n".join(lines)
-
-
-def _texts(data: Any) -> list[str]:
-    """The texts in a list that clients and stores may have changed."""
-    return [each for each in data if isinstance(each, str) and each] if isinstance(data, list) else []
 
 
 def _items_line(heading: str, items: Iterable[str]) -> Iterator[str]:

@@ -16,7 +16,6 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolCa
 from pydantic import TypeAdapter, ValidationError
 
 from langchain_tooltree.anomaly.rules import has_failed
-from langchain_tooltree.conversation import is_observation
 from langchain_tooltree.experience.trajectory import NOTES, Outcome, Step, added_to, call_key, without_added
 from langchain_tooltree.replies import calls_in
 from langchain_tooltree.text import call_label
@@ -171,13 +170,13 @@ class Branches:
     @property
     def latest(self) -> list[ToolMessage]:
         """What the latest calls of the path brought back; nothing if the path does not end with it."""
-        results: list[Any] = [*takewhile(is_observation, reversed(self.path()))]
+        results: list[Any] = [*takewhile(lambda each: isinstance(each, ToolMessage), reversed(self.path()))]
         return results[::-1]
 
-    def results(self, path: Sequence[BaseMessage]) -> list[tuple[str, bool]]:
-        """Of each result of the turn on a path, its tool and whether it has failed; a person's refusal is none."""
-        results = (each for each in self.this_turn(path) if isinstance(each, ToolMessage))
-        return [(each.name or "", each.status == "error") for each in results if not is_decided(each)]
+    def has_trouble(self, path: Sequence[BaseMessage]) -> bool:
+        """Whether the latest result of some tool in this turn is an error; a person's refusal is no result."""
+        results = (each for each in self.this_turn(path) if isinstance(each, ToolMessage) and not is_decided(each))
+        return any({each.name: each.status == "error" for each in results}.values())
 
     def weakest(self) -> list[str]:
         """The ids that are hidden if the search goes on from the weakest state of the turn.
@@ -212,7 +211,7 @@ def results_of(messages: Sequence[BaseMessage], at: int) -> list[ToolMessage]:
     if not calls_in(messages[at]):
         return []
     later = takewhile(lambda each: not isinstance(each, AIMessage), messages[at + 1 :])
-    return [each for each in later if is_observation(each)]
+    return [each for each in later if isinstance(each, ToolMessage)]
 
 
 DECISIONS = ("User rejected the tool call", "Note: a human reviewer replaced this tool call")

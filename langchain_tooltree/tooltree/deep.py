@@ -50,9 +50,9 @@ from langchain_tooltree.models import (
     validated,
 )
 from langchain_tooltree.replies import UNREADABLE
-from langchain_tooltree.sandbox import Sandbox, forked
+from langchain_tooltree.sandbox import Sandbox
 from langchain_tooltree.text import compact_json, one_line, shortened
-from langchain_tooltree.tools import ToolCard, ToolLibrary, checked_arguments, injected_names
+from langchain_tooltree.tools import ToolCard, ToolLibrary, checked_arguments
 from langchain_tooltree.tooltree import prompts
 from langchain_tooltree.tooltree.branches import with_only_call
 from langchain_tooltree.tooltree.judge import (
@@ -283,7 +283,7 @@ class DeepSearch:
 
     def _fork(self, version: str) -> Sandbox:
         with self._forking:
-            return forked(self._worlds[version])
+            return self._worlds[version].fork()
 
     def _observe(self, tool: BaseTool | None, node: Node) -> Flow[Observation]:
         """Run a call with a tool; what the tool raises is an observation, too."""
@@ -291,11 +291,8 @@ class DeepSearch:
             return Observation(f"There is no tool to run {node.label}.", kind="unsupported")
         step = self._steps(node)[-1]
         call = ToolCall(name=tool.name, args=copy.deepcopy(step.call.arguments), id=step.call_id, type="tool_call")
-        state: dict[str, Any] = {}
-        if injected_names(tool):
-            before = self._path_messages(self._tree.state_before(node))
-            messages = [*self._messages, *before, *messages_of([replace(step, observation=None)])]
-            state = {**self._host.state, self._host.messages_key: messages}
+        path = messages_of([*self._steps(node)[:-1], replace(step, observation=None)])
+        state = {**self._host.state, self._host.messages_key: [*self._messages, *path]}
         runner = ToolNode([with_sync_form(tool)], handle_tool_errors=False)
         call_input, config = tool_node_input(call, state), with_runtime(merge_configs(ensure_config(), inner_marks({})))
         try:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Unpack
+from typing import Any, Unpack, cast
 
 from langchain_core.callbacks import Callbacks
 from langchain_core.language_models import BaseChatModel
@@ -176,11 +176,8 @@ class _NodeHost(PlannerHost):
         system = self.instructions_for(self.bare, messages)
         system = extended(system, line) if line else system
         prompt = [*([system] if system else ()), *messages]
-        reply = yield TwinStep(partial(model.invoke, prompt, self.config), partial(model.ainvoke, prompt, self.config))
-        if not isinstance(reply, AIMessage):
-            msg = f"The model replied with {type(reply).__name__} instead of an AIMessage."
-            raise TypeError(msg)
-        return reply
+        ask, aask = partial(model.invoke, prompt, self.config), partial(model.ainvoke, prompt, self.config)
+        return cast("AIMessage", (yield TwinStep(ask, aask)))
 
 
 def mark_in(messages: Sequence[BaseMessage]) -> Mark:

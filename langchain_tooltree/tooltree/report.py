@@ -7,7 +7,7 @@ line is accepted as it is.
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
@@ -215,8 +215,3 @@ def next_move(stop: Stop) -> Move:
     if stop.missing and stop.asked == 0 and left > 1:
         return "others"
     return "accept"
-
-
-def is_trouble(results: Iterable[tuple[str, bool]]) -> bool:
-    """Whether a failure stands that nothing has made good: of each result in order, its tool and whether it failed."""
-    return any(dict(results).values())  # of each tool, the latest result

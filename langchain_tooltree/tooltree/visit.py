@@ -33,7 +33,7 @@ from langchain_tooltree.experience.trajectory import Recall, call_key
 from langchain_tooltree.flows import Flow, TwinStep
 from langchain_tooltree.models import usage_sum
 from langchain_tooltree.replies import calls_in
-from langchain_tooltree.sandbox import Sandbox, forked
+from langchain_tooltree.sandbox import Sandbox
 from langchain_tooltree.text import GAP, call_label, cut, whole_words, words_of
 from langchain_tooltree.tooltree import prompts
 from langchain_tooltree.tooltree.branches import (
@@ -51,7 +51,7 @@ from langchain_tooltree.tooltree.branches import (
     results_of,
     with_only_call,
 )
-from langchain_tooltree.tooltree.report import NamedCall, Report, Stop, is_trouble, next_move
+from langchain_tooltree.tooltree.report import NamedCall, Report, Stop, next_move
 
 if TYPE_CHECKING:
     from langchain_tooltree.tooltree.host import PlannerHost
@@ -186,7 +186,7 @@ class Visit:
             missing=bool(missing) or bool(report and report.wrong is not None),
             has_read=bool(waiting) and self._has_steps(),
             idle=mark.stops == 1 and self._is_idle(),
-            trouble=mark.stops == 1 and is_trouble(self._branches.results(self._path)),
+            trouble=mark.stops == 1 and self._branches.has_trouble(self._path),
             used=mark.used,
             budget=self._budget(),
             stops=mark.stops,
@@ -453,7 +453,7 @@ def run_in_fork(
 
     `state` is what tools may have injected.
     """
-    fork = forked(world)
+    fork = world.fork()
     node = ToolNode([*fork.tools], handle_tool_errors=True)
     results: list[ToolMessage] = []
     for call in calls:

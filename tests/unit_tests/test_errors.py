@@ -12,7 +12,6 @@ from langchain_tooltree.errors import check_count
         (errors.ConfigurationError, (errors.ToolTreeError, ValueError)),
         (errors.ToolDefinitionError, (errors.ConfigurationError,)),
         (errors.EmptyQueryError, (errors.ToolTreeError, ValueError)),
-        (errors.ResumeError, (errors.ToolTreeError, RuntimeError)),
     ],
 )
 def test_an_error_can_be_caught_as_what_it_is(error, bases):

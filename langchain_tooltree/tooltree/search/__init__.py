@@ -38,7 +38,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, cast
 
-from langchain_tooltree.errors import ResumeError
 from langchain_tooltree.events import Event
 from langchain_tooltree.tooltree.search.config import KernelConfig
 from langchain_tooltree.tooltree.search.policies import (
@@ -275,14 +274,11 @@ class TreeSearch:
     # --- tell ---
 
     def tell(self, outcome: OperationOutcome) -> None:
-        """Take in the outcome of the oldest outstanding operation; that of another one raises `ResumeError`."""
-        oldest = self._outstanding[0][0].id if self._outstanding else None
-        if oldest is None or outcome.operation != oldest:
-            expected = "nothing" if oldest is None else f"operation {oldest}"
-            msg = f"The search waits for {expected}, but was given the outcome of operation {outcome.operation}."
-            msg += " Tell outcomes in the order in which `ask` returned their operations."
-            raise ResumeError(msg)
+        """Take in the outcome of the oldest outstanding operation; raises `ValueError` for that of another one."""
         operation, rollout = self._outstanding.popleft()
+        if outcome.operation != operation.id:
+            msg = f"Outcomes are told in the order of launch: {operation.id} is next, got {outcome.operation}."
+            raise ValueError(msg)
         self.promised_model_calls -= operation.model_calls
         self.spent.model_calls += outcome.model_calls
         self.spent.tool_calls += operation.run

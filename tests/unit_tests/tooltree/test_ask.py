@@ -24,12 +24,6 @@ def wait(minutes: int) -> str:
     return str(minutes)
 
 
-class RefusedError(Exception):
-    """What a client raises for HTTP status 400."""
-
-    status_code = 400
-
-
 def reply(*calls, content=""):
     return AIMessage(content, tool_calls=[{"name": name, "args": args, "id": f"id_{name}"} for name, args in calls])
 
@@ -77,12 +71,6 @@ async def test_invalid_calls_are_written_again_once_and_what_is_still_invalid_st
     told = model.calls[1][0].text
     assert "Write each of them again" in told
     assert '- wait(minutes="soon")' in told
-
-
-async def test_nothing_is_repaired_without_budget(propose):
-    proposal, model = await propose(reply(("fly", {})), calls=1)
-    assert (labels(proposal), len(model.calls)) == ([], 1)
-    assert not proposal.finished
 
 
 async def test_a_model_that_makes_one_call_a_reply_is_asked_again_where_that_said_what_is_missing(propose):

@@ -5,7 +5,7 @@ from itertools import product
 
 import pytest
 
-from langchain_tooltree.tooltree.report import Stop, is_trouble, next_move
+from langchain_tooltree.tooltree.report import Stop, next_move
 
 FLAGS = (False, True)
 BUDGETS = (2, 4, 8)
@@ -89,11 +89,3 @@ def test_every_turn_ends_within_its_budget_however_often_the_answer_leaves_somet
         )
         assert used <= budget
     assert moves.count("again") == budget // 2
-
-
-def test_a_failure_stands_until_the_same_tool_has_succeeded() -> None:
-    assert not is_trouble([])
-    assert not is_trouble([("search", False), ("book", False)])
-    assert is_trouble([("book", True), ("search", False)])
-    assert not is_trouble([("book", True), ("search", False), ("book", False)])
-    assert is_trouble([("book", False), ("book", True)])

@@ -74,14 +74,6 @@ def test_ties_go_to_the_larger_n(grow):
     assert select(tree, exploration=0.0, askable=lambda node: node.visits in {1, 2}) is twice
 
 
-def test_further_ties_go_to_the_larger_r_pre(grow):
-    tree = Tree()
-    grow(tree, tree.root, "low", r_pre=0.4)
-    high = grow(tree, tree.root, "high", r_pre=0.6)
-    grow(tree, tree.root, "middle", r_pre=0.5)
-    assert select(tree, exploration=0.0) is high
-
-
 def test_the_last_ties_go_to_the_seeded_jitter(grow):
     chosen = set()
     for seed in range(20):
@@ -91,12 +83,6 @@ def test_the_last_ties_go_to_the_seeded_jitter(grow):
         assert winner is max(children, key=tree.jitter)
         chosen.add(winner.id)
     assert len(chosen) == 3
-
-
-def test_a_state_that_may_be_asked_comes_before_its_children(grow):
-    tree = Tree()
-    grow(tree, tree.root, "child")
-    assert select(tree, askable=lambda node: node is tree.root) is tree.root
 
 
 def test_rollouts_in_flight_lower_the_score(grow):
@@ -132,16 +118,6 @@ def test_rollouts_in_flight_below_a_state_raise_its_visits(grow):
     tree.occupy(other, 1)
     # N(s) = 3: 0.97 + .42 * sqrt(ln 4) / 2 = 1.217 against 0.5 + 1.26 * sqrt(ln 4) / 2 = 1.242
     assert select(tree, askable=lambda node: node is not tree.root) is promising
-
-
-def test_a_child_whose_first_run_is_under_way_is_passed_over(grow):
-    tree = Tree()
-    best = grow(tree, tree.root, "best", r_pre=0.9)
-    second = grow(tree, tree.root, "second", r_pre=0.5)
-    tree.occupy(best, 1)
-    assert select(tree) is second
-    tree.occupy(second, 1)
-    assert select(tree) is None
 
 
 @pytest.mark.parametrize("change", [{"pruned": "top_k"}, {"closed": True}, {"r_pre": None}])
