@@ -18,7 +18,8 @@ from langchain_core.runnables.config import ensure_config
 from langgraph.config import get_config
 from langgraph.constants import START
 from langgraph.runtime import Runtime
-from langgraph.store.memory import InMemoryStore
+from langgraph.store.base import MatchCondition
+from langgraph.store.memory import InMemoryStore, _compare_values, _does_match
 
 # Checkpoint namespaces: `node:task|node:task`, and `node:task|2` for the third call of a graph in one task.
 
@@ -167,6 +168,19 @@ def with_runtime(config: RunnableConfig) -> RunnableConfig:
 
 
 # Stores.
+
+
+def fits_filter(value: Mapping[str, Any], conditions: Mapping[str, Any] | None) -> bool:
+    """Whether an item's value passes the filter of a search, as in `InMemoryStore`; what has no order does not."""
+    try:
+        return all(_compare_values(value.get(key), expected) for key, expected in (conditions or {}).items())
+    except TypeError:  # such as a missing key, in place of a number
+        return False
+
+
+def fits_condition(namespace: tuple[str, ...], condition: MatchCondition) -> bool:
+    """Whether a namespace is one of those that are to be listed."""
+    return _does_match(condition, namespace)
 
 
 def vacuum_of(store: Any) -> Callable[[], None] | None:

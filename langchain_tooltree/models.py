@@ -26,9 +26,9 @@ from langchain_core.utils.json_schema import dereference_refs
 from langgraph.constants import TAG_NOSTREAM
 from pydantic import AfterValidator, BaseModel, ValidationError
 
-from langchain_tooltree.errors import ConfigurationError, described
+from langchain_tooltree.errors import ConfigurationError, ReplyError, described
 from langchain_tooltree.flows import Flow, TwinStep
-from langchain_tooltree.replies import sound, storable
+from langchain_tooltree.replies import LARGEST_REPLY, is_too_large, sound, storable
 from langchain_tooltree.text import (
     LONGEST_REPLY,
     compact_json,
@@ -119,6 +119,8 @@ def request(
         reply = yield TwinStep(
             partial(model.invoke, list(messages), config), partial(model.ainvoke, list(messages), config)
         )
+        if too_large := isinstance(reply, AIMessage) and is_too_large(reply):
+            reply = AIMessage("", usage_metadata=reply.usage_metadata)
         reply = sound(reply) if isinstance(reply, AIMessage) else reply
     except Exception as error:
         if not was_refused(error):
@@ -128,6 +130,9 @@ def request(
     if not isinstance(reply, AIMessage):
         msg = f"{name} replied with {type(reply).__name__} instead of an AIMessage."
         raise TypeError(msg)
+    if too_large:
+        msg = f"the reply of {name} holds more than {LARGEST_REPLY:,} values, which no question asks for."
+        raise ReplyError(msg)
     return reply
 
 

@@ -11,7 +11,7 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolCall
 from langchain_core.messages.tool import invalid_tool_call
 from pydantic import ValidationError
 
-from langchain_tooltree.text import is_deep, is_plain, plain, shortened
+from langchain_tooltree.text import holds_more, is_deep, is_plain, plain, shortened
 
 MessageT = TypeVar("MessageT", bound=BaseMessage)
 
@@ -19,6 +19,9 @@ UNREADABLE = "the arguments are not valid JSON"
 """What is said of a call that cannot be made as it is."""
 
 _NAMES = frozenset({str, type(None)})
+
+LARGEST_REPLY = 10_000
+"""Values in the data of one reply to a question of ours; the largest forms have hundreds."""
 
 _DATA = ("content", "additional_kwargs", "response_metadata", "tool_calls", "usage_metadata")
 """Fields of a message in which data may stand within data."""
@@ -75,6 +78,11 @@ def _is_ordinary(fields: Mapping[str, Any]) -> bool:
         and fields.get("tool_calls", []) == fields.get("invalid_tool_calls", []) == []
         and fields.get("usage_metadata") is None
     )
+
+
+def is_too_large(reply: AIMessage) -> bool:
+    """Whether a reply to a question of ours holds more data than any of them asks for: checking all takes too long."""
+    return any(holds_more(reply.__dict__.get(name), LARGEST_REPLY) for name in _DATA)
 
 
 def storable(reply: AIMessage) -> AIMessage:

@@ -4,9 +4,9 @@ import json
 import math
 import re
 import unicodedata
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from hashlib import sha256
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 
 GAP = "…"
@@ -81,13 +81,25 @@ _HOLDERS = (dict, list, tuple)
 
 def is_deep(data: Any, levels: int = LEVELS) -> bool:
     """Whether there is data within data on more levels than can be kept."""
-    outer = [data] if isinstance(data, _HOLDERS) else []
-    for _ in range(levels):  # by level: a reply may hold a million values
-        within = (each.values() if isinstance(each, dict) else each for each in outer)
-        outer = [each for each in chain.from_iterable(within) if isinstance(each, _HOLDERS)]
-        if not outer:
-            return False
-    return bool(outer)
+    return next(islice(_levels(data), levels, None), None) is not None
+
+
+def holds_more(data: Any, values: int) -> bool:
+    """Whether more than so many values stand in data, at any level."""
+    for level in _levels(data):
+        values -= sum(map(len, level))
+        if values < 0:
+            return True
+    return False
+
+
+def _levels(data: Any) -> Iterator[list[Any]]:
+    """The mappings and sequences of data, level by level: a recursion would end at a thousand."""
+    level = [data] if isinstance(data, _HOLDERS) else []
+    while level:
+        yield level
+        within = (each.values() if isinstance(each, dict) else each for each in level)
+        level = [each for each in chain.from_iterable(within) if isinstance(each, _HOLDERS)]
 
 
 def plain(data: Any, levels: int = LEVELS) -> Any:

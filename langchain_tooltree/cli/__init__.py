@@ -19,7 +19,6 @@ from typing import NoReturn
 from langchain_tooltree.errors import ToolTreeError
 from langchain_tooltree.text import visible_lines
 
-INCOMPLETE = 1  # of `copy`: some runs were left out
 REFUSED = 2  # a command cannot be carried out, or its arguments are wrong, as argparse has it
 UNCERTAIN = 3  # of `compare`: too few tasks to tell
 STOPPED = 130  # Ctrl-C: 128 and the number of SIGINT, as shells have it
@@ -28,8 +27,7 @@ CLOSED = 141  # nobody reads the output any more: 128 and the number of SIGPIPE
 
 EXIT_CODES = f"""exit codes:
   0    done
-  1    done, with something to look at: copy has left runs out, compare says not to adopt,
-       doctor has advice
+  1    done, with something to look at: compare says not to adopt, doctor has advice
   {REFUSED}    not done, for the reason on stderr
   {UNCERTAIN}    done, and compare cannot tell: too few tasks
   {STOPPED}  stopped with Ctrl-C
@@ -37,7 +35,7 @@ EXIT_CODES = f"""exit codes:
   {CLOSED}  nobody reads the output any more, as behind `| head`
 """
 
-MODULES = {"mine": "stores", "copy": "stores"}  # where it is not that of the command's own name
+MODULES = {"copy": "stores"}  # where it is not that of the command's own name
 
 PLACE = "a folder, http://host:port/database of a Chroma server, or postgresql://user@host/database"
 BUILDS = "makes the agent with the function that it is given, which stands for create_agent"
@@ -134,14 +132,8 @@ def _parser() -> argparse.ArgumentParser:
 
     demo = command("demo", "watch a search solve a small task, and explore it on a page", "--model openai:gpt-4.1-mini")
     demo.add_argument("--model", help="a model such as openai:gpt-4.1-mini; without it, a stand-in that needs no key")
-    text = "draw it to FILE instead of demo.html: a page (.html), a picture (.svg) or a Mermaid chart (.mmd)"
-    demo.add_argument("--draw", type=Path, metavar="FILE", help=text)
+    demo.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the page to FILE instead of demo.html")
     demo.add_argument("--force", action="store_true", help="replace FILE")
-
-    mine = command("mine", "make a graph of the successful runs in files", "runs.jsonl.gz -o graph/")
-    mine.add_argument("files", nargs="+", type=Path, metavar="FILE", help="runs, one JSON object a line; .gz too")
-    mine.add_argument("-o", "--output", type=Path, required=True, metavar="GRAPH", help="folder to write the graph to")
-    mine.add_argument("--force", action="store_true", help="replace GRAPH")
 
     view = command("view", "look at searches, graphs, runs or experiences in a browser", "searches/")
     what = f"a graph's folder, a saved search (.json) or a file of runs; a folder of these; or an experience: {PLACE}"
@@ -154,7 +146,7 @@ def _parser() -> argparse.ArgumentParser:
     copy = command("copy", "copy an experience to another store", "experience/ postgresql://localhost/agents")
     copy.add_argument("source", metavar="SRC", help=PLACE)
     copy.add_argument("target", metavar="DST", help=PLACE)
-    copy.add_argument("--force", action="store_true", help="replace runs in DST that differ from those in SRC")
+    copy.add_argument("--force", action="store_true", help="replace what is in DST already")
     text = "embeds texts in DST, such as openai:text-embedding-3-small; by hashing, without a model, if left out"
     copy.add_argument("--embeddings", metavar="MODEL", help=text)
     copy.set_defaults(stopped=" What is copied stays; the same command goes on from there.")
@@ -176,8 +168,6 @@ def _add_compare(compare: argparse.ArgumentParser) -> None:
     compare.add_argument("--check", default="contains", metavar="CHECK", help=text)
     compare.add_argument("--judge", metavar="MODEL", help="a model that judges the answers, in place of a check")
     compare.add_argument("--model", help="the model of the agents, in place of their own")
-    text = "of the planner, in place of the agent's own"
-    compare.add_argument("--effort", choices=("frugal", "balanced", "thorough"), help=text)
     text = f"a third agent that learns from each task, in this store: {PLACE}"
     compare.add_argument("--experience", metavar="STORE", help=text)
     compare.add_argument("--limit", type=int, metavar="N", help="only the first N tasks")

@@ -1,6 +1,7 @@
-"""Stores by their addresses, a folder, a Chroma server or a Postgres, and the commands `copy` and `mine`."""
+"""Stores by their addresses, a folder, a Chroma server or a Postgres, and the command `copy`."""
 
 import argparse
+import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
@@ -9,20 +10,16 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from langchain_core.embeddings import Embeddings
-from langgraph.store.base import BaseStore, Op, PutOp, Result
+from langchain_core.utils import batch_iterate
+from langgraph.store.base import BaseStore, GetOp, Op, PutOp, Result
 
-from langchain_tooltree.cli import INCOMPLETE
-from langchain_tooltree.cli.terminal import Terminal, answering, check_free, embeddings_named, progress
+from langchain_tooltree.cli.terminal import Terminal, answering, embeddings_named, progress
 from langchain_tooltree.errors import ConfigurationError, MissingExtraError, import_extra
-from langchain_tooltree.experience.files import load_trajectories
-from langchain_tooltree.experience.trajectory import Trajectory
+from langchain_tooltree.experience.run_identity import Namespace
+from langchain_tooltree.experience.store import HEAD, MOST_ITEMS, PAGE, TASKS, TOKEN, TRAJECTORIES, StoreCall, listing
 from langchain_tooltree.flows import Flow, run_flow
-from langchain_tooltree.learning.copying import copy_all
-from langchain_tooltree.sitgraph.files import FILE
-from langchain_tooltree.sitgraph.sit_graph import SITGraph
-from langchain_tooltree.sitgraph.transitions import START
+from langchain_tooltree.learning.fold import SEGMENTS
 from langchain_tooltree.stores.chroma import DATABASE, ChromaStore, snapshot
-from langchain_tooltree.text import counted
 
 T = TypeVar("T")
 
@@ -110,54 +107,48 @@ def _client(address: str) -> Any:
 
 
 def run_copy(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[str, Any], int]:
-    """Copy an experience: what is missing, and with `--force` what differs."""
+    """Copy an experience: what is missing, and with `--force` all of it."""
     embeddings = embeddings_named(options.embeddings)
     remedy = "What is copied stays; the same command goes on from there."
     with ExitStack() as stores, progress("copying"), answering("The copy has stopped", remedy):
         source = stores.enter_context(opened(options.source, exists=True))
         target = stores.enter_context(opened(options.target, embeddings))
         counts = run_flow(copy_all(source, target, force=options.force))
-    runs, there, differing, others = (counts[name] for name in ("runs", "there", "differing", "others"))
+    runs, there, others = (counts[name] for name in ("runs", "there", "others"))
     terminal.say(f"{runs} runs copied, {there} were there already; {others} tips and other notes copied.")
-    if differing:
-        terminal.say(f"Left alone: {differing} runs and notes that differ in DST. --force replaces them.")
-    return dict(counts), INCOMPLETE if differing else 0
+    return dict(counts), 0
 
 
-def run_mine(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[str, Any], int]:
-    """Read the runs, and save their graph."""
-    if (options.output / FILE).exists():
-        check_free(options.output, force=options.force)
-    outcomes, unread = Counter[bool | None](), Counter[str]()
+def copy_all(source: BaseStore, target: BaseStore, *, force: bool = False) -> Flow[Counter[str]]:
+    """Copy all namespaces with records: the records, their entries, and what else stands beside them, such as tips.
 
-    def runs() -> Iterator[Trajectory]:
-        for file in options.files:
-            for trajectory in load_trajectories(file, unread=unread):
-                outcomes[trajectory.success] += 1
-                yield trajectory
+    What stands in the target is left alone, so that a copy that was interrupted goes on where it stopped; with `force`,
+    it is replaced. Counts `runs` and `others` that were copied, and runs that were `there`.
+    """
+    counts = Counter(runs=0, there=0, others=0)
+    for root, labels in (yield from namespaces_of(source)).items():
+        for label in (*labels, TASKS):
+            items = {item.key: item.value for item in (yield from listing(source, (*root, label)))}
+            there = set() if force else {item.key for item in (yield from listing(target, (*root, label)))}
+            missing = [key for key in items if key not in there]
+            for page in batch_iterate(PAGE, missing):
+                index: Any = ["task"] if label == TASKS else False
+                puts = [PutOp((*root, label), key, items[key], index=index) for key in page]
+                if label == TASKS:  # each entry after its record, so that whatever is listed can be read
+                    gets = [GetOp((*root, TRAJECTORIES), key) for key in page]
+                    records = filter(None, (yield StoreCall(source, "batch", (gets,), {})))
+                    puts = [*(PutOp(each.namespace, each.key, each.value, index=False) for each in records), *puts]
+                yield StoreCall(target, "batch", (puts,), {})
+            copied = {"runs": len(missing), "there": len(items) - len(missing)}
+            counts.update(copied if label == TASKS else {"others": len(missing)})
+        yield StoreCall(target, "put", ((*root, HEAD), HEAD, {TOKEN: uuid.uuid4().hex}), {"index": False})
+    return counts
 
-    with progress("mining"):
-        graph = SITGraph.from_trajectories(runs())
-    if not outcomes[True]:
-        msg = (
-            f"None of {outcomes.total()} runs is marked as a success, so there is nothing to learn. "
-            "A run needs 'success': true or a 'reward' of 1."
-        )
-        raise ConfigurationError(msg)
-    graph.save(options.output)
-    drawn = graph.to_networkx()
-    report: dict[str, Any] = {
-        "graph": str(options.output),
-        "runs": outcomes.total(),
-        "succeeded": outcomes[True],
-        "in_graph": len(graph),
-        "tools": drawn.number_of_nodes() - (START in drawn),
-        "edges": drawn.number_of_edges(),
-        "not_used": dict(sorted(unread.items())),
-    }
-    terminal.say(f"{outcomes[True]} of {outcomes.total()} runs succeeded, {len(graph)} of them with tools.")
-    terminal.say(f"The graph has {counted(report['tools'], 'tool')} and {counted(report['edges'], 'edge')}.")
-    for kind, count in report["not_used"].items():
-        terminal.say(f"Not used: {count} {kind}.")
-    terminal.say(f"Written to {options.output}.")
-    return report, 0
+
+def namespaces_of(store: BaseStore) -> Flow[dict[Namespace, list[str]]]:
+    """The namespaces with records, as a flow, and the labels of what else stands there beside them, such as tips."""
+    listed: list[Namespace] = yield StoreCall(store, "list_namespaces", (), {"limit": MOST_ITEMS})
+    places = sorted(tuple(each) for each in listed if len(each) > 1)
+    roots = sorted({each[:-1] for each in places if each[-1] in (TASKS, TRAJECTORIES)})
+    own = (TASKS, TRAJECTORIES, HEAD, SEGMENTS)  # segments are made again in the target
+    return {root: [each[-1] for each in places if each[:-1] == root and each[-1] not in own] for root in roots}

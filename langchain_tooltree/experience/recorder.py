@@ -337,7 +337,7 @@ def _may_go_on(runtime: Any) -> bool:
 # --- callbacks ---
 
 Keeper = Callable[[Trajectory], Any | Awaitable[Any]]
-"""What trajectories are handed to, beside stores: any function, sync or async."""
+"""What trajectories are handed to, in place of a store: any function, sync or async."""
 
 
 @dataclass(eq=False, slots=True)
@@ -478,8 +478,7 @@ class TrajectoryRecorder(GraphCallbackHandler):
     with the error in `reasons`. The tools that its models were offered stand in `metadata["tools"]`, in OpenAI form.
 
     A resumed run does not show all that was said before, such as finished sub-agents; that is taken from the record in
-    the first `ExperienceStore` that has one. So give a graph that learns online a store beside it:
-    `TrajectoryRecorder([experience, graph.learn], verdict=...)`.
+    the store. A function gets what the run shows.
 
     Variables of a store's namespace are filled from the runtime context of the run or from `configurable`. LangChain
     shows these to a recorder where a model, a tool or another runnable is called inside a node. For a graph in which
@@ -489,8 +488,8 @@ class TrajectoryRecorder(GraphCallbackHandler):
     has one record. What goes wrong while recording is logged and does not disturb the run.
 
     Args:
-        store: Where trajectories go: an `ExperienceStore`, a function that takes a `Trajectory`, such as
-            `SITGraph().learn`, or several of these. A function also gets runs that are not finished.
+        store: Where trajectories go: an `ExperienceStore`, or a function that takes a `Trajectory`, such as
+            `SITGraph().learn`. A function also gets runs that are not finished.
         verdict: Says whether a run succeeded: a function (see `VerdictFunction`), a chat model, the name of one, or a
             `ModelVerdict`. Without one, `success` stays `None`, unless a middleware has a verdict.
         messages_key: Where the state of the agents keeps their messages.
@@ -503,20 +502,18 @@ class TrajectoryRecorder(GraphCallbackHandler):
 
     def __init__(
         self,
-        store: ExperienceStore | Keeper | Sequence[ExperienceStore | Keeper],
+        store: ExperienceStore | Keeper,
         *,
         verdict: AnyVerdict | None = None,
         messages_key: str = MESSAGES_KEY,
     ) -> None:
-        stores: Sequence[Any] = store if isinstance(store, list | tuple) else [store]
-        self._keepers: list[ExperienceStore | Keeper] = list(stores)
-        for keeper in self._keepers:
-            if not isinstance(keeper, ExperienceStore) and not callable(keeper):
-                msg = (
-                    "store must be an ExperienceStore, a function that takes a Trajectory, or a list of these; "
-                    f"got {type(keeper).__name__}. Wrap a BaseStore: ExperienceStore(store)."
-                )
-                raise ConfigurationError(msg)
+        if not isinstance(store, ExperienceStore) and not callable(store):
+            msg = (
+                "store must be an ExperienceStore, or a function that takes a Trajectory; "
+                f"got {type(store).__name__}. Wrap a BaseStore: ExperienceStore(store)."
+            )
+            raise ConfigurationError(msg)
+        self._keeper: ExperienceStore | Keeper = store
         self._recorder = RunRecorder(verdict)
         self._messages_key = messages_key
         self._lock = threading.Lock()
@@ -649,35 +646,26 @@ class TrajectoryRecorder(GraphCallbackHandler):
             return recording.id if recording is not None and recording.top is graph else None
 
     def _keep(self, recording: Recording, error: BaseException | None) -> Flow[None]:
-        keepers: list[ExperienceStore | Keeper] = []
-        own, earlier = recording.id, None
-        for keeper in self._keepers:
-            with _undisturbed():  # a store whose user is not known, or that cannot be read, is not written to
-                if isinstance(keeper, ExperienceStore):
-                    store = keeper.within_config({"configurable": recording.variables or {}})
-                    if earlier is None:
-                        own, earlier = yield from find_record(store, recording.id, recording.messages)
-                    keepers.append(store)
-                else:
-                    keepers.append(keeper)
+        keeper, own, earlier = self._keeper, recording.id, None
+        about: RunnableConfig = {"configurable": recording.variables or {}}
+        if isinstance(keeper, ExperienceStore):
+            keeper = keeper.within_config(about)  # raises where the user is not known
+            own, earlier = yield from find_record(keeper, own, recording.messages)
         trajectory = recording.trajectory(error, earlier, own)
-        if not keepers or trajectory is None:  # before a verdict that nobody would get is paid for
-            logger.debug("Run %s is not recorded: there are no messages, or nobody takes it.", recording.id)
+        if trajectory is None:  # before a verdict that nobody would get is paid for
+            logger.debug("Run %s is not recorded: there are no messages.", recording.id)
             return
-        trajectory = _with_metadata(trajectory, _source_in({"configurable": recording.variables or {}}))
+        trajectory = _with_metadata(trajectory, _source_in(about))
         is_over = not recording.is_unfinished(error)
         if is_over:
             with _undisturbed():
                 trajectory = yield from self._recorder.judge(trajectory, recording.last)
-        for keeper in keepers:
-            with _undisturbed():
-                if not isinstance(keeper, ExperienceStore):
-                    yield FunctionStep(keeper, trajectory)
-                elif is_over and self._recorder.settle is not None:
-                    if earlier is None or _tells_more(trajectory, earlier):  # else a middleware has just kept it
-                        yield from self._recorder.settle(keeper, trajectory, rests=recording.rests)
-                else:
-                    yield from flow_of(keeper.add)(trajectory)
+        if not isinstance(keeper, ExperienceStore):
+            yield FunctionStep(keeper, trajectory)
+        elif not is_over or self._recorder.settle is None:
+            yield from flow_of(keeper.add)(trajectory)
+        elif earlier is None or _tells_more(trajectory, earlier):  # else a middleware has just kept it
+            yield from self._recorder.settle(keeper, trajectory, rests=recording.rests)
 
 
 @contextmanager

@@ -29,7 +29,6 @@ from langchain_tooltree.experience.run_identity import (
 )
 from langchain_tooltree.experience.trajectory import Recall, Source, Trajectory, from_json, to_json
 from langchain_tooltree.flows import Flow, arun_flow, async_twin, driven, flow_of, run_flow
-from langchain_tooltree.packing import Packed
 from langchain_tooltree.secrets import masked
 from langchain_tooltree.text import digest, forget_oldest
 
@@ -44,7 +43,7 @@ PENDING = "pending"
 seconds since 1970, and 0 for one that cannot go on."""
 
 Vector = NDArray[np.float32]
-AnyVector = Sequence[float] | NDArray[np.floating[Any]] | Packed
+AnyVector = Sequence[float] | NDArray[np.floating[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +108,7 @@ class TaskVectors:
     """Vectors of tasks, for stores that have no index of their own."""
 
     def __init__(self) -> None:
-        self._vectors: dict[str, Vector | Packed] = {}
+        self._vectors: dict[str, Vector] = {}
         self._matrix: Vector | None = None  # their rows, once they are compared
         self._lock = threading.Lock()
 
@@ -123,12 +122,12 @@ class TaskVectors:
             return [task for task in tasks if task not in self._vectors]
 
     def add(self, vectors: Mapping[str, AnyVector]) -> None:
-        """Keep vectors by their tasks; packed ones stay so until they are compared."""
+        """Keep vectors by their tasks."""
         with self._lock:
-            self._vectors |= {task: each if isinstance(each, Packed) else _unit(each) for task, each in vectors.items()}
+            self._vectors |= {task: _unit(each) for task, each in vectors.items()}
             self._matrix = None
 
-    def get(self, task: str) -> Vector | Packed | None:
+    def get(self, task: str) -> Vector | None:
         """The vector of a task, if there is one."""
         return self._vectors.get(task)
 
@@ -140,7 +139,7 @@ class TaskVectors:
             if not self._vectors:
                 return []
             if self._matrix is None:
-                self._matrix = np.stack([_unit(each) for each in self._vectors.values()])
+                self._matrix = np.stack([*self._vectors.values()])
                 self._vectors = dict(zip(self._vectors, self._matrix, strict=True))  # so that none is held twice
             distances = dict(zip(self._vectors, (-(self._matrix @ _unit(query))).tolist(), strict=True))
         fitting = (
@@ -540,7 +539,7 @@ class ExperienceStore:
 
     asimilar = async_twin(similar)
 
-    def vectors(self, runs: Sequence[str]) -> Flow[dict[str, Vector | Packed]]:
+    def vectors(self, runs: Sequence[str]) -> Flow[dict[str, Vector]]:
         """The vectors of the tasks of some runs, as a flow; none where the store ranks tasks itself."""
         catalogue = yield from self.current()
         tasks = {run: catalogue.entries[run].task for run in runs if run in catalogue.entries}
@@ -551,7 +550,7 @@ class ExperienceStore:
         vectors = {run: catalogue.tasks.get(task) for run, task in tasks.items()}
         return {run: vector for run, vector in vectors.items() if vector is not None}
 
-    def hold_vectors(self, vectors: Mapping[str, Packed]) -> None:
+    def hold_vectors(self, vectors: Mapping[str, AnyVector]) -> None:
         """Hold vectors of the tasks of some runs that were made earlier, by another process."""
         entries = self.catalogue.entries
         self.catalogue.tasks.add({entries[run].task: each for run, each in vectors.items() if run in entries})

@@ -442,12 +442,6 @@ class Trajectory:
 
         write_run(self, path)
 
-    def _repr_html_(self) -> str:
-        """What a notebook shows: a table, since viewers take scripts out, and a notebook is to stay small."""
-        from langchain_tooltree.pages.records import run_table  # noqa: PLC0415 - as above
-
-        return run_table(self)
-
 
 def own_message(message: ChatMessage) -> ChatMessage | None:
     """A message without reference material; `None` if it holds nothing else.

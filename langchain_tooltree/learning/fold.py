@@ -17,10 +17,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from contextvars import Context
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import islice
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import numpy as np
 from langchain_core.embeddings import Embeddings
@@ -45,11 +45,9 @@ from langchain_tooltree.experience.store import (
 )
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.flows import Flow, FunctionStep, has_loop, in_thread, run_flow
-from langchain_tooltree.packing import Packed
 from langchain_tooltree.sitgraph.graph import Contribution
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
-from langchain_tooltree.sitgraph.states import DIMENSIONS
-from langchain_tooltree.sitgraph.transitions import VIEWS
+from langchain_tooltree.sitgraph.states import pack, unpack
 from langchain_tooltree.text import digest
 
 logger = logging.getLogger(__name__)
@@ -86,7 +84,7 @@ POLL_SECONDS = 0.02
 SEGMENTS = "segments"
 """Label under which segments stand."""
 
-FORMAT = 4
+FORMAT = 5
 """Version of what stands in a segment, contributions included; one with another version is ignored."""
 
 VOTE = "vote"
@@ -169,29 +167,12 @@ class Part:
     Attributes:
         version: The version of its record.
         contribution: What it gives to the graph; `None` if that is nothing.
-        task: The vector of its task, where the store has no index.
+        task: The packed vector of its task, of 16-bit floats, where the store has no index.
     """
 
     version: str
     contribution: Contribution | None
-    task: Packed | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """The part as plain data."""
-        contribution = None
-        if self.contribution is not None:
-            contribution = self.contribution.to_dict() | {"states": Packed.of(self.contribution.states).text}
-        task = None if self.task is None else self.task.text
-        return {"version": self.version, "contribution": contribution, "task": task}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """The part of which `to_dict` made plain data."""
-        contribution, task = data["contribution"], data["task"]
-        if contribution is not None:
-            states = Packed(contribution["states"], np.int8, len(VIEWS), DIMENSIONS)
-            contribution = Contribution.from_dict(contribution | {"states": states})
-        return cls(data["version"], contribution, None if task is None else Packed(task, np.float16))
+    task: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,18 +185,19 @@ class Segment:
 
     def to_value(self) -> dict[str, str]:
         """The segment as an item's value: one ASCII text, as records are."""
-        parts = {run: part.to_dict() for run, part in self.parts.items()}
-        data = {"format": FORMAT, "embedders": self.embedders, "parts": parts, "vote": self.vote}
-        return {"segment": json.dumps(data)}
+        return {"segment": json.dumps({"format": FORMAT, **asdict(self)})}
 
     @classmethod
     def from_item(cls, item: Item) -> "Segment":
         """What an item holds; nothing if it is damaged, or of another format."""
+        parts: dict[str, Part] = {}
         try:
             data = json.loads(item.value["segment"])
             if data["format"] != FORMAT:
                 return cls(())
-            parts = {run: Part.from_dict(part) for run, part in data["parts"].items()}
+            for run, part in data["parts"].items():
+                given = part["contribution"]
+                parts[run] = Part(part["version"], None if given is None else Contribution(**given), part["task"])
             return cls(data["embedders"], parts, data["vote"])
         except Exception as error:  # noqa: BLE001 - however it is damaged, the records are still there
             logger.info("The segment %r cannot be read; what it held is made again: %r", item.key, error)
@@ -268,7 +250,8 @@ class Segments:
         items = yield from self._items()
         # Reading them takes its time, so it must not hold up an event loop.
         parts: dict[str, Part] = yield FunctionStep(partial(self._parts, entries), items)
-        self._store.hold_vectors({run: part.task for run, part in parts.items() if part.task is not None})
+        tasks = {run: unpack(part.task, np.float16) for run, part in parts.items() if part.task is not None}
+        self._store.hold_vectors(tasks)
         return parts
 
     @paused_collection()
@@ -307,10 +290,7 @@ class Segments:
         with self._lock:
             page = dict(islice(self._loose.items(), DEFAULTS.segment))
         vectors = yield from self._store.vectors(list(page))
-        tasks = {
-            run: each if isinstance(each, Packed) else Packed.of(each.astype(np.float16))
-            for run, each in vectors.items()
-        }
+        tasks = {run: pack(vector.astype(np.float16)) for run, vector in vectors.items()}
         parts = {run: replace(part, task=tasks.get(run)) for run, part in page.items()}
         # Of two processes that have come across the same runs, one overwrites what the other has written.
         key = digest([self._embedders, sorted((run, part.version) for run, part in page.items())])

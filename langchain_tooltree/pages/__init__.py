@@ -10,16 +10,14 @@ from importlib.resources import files
 from typing import Any
 
 from langchain_tooltree.secrets import masked
-from langchain_tooltree.text import one_line, plain, shortened_in, visible
+from langchain_tooltree.text import plain, shortened_in, visible
 
 ROOM = 900_000  # characters of a page's data: with the script and the style it stays below 1 MB
 LENGTHS = (20_000, 10_000, 5_000, 2_000, 1_000, 500, 120)  # of the longest text in a page, until there is room for all
 MAX_IN_NOTEBOOK = 300_000  # characters of a page that a notebook saves: about 100 calls of a search
-MAX_CELL = 200  # characters of a text in a table
 
 _INCLUDED = re.compile(r"/\* include ([a-z.]+) \*/\n")  # where the text of another file in this folder stands
 _INLINE = re.compile(r"<(script|style)>(.*?)</\1>", re.DOTALL)
-_DATA = re.compile(r'<script type="application/json" id="data">(.*?)</script>', re.DOTALL)
 
 
 def page(kind: str, title: str, data: Mapping[str, Any]) -> str:
@@ -45,36 +43,12 @@ def page(kind: str, title: str, data: Mapping[str, Any]) -> str:
     return re.sub("|".join(map(re.escape, parts)), lambda place: parts[place[0]], text)
 
 
-def followed(page: str, version: str) -> str:
-    """A page as its server gives it: it asks that server, and may ask nobody else, for what is newer than a version."""
-    script, policy = _read("watch.js"), "default-src 'none'; {}script-src '"
-    watching = policy.format("connect-src 'self'; ") + f"{_hash(script)}' '"
-    page = page.replace(policy.format(""), watching, 1)
-    page = page.replace('<html lang="en">', f'<html lang="en" data-version="{version}">', 1)
-    return page.replace("</body>", f"<script>{script}</script>\n</body>", 1)
-
-
-def data_in(page: str) -> str:
-    """The data of a page, as JSON."""
-    match = _DATA.search(page)
-    return match[1] if match else ""
-
-
 def in_notebook(page: str) -> str | None:
     """A page as a notebook shows it: in a frame that reaches nothing of the notebook's; `None` if it is too long."""
     if len(page) > MAX_IN_NOTEBOOK:
         return None
     style = "width: 100%; height: 600px; border: 1px solid #8888; border-radius: 6px"
     return f'<iframe title="Page to explore" sandbox="allow-scripts" style="{style}" srcdoc="{escape(page)}"></iframe>'
-
-
-def table(rows: Mapping[str, Any]) -> str:
-    """A table as a notebook shows it: plain HTML without scripts, styles or pictures, which every viewer leaves so."""
-    cells = (
-        f"<tr><th>{escape(name)}</th><td>{escape(visible(one_line(str(value), MAX_CELL)))}</td></tr>"
-        for name, value in rows.items()
-    )
-    return f"<table>{''.join(cells)}</table>"
 
 
 def _read(name: str) -> str:

@@ -34,7 +34,7 @@ from langchain_tooltree.experience.trajectory import (
 )
 from langchain_tooltree.flows import Flow, FunctionStep
 from langchain_tooltree.learning.fold import ExperienceStatus, Fold
-from langchain_tooltree.pages import page, table
+from langchain_tooltree.pages import page
 from langchain_tooltree.sitgraph.graph import Graph, weights
 from langchain_tooltree.sitgraph.transitions import START
 from langchain_tooltree.text import mapping_in, one_line, shortened
@@ -64,14 +64,6 @@ def _label(name: Any) -> str:
 def write_run(run: Trajectory, path: str | os.PathLike[str]) -> None:
     """Write a run as a page to read."""
     Path(path).write_text(page("run", f"Run: {_label(run.task)}", _run(run)), encoding="utf-8")
-
-
-def run_table(run: Trajectory) -> str:
-    """A run in a few lines."""
-    verdict = {True: "success", False: "failure", None: "not judged"}[run.success]
-    tools = " → ".join(step.tool for step in run.steps) or "none"
-    verdict += f": {run.reasons}" if run.reasons else ""
-    return table({"Run": run.id, "Task": run.task, "Tools": tools, "Replies": run.turns, "Verdict": verdict})
 
 
 def runs_page(name: str, runs: Sequence[Trajectory], outcomes: Mapping[str, int]) -> str:

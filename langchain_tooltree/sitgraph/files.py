@@ -5,6 +5,7 @@ import json
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +71,7 @@ def load_graph(path: str | os.PathLike[str]) -> tuple[Graph, dict[str, Any], str
     if shape != SHAPE:
         msg = f"{path} was written in another format ({shape}; this version reads {SHAPE}). Mine the graph again."
         raise GraphFileError(msg)
-    return Graph(map(Contribution.from_dict, runs)), settings, checksum
+    return Graph(Contribution(**run) for run in runs), settings, checksum
 
 
 @contextmanager
@@ -86,7 +87,7 @@ def _alone(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def _write(runs: Iterable[Contribution], settings: Mapping[str, Any], folder: Path) -> str:
-    lines = [{**SHAPE, **settings}, *(run.to_dict() for run in sorted(runs, key=lambda run: run.id))]
+    lines = [{**SHAPE, **settings}, *(asdict(run) for run in sorted(runs, key=lambda run: run.id))]
     content = b"".join(map(_line, lines))
     checksum = hashlib.sha256(content).hexdigest()
     scratch = folder / SCRATCH

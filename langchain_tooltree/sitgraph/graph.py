@@ -4,23 +4,19 @@ The runs in the graph decide what it is, in whatever order they were added: each
 taken back as it was given.
 """
 
-import base64
 import hashlib
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from statistics import median_low
-from typing import Any, Self
+from typing import Any
 
-import numpy as np
-
-from langchain_tooltree.packing import Packed
-from langchain_tooltree.sitgraph.states import DIMENSIONS, END, Bytes, States
+from langchain_tooltree.sitgraph.states import END, States
 from langchain_tooltree.sitgraph.transitions import VIEWS
 from langchain_tooltree.text import digest
 
-FORMAT = 6  # version of what contributions hold
+FORMAT = 7  # version of what contributions hold
 GIVER = 32  # bits of a voice that tell tasks apart; those above tell whom it came from
 SAMPLED = 512  # states of the runs that a vote is fitted to: it takes about half a second
 LONG = SAMPLED // 4  # states of a run from which on a vote is not fitted to it: it would be most of the sample
@@ -79,13 +75,14 @@ def weights(edges: Outgoing, alpha: float) -> dict[str, float]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Contribution:
-    """What one successful run gives to the graph."""
+    """What one successful run gives to the graph, as data that JSON can hold: lists may stand for the tuples."""
 
     id: str
     turns: int  # T, its number of assistant messages
-    labels: Sequence[tuple[str, str, str | None]]  # of states: last tool, the one before it, next one; None at an end
-    states: Bytes | Packed  # shape `(len(labels), len(VIEWS), DIMENSIONS)`
-    summaries: Sequence[tuple[int, str, Bytes]] = ()  # place of the state that it is of, text, vector
+    labels: Sequence[Sequence[str | None]]  # of states: last tool, the one before it, next one; None at an end
+    states: str  # `pack` of their vectors, shape `(len(labels), len(VIEWS), DIMENSIONS)`
+    summaries: Sequence[tuple[int, str]] = ()  # place of the state that it is of, and text
+    summary_vectors: str = ""  # `pack` of theirs, shape `(len(summaries), 1, DIMENSIONS)`
     came_from: str = ""  # whom it came from; empty if that is unknown
     voice: int = 0  # what it is counted by: a hash of whom it came from, and one of the task
 
@@ -97,40 +94,13 @@ class Contribution:
     @property
     def transitions(self) -> list[tuple[str, str]]:
         """The names of source and target of each edge that was followed, in order."""
-        return [(source, target) for source, _, target in self.labels if target is not None]
+        return [(str(source), target) for source, _, target in self.labels if target is not None]
 
     @property
     def giver(self) -> int:
         """Whom it came from, as a number; a negative one of its own where that is unknown."""
         giver = self.voice >> GIVER
         return giver if self.came_from else ~giver
-
-    def to_dict(self) -> dict[str, Any]:
-        """The contribution as plain data; vectors are base64."""
-        data = {name: getattr(self, name) for name in _FIELDS}
-        summaries = [(place, text, _to_text(vector)) for place, text, vector in self.summaries]
-        return {**data, "states": _to_text(np.asarray(self.states)), "summaries": summaries}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """The contribution of which `to_dict` made plain data, or JSON of that; `states` may also be packed."""
-        values = {name: data[name] for name in _FIELDS}
-        values["labels"] = [*map(tuple, data["labels"])]
-        if isinstance(data["states"], str):
-            values["states"] = _from_text(data["states"], len(VIEWS))
-        values["summaries"] = [(place, text, _from_text(vector)[0]) for place, text, vector in data["summaries"]]
-        return cls(**values)
-
-
-_FIELDS = tuple(each.name for each in fields(Contribution))
-
-
-def _to_text(vectors: Bytes) -> str:
-    return base64.b64encode(vectors.tobytes()).decode()
-
-
-def _from_text(text: str, *shape: int) -> Bytes:
-    return np.frombuffer(base64.b64decode(text), dtype=np.int8).reshape(-1, *shape, DIMENSIONS)
 
 
 Sample = tuple[list[int], str]
@@ -168,14 +138,13 @@ class Graph:
         self._count(contribution, 1)
         whose = (run, contribution.voice, contribution.giver)
         labels = [
-            (self._number(source), self._number(before), END if target is None else self._number(target), place, *whose)
-            for place, (source, before, target) in enumerate(contribution.labels)
+            (*(END if name is None else self._number(name) for name in names), place, *whose)
+            for place, names in enumerate(contribution.labels)
         ]
         self.states.add(run, labels, contribution.states)
         if contribution.summaries:
-            places, _, vectors = zip(*contribution.summaries, strict=True)
-            summed_up = [(*labels[at][:3], place, *whose) for place, at in enumerate(places)]
-            self.summaries.add(run, summed_up, np.array(vectors)[:, None])
+            summed_up = [(*labels[at][:3], place, *whose) for place, (at, _) in enumerate(contribution.summaries)]
+            self.summaries.add(run, summed_up, contribution.summary_vectors)
 
     def remove(self, run_id: str) -> bool:
         """Take a run out, as if it had never been added; returns whether it was in the graph."""
@@ -268,9 +237,9 @@ class Graph:
         """The summaries on each edge that has any, in the order of the ids of runs."""
         by_edge: dict[tuple[str, str], list[str]] = defaultdict(list)
         for _, run in sorted(self.runs.items()):
-            for place, text, _ in run.summaries:
+            for place, text in run.summaries:
                 source, _, target = run.labels[place]
-                by_edge[source, str(target)].append(text)
+                by_edge[str(source), str(target)].append(text)
         return by_edge
 
 

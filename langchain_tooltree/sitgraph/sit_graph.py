@@ -23,7 +23,7 @@ from langchain_tooltree.flows import Flow, FunctionStep, async_twin, driven, in_
 from langchain_tooltree.pages import in_notebook
 from langchain_tooltree.sitgraph.files import Which, forget_in_graph, load_graph, save_graph
 from langchain_tooltree.sitgraph.graph import Contribution, Graph, weights
-from langchain_tooltree.sitgraph.states import DIMENSIONS, Floats, hash_features, project, quantize
+from langchain_tooltree.sitgraph.states import DIMENSIONS, Floats, hash_features, pack, project, quantize
 from langchain_tooltree.sitgraph.suggest import Ablation, Fit, Recommender, Suggestion, fit_vote
 from langchain_tooltree.sitgraph.transitions import (
     START,
@@ -104,12 +104,14 @@ class _Draft:
         """What the run gives, by the vectors of its texts."""
         moments = zip(self._moments, self._targets, strict=True)
         states = [[*(vectors[text] for text in texts), hash_features(features)] for texts, features in self._views]
+        summaries = [vectors[both_ends(text)] for _, text in self._summaries]
         return Contribution(
             self._run.id,
             self._run.turns,
             labels=[(moment.last_tool, moment.tool_before, target) for moment, target in moments],
-            states=quantize(np.array(states)),
-            summaries=[(place, text, quantize(vectors[both_ends(text)])) for place, text in self._summaries],
+            states=pack(quantize(np.array(states))),
+            summaries=self._summaries,
+            summary_vectors=pack(quantize(np.reshape(summaries, (-1, DIMENSIONS)))),
             came_from=self._run.came_from,
             voice=int("".join(digest(each, 8) for each in self._run.voice), 16),
         )
@@ -211,8 +213,8 @@ class SITGraph:
     def learn(self, trajectory: Trajectory) -> Flow[bool]:
         """Take a run as the latest version of itself: learn from it if it succeeded, and forget it otherwise.
 
-        For judged runs that go on: `TrajectoryRecorder([experience, graph.learn], verdict=...)`. Returns whether the
-        run is in the graph now. It learns all users' runs together: to keep them apart, take an `Experience`.
+        For judged runs that go on: `TrajectoryRecorder(graph.learn, verdict=...)`. Returns whether the run is in the
+        graph now. It learns all users' runs together: to keep them apart, take an `Experience`.
         """
         contribution = yield from self.contribution(trajectory)
         if contribution is None:
@@ -228,7 +230,7 @@ class SITGraph:
     def contribution(self, trajectory: Trajectory) -> Flow[Contribution | None]:
         """What a run gives to a graph with these settings, for `fold`; `None` if it did not succeed or called nothing.
 
-        `Contribution.to_dict` makes plain data of it, to be kept where runs are not to be read and embedded again.
+        It is data that JSON can hold, to be kept where runs are not to be read and embedded again.
         """
         contributions = yield from mine([trajectory], self._encoder)
         return contributions[0] if contributions else None

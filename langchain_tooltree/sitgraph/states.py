@@ -1,17 +1,17 @@
 """Vectors of states, and the table of the states that runs were in. Pure."""
 
+import base64
 import hashlib
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
-from zlib import crc32
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from langchain_tooltree.errors import ConfigurationError
-from langchain_tooltree.packing import Packed
 
 DIMENSIONS = 288  # numbers in the vector of a view: at a byte each, a state of six views takes 1,728 bytes
 LARGEST = 7  # of the whole numbers that vectors are kept in: they compress well, and finer ones foretell no better
@@ -23,6 +23,7 @@ CHUNK = 256  # states that are compared together: as floats, they stay in the pr
 CENTERING = 1.0  # empty states that are added to the mean: one state alone would be its own mean, and so like nothing
 NOTHING = 1e-3  # length below which a vector is what rounding has left of zero: its square is known to about 1e-7
 STRIDE = np.uint64(0x9E3779B97F4A7C15)  # odd, so that the states of a run get keys far from each other
+COMPRESSION = 3  # effort of zlib: it leaves a quarter of what vectors take, and twice the effort hardly less
 
 Floats = NDArray[np.float32]
 Bytes = NDArray[np.int8]
@@ -34,7 +35,7 @@ def hash_features(features: Mapping[str, float]) -> Floats:
     """A bag of weighted features as a vector of unit length, by feature hashing (Weinberger et al. 2009)."""
     vector = np.zeros(DIMENSIONS, dtype=np.float32)
     for feature, weight in features.items():
-        code = crc32(feature.encode("utf-8", "replace"))
+        code = zlib.crc32(feature.encode("utf-8", "replace"))
         vector[code % DIMENSIONS] += weight if code & 0x80000000 else -weight
     return unit(vector)
 
@@ -83,6 +84,16 @@ def unit(vectors: NDArray[Any]) -> Floats:
     return (numbers / np.where(lengths > 0, lengths, 1)).astype(np.float32, copy=False)
 
 
+def pack(vectors: NDArray[Any]) -> str:
+    """Vectors as a short ASCII text, for JSON; and for memory, since of thousands of runs, most are never compared."""
+    return base64.b64encode(zlib.compress(vectors.tobytes(), COMPRESSION)).decode()
+
+
+def unpack(text: str, dtype: DTypeLike, *shape: int) -> NDArray[Any]:
+    """The array of shape `(-1, *shape)` of which `pack` made a text."""
+    return np.frombuffer(zlib.decompress(base64.b64decode(text)), dtype).reshape(-1, *shape)
+
+
 END = -1  # target of a state at which the agent answered its user
 
 LABELS = np.dtype(
@@ -122,40 +133,39 @@ class Rows:
 class States:
     """The states of a graph. Any order of adding and removing runs gives the same answers.
 
-    The vectors stay where the runs have them, and are put together for the states that are asked for. The labels stand
-    in one table, in the order of their keys.
+    The vectors of a run stay packed until one of its states is compared. The labels of all states stand in one table,
+    in the order of their keys.
     """
 
     def __init__(self, views: int) -> None:
         self._views = views
-        self._runs: dict[int, tuple[Labels, Bytes | Packed]] = {}  # by the hash of the run
-        self._table = np.zeros(0, LABELS)
-        self._sources = self._table["source"].copy()  # a column that is searched often
-        self._unsorted: list[Labels] = []  # of the runs that were added since the table was sorted
+        self._labels: dict[int, Labels] = {}  # by the hash of the run
+        self._packed: dict[int, str] = {}
+        self._unpacked: dict[int, Bytes] = {}  # of the runs that were compared
+        self._sorted: Labels | None = None  # all labels, once they are asked for
         self._latest: dict[int, Rows] = {}  # the rows that were asked for lately, by tool
 
-    def add(self, run: int, labels: Sequence[tuple[Any, ...]], numbers: Bytes | Packed) -> None:
-        """Add the states of a run; `labels` are those of `LABELS`, with places from 0 on."""
-        self._runs[run] = np.array(labels, dtype=LABELS), numbers
-        self._unsorted.append(self._runs[run][0])
+    def add(self, run: int, labels: Sequence[tuple[Any, ...]], packed: str) -> None:
+        """Add the states of a run: labels as `LABELS` has them, with places from 0 on, and vectors from `pack`."""
+        self._labels[run], self._packed[run] = np.array(labels, dtype=LABELS), packed
+        self._sorted, self._latest = None, {}
 
     def remove(self, run: int) -> None:
         """Take out the states of a run."""
-        if self._runs.pop(run, None):
-            table = self._labels()
-            self._put(table[table["run"] != run])
-            self._latest = {tool: rows for tool, rows in self._latest.items() if run not in rows.labels["run"]}
+        if self._packed.pop(run, None) is not None:
+            del self._labels[run]
+            self._unpacked.pop(run, None)
+            self._sorted, self._latest = None, {}
 
-    def of_runs(self, runs: Iterable[int]) -> Rows:
+    def of_runs(self, runs: Sequence[int]) -> Rows:
         """The states of some runs, by their hashes."""
-        parts = [self._runs[run] for run in runs]
-        labels = np.concatenate([self._table[:0], *(labels for labels, _ in parts)])
-        return Rows(labels, self._stacked(numbers for _, numbers in parts))
+        labels = [np.zeros(0, LABELS), *(self._labels[run] for run in runs)]
+        return Rows(np.concatenate(labels), self._stacked(self._numbers(run) for run in runs))
 
     def after(self, source: int) -> Rows:
         """The states after a tool, by its number; a sample of `COMPARED` where there are more."""
-        labels = self._labels()
-        return self._rows(source, labels[np.flatnonzero(self._sources == source)[:COMPARED]])
+        table = self._table
+        return self._rows(source, table[np.flatnonzero(table["source"] == source)[:COMPARED]])
 
     def compared(self, source: int) -> Rows:
         """The states that one after a tool is compared with: first those after the same tool, then a sample of others.
@@ -166,39 +176,41 @@ class States:
         if len(after) == COMPARED:
             return after
         # The first states of all hold enough others: no more of them than `after` are after the same tool.
-        sample = self._rows(ANY, self._labels()[:COMPARED])
+        sample = self._rows(ANY, self._table[:COMPARED])
         others = sample.at(np.flatnonzero(sample.labels["source"] != source)[: COMPARED - len(after)])
         labels = np.concatenate([after.labels, others.labels])
         return Rows(labels, np.concatenate([after.numbers, others.numbers]))
 
-    def _labels(self) -> Labels:
-        if self._unsorted:
+    @property
+    def _table(self) -> Labels:
+        if self._sorted is None:
             # As rows of plain numbers, which numpy copies ten times as fast as records.
-            numbers = np.concatenate([labels.view(np.int64) for labels in (self._table, *self._unsorted)])
-            every = numbers.view(LABELS)
+            numbers = [labels.view(np.int64).reshape(len(labels), -1) for labels in self._labels.values()]
+            columns = LABELS.itemsize // 8
+            table = np.concatenate([np.zeros((0, columns), np.int64), *numbers])
+            every = table.view(LABELS)[:, 0]
             # As good as random, and the same whatever else is there: the first of them are a sample.
             keys = every["run"] + every["place"].astype(np.uint64) * STRIDE
-            rows = numbers.reshape(-1, LABELS.itemsize // numbers.itemsize)[np.argsort(keys, kind="stable")]
-            self._put(rows.view(LABELS)[:, 0])
-            self._unsorted = []
-        return self._table
-
-    def _put(self, table: Labels) -> None:
-        self._table, self._sources = table, table["source"].copy()
+            self._sorted = table[np.argsort(keys, kind="stable")].view(LABELS)[:, 0]
+        return self._sorted
 
     def _rows(self, tool: int, labels: Labels) -> Rows:
-        """States with their vectors, which are kept for the next question as long as the labels stay the same."""
-        rows = self._latest.pop(tool, None)
-        if rows is None or rows.labels.tobytes() != labels.tobytes():
+        """States with their vectors, which are put together once for each tool, until runs come or go."""
+        if tool not in self._latest:
             pairs = zip(labels["run"].tolist(), labels["place"].tolist(), strict=True)
-            rows = Rows(labels, self._stacked(self._runs[run][1][at : at + 1] for run, at in pairs))
+            rows = Rows(labels, self._stacked(self._numbers(run)[at : at + 1] for run, at in pairs))
             while self._latest and sum(map(len, self._latest.values())) > KEPT:
                 del self._latest[next(iter(self._latest))]
-        self._latest[tool] = rows
-        return rows
+            self._latest[tool] = rows
+        return self._latest[tool]
 
-    def _stacked(self, parts: Iterable[Bytes | Packed]) -> Bytes:
-        return np.concatenate([np.zeros((0, self._views, DIMENSIONS), np.int8), *map(np.asarray, parts)])
+    def _numbers(self, run: int) -> Bytes:
+        if run not in self._unpacked:
+            self._unpacked[run] = unpack(self._packed[run], np.int8, self._views, DIMENSIONS)
+        return self._unpacked[run]
+
+    def _stacked(self, parts: Iterable[Bytes]) -> Bytes:
+        return np.concatenate([np.zeros((0, self._views, DIMENSIONS), np.int8), *parts])
 
 
 def mean_of(vectors: Floats) -> Floats:

@@ -1,8 +1,8 @@
 """ChromaStore: LangGraph's long-term memory on chromadb, in a local folder or on a server.
 
-An item is a row of a collection. What is indexed has a collection for each namespace, with its vectors; of further
-texts of an item there are rows without its value. All else, such as the records and the tips of one user, shares a
-collection with its sibling namespaces, so that a batch writes it at once.
+An item is a row of a collection. What is indexed has a collection for each namespace, with its vectors. All else, such
+as the records and the tips of one user, shares a collection with its sibling namespaces, so that a batch writes it at
+once.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import ctypes
 import json
-import operator
 import os
 import re
 import shutil
@@ -20,7 +19,7 @@ import threading
 import time
 import weakref
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import islice
@@ -35,17 +34,16 @@ from langgraph.store.base import (
     GetOp,
     Item,
     ListNamespacesOp,
-    MatchCondition,
     Op,
     PutOp,
     Result,
     SearchItem,
     SearchOp,
     get_text_at_path,
-    tokenize_path,
     validate_op_namespace,
 )
 
+from langchain_tooltree._langgraph import fits_condition, fits_filter
 from langchain_tooltree.errors import (
     ConfigurationError,
     EmbedderMismatchError,
@@ -66,13 +64,12 @@ Labels = tuple[str, ...]  # of a namespace
 Place = tuple[Labels, str]  # namespace and key of an item
 Home = tuple[str, Labels]  # kind of a collection, and the labels that it is for
 Row = Mapping[str, Any]
-"""What is stored of an item: its `value`, when it was `created` and `updated` in microseconds since 1970, and by how
-many `texts` a query finds it; it is in a plain collection if there are none."""
+"""What is stored of an item: its `value`, and when it was `created` and `updated`, in microseconds since 1970."""
 
 WHOLE = "$"  # the path of an item's whole value
 BATCH = 500  # rows read, written or deleted at once: chromadb refuses to write more than 5,461
 PAYLOAD = 8 * 2**20  # bytes written at once: a Chroma server refuses more than 40 MB
-FIRST = 200  # vectors that a query asks for at the least; the more, the fewer does Chroma's graph miss
+FIRST = 200  # rows that a query with a filter asks for first
 INDEXED, PLAIN = "indexed", "plain"  # kinds of collections: for a namespace, with vectors; for sibling namespaces
 
 LOCK_FILE = "tooltree.lock"
@@ -117,7 +114,8 @@ class ChromaStore(BaseStore):
         embeddings: Embeds what is indexed and searched for: a LangChain `Embeddings`, or a name as `init_embeddings`
             takes it. `None` is `HashingEmbeddings()`, which compares wording and needs no model. A store remembers
             which one filled it.
-        fields: Paths of what is embedded of each item, as in `IndexConfig`; by default its whole value.
+        fields: Paths of what is embedded of each item, as in `IndexConfig`; by default its whole value. The texts of an
+            item are embedded together, as one vector.
 
     Raises:
         ConfigurationError: If an argument cannot work.
@@ -154,8 +152,8 @@ class ChromaStore(BaseStore):
             validate_op_namespace(op)
             if isinstance(op, PutOp):
                 puts[op.namespace, op.key] = op
-        texts = {place: self._indexed_texts(op) for place, op in puts.items()}
-        distinct = list(dict.fromkeys(text for each in texts.values() for text in each))
+        texts = {place: text for place, op in puts.items() if (text := self._indexed_text(op)) is not None}
+        distinct = list(dict.fromkeys(texts.values()))
         vectors = dict(zip(distinct, run_flow(embedded(self.embeddings, distinct)), strict=True)) if distinct else {}
         asked = {op.query for op in operations if isinstance(op, SearchOp)}
         # An empty query is none, as in LangGraph's own stores.
@@ -165,7 +163,7 @@ class ChromaStore(BaseStore):
             self._check_open()  # it may have been closed while embedding
             rows = self._rows([(op.namespace, op.key) for op in operations if isinstance(op, GetOp | PutOp)])
             results = [self._read(op, queries, rows) for op in operations]
-            self._write(puts, rows, {place: [vectors[text] for text in each] for place, each in texts.items()})
+            self._write(puts, rows, {place: vectors[text] for place, text in texts.items()})
         return results
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
@@ -199,25 +197,25 @@ class ChromaStore(BaseStore):
             msg = "This ChromaStore is closed. Open a new one."
             raise StoreError(msg)
 
-    def _indexed_texts(self, op: PutOp) -> list[str]:
-        """The texts by which a query finds an item."""
+    def _indexed_text(self, op: PutOp) -> str | None:
+        """The text by which a query finds an item; `None` if none does."""
         if op.value is None or op.index is False:
-            return []
-        tokens = (WHOLE if path == WHOLE else tokenize_path(path) for path in op.index or self._fields)
-        return list(dict.fromkeys(text for each in tokens for text in get_text_at_path(dict(op.value), each)))
+            return None
+        texts = [text for path in op.index or self._fields for text in get_text_at_path(op.value, path)]
+        return "\n".join(texts) if texts else None
 
-    def _read(self, op: Op, queries: Mapping[str, Sequence[float]], rows: Mapping[Place, Row]) -> Result:
+    def _read(self, op: Op, queries: Mapping[str, Sequence[float]], rows: Mapping[Place, Mapping[Home, Row]]) -> Result:
         match op:
             case PutOp():
                 return None
             case GetOp():
-                row = rows.get((op.namespace, op.key))
+                row = next(iter(rows.get((op.namespace, op.key), {}).values()), None)
                 return Item(namespace=op.namespace, key=op.key, **_content(row)) if row else None
             case SearchOp():
                 return self._nearest(op, queries[op.query]) if op.query else self._newest(op)
             case ListNamespacesOp():
                 conditions = op.match_conditions or ()
-                spaces = [each for each in self._chroma.below() if all(_fits(each, one) for one in conditions)]
+                spaces = [each for each in self._chroma.below() if all(fits_condition(each, one) for one in conditions)]
                 labels = {each[: op.max_depth] for each in spaces if not self._is_empty(each)}
                 return sorted(labels)[op.offset : op.offset + op.limit]
         msg = f"Unknown operation type: {type(op)}"
@@ -227,21 +225,21 @@ class ChromaStore(BaseStore):
         return [each for each in map(self._chroma.find, _homes(namespace)) if each is not None]
 
     def _is_empty(self, namespace: Labels) -> bool:
-        where: Any = {"label": namespace[-1]}
-        return not any(each.get(where=where, include=[], limit=1)["ids"] for each in self._collections(namespace))
+        own: Any = {"where": {"label": namespace[-1]}, "include": [], "limit": 1}
+        return not any(each.get(**own)["ids"] for each in self._collections(namespace))
 
-    def _rows(self, places: Iterable[Place]) -> dict[Place, Row]:
-        """The rows of items, as far as they exist."""
+    def _rows(self, places: Iterable[Place]) -> dict[Place, dict[Home, Row]]:
+        """The rows of items, as far as they exist: one each, or two where a process died between two writes."""
         homes: dict[Home, dict[str, Place]] = {}
         for place in places:
             for home in _homes(place[0]):
                 homes.setdefault(home, {})[_row_id(place)] = place
-        rows: dict[Place, Row] = {}
+        rows: dict[Place, dict[Home, Row]] = defaultdict(dict)
         for home, ids in homes.items():
             if (collection := self._chroma.find(home)) is not None:
                 for batch in batch_iterate(BATCH, ids):
-                    page = collection.get(ids=batch, include=["metadatas"])
-                    rows |= {ids[row_id]: row for row_id, row in _rows_in(page)}
+                    for row_id, row in _rows_in(collection.get(ids=batch, include=["metadatas"])):
+                        rows[ids[row_id]][home] = row
         return rows
 
     def _newest(self, op: SearchOp) -> list[SearchItem]:
@@ -251,7 +249,7 @@ class ChromaStore(BaseStore):
             for collection in self._collections(namespace):
                 page = collection.get(where={"label": namespace[-1]}, include=["metadatas"])
                 rows |= {(namespace, json.loads(row_id)[1]): row for row_id, row in _rows_in(page)}
-        matching = [place for place, row in rows.items() if matches(row["value"], op.filter)]
+        matching = [place for place, row in rows.items() if fits_filter(row["value"], op.filter)]
         matching.sort(key=lambda place: -rows[place]["updated"])
         chosen = matching[op.offset : op.offset + op.limit]
         return [SearchItem(namespace=place[0], key=place[1], **_content(rows[place])) for place in chosen]
@@ -263,28 +261,14 @@ class ChromaStore(BaseStore):
         for namespace in self._chroma.below(op.namespace_prefix):
             if (collection := self._chroma.find((INDEXED, namespace))) is not None:
                 self._check_embedder(collection, len(query))
-                items += self._nearest_in(collection, namespace, query, op.filter, end)
+                sizes = [max(end, FIRST), collection.count()] if op.filter else [end]
+                hits = (hit for hit in _hits(collection, query, sizes) if fits_filter(hit[1]["value"], op.filter))
+                items += [
+                    SearchItem(namespace=namespace, key=json.loads(row_id)[1], score=score, **_content(row))
+                    for row_id, row, score in islice(hits, end)
+                ]
         items.sort(key=lambda item: item.score or 0.0, reverse=True)
         return items[op.offset : end]
-
-    def _nearest_in(
-        self,
-        collection: Collection,
-        namespace: Labels,
-        query: Sequence[float],
-        conditions: Mapping[str, Any] | None,
-        need: int,
-    ) -> list[SearchItem]:
-        items: dict[str, SearchItem] = {}  # by key
-        hits = _hits(collection, query, need)
-        while len(items) < need and (batch := list(islice(hits, need))):
-            rows = self._rows((namespace, key) for key, *_ in batch)
-            for key, number, score in batch:
-                row = rows.get((namespace, key))
-                # The best vector of an item counts; one beyond its texts is left of an earlier value.
-                if row and key not in items and number < row["texts"] and matches(row["value"], conditions):
-                    items[key] = SearchItem(namespace=namespace, key=key, score=score, **_content(row))
-        return list(items.values())
 
     def _check_embedder(self, collection: Collection, dims: int) -> None:
         """Raise `EmbedderMismatchError` where a collection has vectors of another embedder."""
@@ -300,45 +284,43 @@ class ChromaStore(BaseStore):
     def _write(
         self,
         puts: Mapping[Place, PutOp],
-        before: Mapping[Place, Row],
-        vectors: Mapping[Place, Sequence[Sequence[float]]],
+        before: Mapping[Place, Mapping[Home, Row]],
+        vectors: Mapping[Place, Sequence[float]],
     ) -> None:
         """Put and delete items; the caller holds the connection's mutex."""
-        for namespace, dims in {place[0]: len(each[0]) for place, each in vectors.items() if each}.items():
+        for namespace, dims in {place[0]: len(vector) for place, vector in vectors.items()}.items():
             self._chroma.note(namespace)
             about = {"embedder": embedder_name(self.embeddings), "dims": dims}
             self._check_embedder(self._chroma.make((INDEXED, namespace), about), dims)
         now = time.time_ns() // 1000
         changed: dict[Home, list[tuple[str, Any, Any]]] = defaultdict(list)
-        deleted: dict[Home, list[str]] = defaultdict(list)
-        outdated: dict[Home, list[str]] = defaultdict(list)
+        stale: dict[Home, list[str]] = defaultdict(list)
         for place, op in puts.items():
-            old = before.get(place)
-            stale = set(_row_ids(place, old) if old else ())
-            if op.value is not None:
+            indexed, plain = _homes(place[0])
+            home = None if op.value is None else indexed if place in vectors else plain
+            old = before.get(place, {})
+            for other in old.keys() - {home}:
+                stale[other].append(_row_id(place))
+            if home is not None:
                 self._chroma.note(place[0])
                 now += 1  # so that they have an order; writing one takes longer
-                created, texts = old["created"] if old else now, len(vectors[place])
-                row: Row = {"value": op.value, "created": created, "updated": now, "texts": texts}
-                metadata: list[Any] = [
-                    {"label": place[0][-1], "row": json.dumps(row)},
-                    *[{"further": True}] * (texts - 1),
-                ]
-                made = zip(_row_ids(place, row), vectors[place] or [NO_VECTOR], metadata, strict=True)
-                for (home, row_id), vector, about in made:
-                    changed[home].append((row_id, vector, about))
-                    stale.discard((home, row_id))
-            for home, row_id in stale:
-                (deleted if op.value is None else outdated)[home].append(row_id)
-        self._chroma.delete(deleted)
+                created = next((each["created"] for each in old.values()), now)
+                row = json.dumps({"value": op.value, "created": created, "updated": now})
+                about = {"label": place[0][-1], "row": row}
+                changed[home].append((_row_id(place), vectors.get(place, NO_VECTOR), about))
         # What is indexed goes first: the items beside it may tell other processes that it has changed.
         for home, rows in sorted(changed.items()):
             _upsert(self._chroma.make(home), rows)
-        self._chroma.delete(outdated)
-        if self._chroma.folder:  # on a server, somebody else may be filling a namespace that is empty
-            for namespace in {namespace for (namespace, _), op in puts.items() if op.value is None}:
-                if self._is_empty(namespace):
-                    self._chroma.drop(namespace)
+        self._delete(stale, {namespace for (namespace, _), op in puts.items() if op.value is None})
+
+    def _delete(self, rows: Mapping[Home, Sequence[str]], namespaces: Iterable[Labels]) -> None:
+        """Delete rows, and namespaces that are empty now; on a server somebody else may be filling these."""
+        for home, ids in sorted(rows.items()):
+            for batch in batch_iterate(BATCH, ids):
+                self._chroma.make(home).delete(ids=batch)
+        for namespace in namespaces:
+            if self._chroma.folder and self._is_empty(namespace):
+                self._chroma.drop(namespace)
 
 
 def _homes(namespace: Labels) -> tuple[Home, Home]:
@@ -346,16 +328,9 @@ def _homes(namespace: Labels) -> tuple[Home, Home]:
     return (INDEXED, namespace), (PLAIN, namespace[:-1])
 
 
-def _row_id(place: Place, number: int = 0) -> str:
-    """The id of the row of an item, or of a further text of it, in ASCII whatever the key is."""
-    namespace, key = place
-    return json.dumps([namespace[-1], key, number])
-
-
-def _row_ids(place: Place, row: Row) -> list[tuple[Home, str]]:
-    """Homes and ids of all rows of an item."""
-    home = _homes(place[0])[0 if row["texts"] else 1]
-    return [(home, _row_id(place, number)) for number in range(max(1, row["texts"]))]
+def _row_id(place: Place) -> str:
+    """The id of the row of an item, in ASCII whatever the key is."""
+    return json.dumps([place[0][-1], place[1]])
 
 
 def _rows_in(page: Any) -> Iterator[tuple[str, Row]]:
@@ -372,68 +347,24 @@ def _content(row: Row) -> dict[str, Any]:
     }
 
 
-def _hits(collection: Collection, query: Sequence[float], need: int) -> Iterator[tuple[str, int, float]]:
-    """Keys, numbers of texts and cosine similarities, nearest first: some, and where these are not enough all."""
-    total = collection.count()
-    ids: set[str] = set()
-    for size in sorted({min(max(need, FIRST), total), total} - {0}):
-        page: Any = collection.query(query_embeddings=[query], n_results=size, include=["distances"])
-        for row_id, distance in zip(page["ids"][0], page["distances"][0], strict=True):
-            if row_id not in ids:
-                ids.add(row_id)
-                _, key, number = json.loads(row_id)
-                yield key, number, 1 - distance
-
-
-def _fits(namespace: Labels, condition: MatchCondition) -> bool:
-    if condition.match_type not in {"prefix", "suffix"}:
-        msg = f"Unsupported match type: {condition.match_type}"
-        raise ValueError(msg)
-    path = condition.path
-    start = 0 if condition.match_type == "prefix" else max(0, len(namespace) - len(path))
-    pairs = zip(namespace[start:], path, strict=False)
-    return len(namespace) >= len(path) and all(wanted in {"*", label} for label, wanted in pairs)
+def _hits(collection: Collection, query: Sequence[float], sizes: Sequence[int]) -> Iterator[tuple[str, Row, float]]:
+    """Ids, rows and cosine similarities, nearest first: so many, and where these are not enough, more."""
+    total, seen = collection.count(), set[str]()
+    for size in sorted({min(size, total) for size in sizes} - {0}):
+        page: Any = collection.query(query_embeddings=[query], n_results=size, include=["metadatas", "distances"])
+        rows = _rows_in({name: page[name][0] for name in ("ids", "metadatas")})
+        for (row_id, row), distance in zip(rows, page["distances"][0], strict=True):
+            if row_id not in seen:
+                seen.add(row_id)
+                yield row_id, row, 1 - distance
 
 
 def _upsert(collection: Collection, rows: Sequence[tuple[str, Any, Mapping[str, str]]]) -> None:
     """Write ids, vectors and metadata in portions that chromadb takes at once."""
-    largest = max(6 * len(vector) + len(metadata.get("row", "")) for _, vector, metadata in rows)  # in base64
+    largest = max(6 * len(vector) + len(metadata["row"]) for _, vector, metadata in rows)  # in base64
     for piece in batch_iterate(max(1, min(BATCH, PAYLOAD // largest)), rows):
         ids, vectors, metadatas = (list(column) for column in zip(*piece, strict=True))
         collection.upsert(ids=ids, embeddings=vectors, metadatas=metadatas)
-
-
-# --- filters ---
-
-# Where LangGraph's own stores differ: a missing key equals `None`; numbers compare as numbers, texts as texts (so ISO
-# dates work); what cannot be compared does not match.
-_OPERATORS: Mapping[str, Callable[[Any, Any], bool]] = {
-    "$eq": operator.eq,
-    "$ne": operator.ne,
-    "$gt": operator.gt,
-    "$gte": operator.ge,
-    "$lt": operator.lt,
-    "$lte": operator.le,
-}
-
-
-def matches(value: Mapping[str, Any], conditions: Mapping[str, Any] | None) -> bool:
-    """Whether an item's value passes a filter; a nested mapping without operators matches each of its keys."""
-    return all(_holds(value.get(key), expected) for key, expected in (conditions or {}).items())
-
-
-def _holds(actual: Any, expected: Any) -> bool:
-    if not isinstance(expected, Mapping):
-        return bool(actual == expected)
-    if not any(name.startswith("$") for name in expected):
-        return isinstance(actual, Mapping) and matches(actual, expected)
-    if unknown := expected.keys() - _OPERATORS.keys():
-        msg = f"Unsupported operator: {min(unknown)}. Supported are {', '.join(_OPERATORS)}."
-        raise ValueError(msg)
-    try:
-        return all(_OPERATORS[name](actual, operand) for name, operand in expected.items())
-    except TypeError:  # they have no order
-        return False
 
 
 # --- connections ---
@@ -506,12 +437,6 @@ class Connection:
             self._collections[name] = collection
         return collection
 
-    def delete(self, rows: Mapping[Home, Sequence[str]]) -> None:
-        """Delete rows by their ids."""
-        for home, ids in sorted(rows.items()):
-            for batch in batch_iterate(BATCH, ids):
-                self.make(home).delete(ids=batch)
-
     def note(self, namespace: Labels) -> None:
         """Enter a namespace into the catalogue before it has items: the reverse order could lose them."""
         if namespace not in self._noted:
@@ -526,7 +451,7 @@ class Connection:
         return sorted(namespace for namespace in namespaces if namespace[: len(prefix)] == prefix)
 
     def drop(self, namespace: Labels) -> None:
-        """Remove an empty namespace; only safe where nobody else can be filling it at the same time."""
+        """Remove an empty namespace."""
         for home in _homes(namespace):
             if (collection := self.find(home)) is not None and not collection.count():
                 self.client.delete_collection(collection.name)
@@ -585,20 +510,17 @@ def _name(home: Home) -> str:
 _folders: dict[Path, Connection] = {}
 """What this process has open; in a forked child also what its parent had, which is refused there."""
 
-# A store may be collected, and so release its folder, while another one is opened. A fork waits until nobody does that.
-_folders_lock = threading.RLock()
+_folders_lock = threading.RLock()  # a store may be collected, and so release its folder, while another one is opened
 
 
 def _after_fork() -> None:
+    # chromadb hangs when an inherited client is torn down, even as the interpreter exits: one reference too many.
     for connection in _folders.values():
-        os.close(connection.lock)  # a copy of the parent's lock would outlive the parent
-        # chromadb hangs when an inherited client is torn down, even as the interpreter exits: one reference too many.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection.client))
-    _folders_lock.release()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_folders_lock.acquire, after_in_parent=_folders_lock.release, after_in_child=_after_fork)
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def connect(path_or_client: str | os.PathLike[str] | ClientAPI) -> Connection:

@@ -29,7 +29,7 @@ from langchain_tooltree import SITGraph
 from langchain_tooltree.sitgraph.files import save_graph
 from langchain_tooltree.sitgraph.graph import Contribution, Graph
 from langchain_tooltree.sitgraph.sit_graph import DEFAULT_ALPHA
-from langchain_tooltree.sitgraph.states import DIMENSIONS, Floats, quantize
+from langchain_tooltree.sitgraph.states import DIMENSIONS, Floats, pack, quantize
 from langchain_tooltree.sitgraph.suggest import Recommender
 from langchain_tooltree.sitgraph.transitions import VIEWS
 
@@ -56,7 +56,7 @@ class World:
             # What follows a tool goes by Zipf's law as well, in another order for each tool.
             targets = (ranks * (2 * sources + 7919) + 31 * sources) % self.tools
             labels = [(_name(source), "", _name(target)) for source, target in zip(sources, targets, strict=True)]
-            states = quantize(self._states(draw, prototypes, RUN_LENGTH))
+            states = pack(quantize(self._states(draw, prototypes, RUN_LENGTH)))
             yield Contribution(f"{seed} {number}", 10, labels, states, voice=(seed << 24 | number) << 32)
 
     def questions(self, count: int) -> Iterator[tuple[str, Floats]]:

@@ -19,6 +19,7 @@ from langgraph.config import get_config
 from langgraph.func import task
 from langgraph.graph import END, START, StateGraph
 from langgraph.prebuilt import InjectedState, ToolNode
+from langgraph.store.base import MatchCondition
 from langgraph.store.memory import InMemoryStore
 from langgraph.store.sqlite.aio import AsyncSqliteStore
 from langgraph.types import Command, Send, interrupt
@@ -30,6 +31,8 @@ from langchain_tooltree._langgraph import (
     callbacks_here,
     can_be_answered,
     configurable_here,
+    fits_condition,
+    fits_filter,
     graph_around,
     interrupts_in,
     namespace_here,
@@ -289,6 +292,31 @@ def test_a_tool_node_takes_one_call_with_the_state_for_its_tool():
 async def kept_and_deleted(store):
     await store.aput(("a", "b"), "k", {"text": "secret"})
     await store.adelete(("a", "b"), "k")
+
+
+@pytest.mark.parametrize(
+    ("conditions", "fits"),
+    [
+        (None, True),
+        ({"score": {"$gte": 7, "$lt": 8}, "tags": ["a"]}, True),
+        ({"at": {"x": {"$ne": 2}}, "missing": None}, True),
+        ({"score": {"$gt": 7}}, False),
+        ({"missing": {"$gt": 1}}, False),
+        ({"tags": {"$gt": 1}}, False),
+    ],
+)
+def test_a_filter_of_a_search_compares_as_documented(conditions, fits):
+    assert fits_filter({"score": 7, "tags": ["a"], "at": {"x": 1}}, conditions) is fits
+
+
+def test_an_unknown_operator_is_refused_by_name():
+    with pytest.raises(ValueError, match=r"Unsupported operator: \$in"):
+        fits_filter({"score": 7}, {"score": {"$in": [7]}})
+
+
+def test_namespaces_are_listed_by_how_they_begin_and_end():
+    fits = [fits_condition(("a", "b"), MatchCondition(kind, ("*", "b"))) for kind in ("prefix", "suffix")]
+    assert [*fits, fits_condition(("a",), MatchCondition("prefix", ("b",)))] == [True, True, False]
 
 
 async def test_a_store_on_sqlite_keeps_nothing_after_its_vacuum(tmp_path):

@@ -119,6 +119,13 @@ async def test_an_unusable_reply_is_kept_and_asked_for_once_more(drive):
     assert meter.problems[0].startswith("the reply is not of the form asked for")
 
 
+async def test_a_reply_with_more_values_than_any_form_asks_for_is_not_read(drive):
+    vast = AIMessage("", tool_calls=[{"name": "Answer", "args": {"number": [[]] * 20_000}, "id": "1"}])
+    model, meter = ScriptedChatModel(replies=[vast, {"number": 3}]), Meter(2)
+    assert await drive(question(model, meter)) == Answer(number=3)
+    assert "more than 10,000 values" in meter.problems[0]
+
+
 @pytest.mark.parametrize("allowance", [0, 1, 2])
 async def test_a_question_never_costs_more_than_its_allowance(drive, allowance):
     model, meter = ScriptedChatModel(replies=["no"] * 5), Meter(allowance)

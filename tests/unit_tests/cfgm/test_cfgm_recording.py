@@ -37,7 +37,7 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command
 
-from langchain_tooltree import CFGMMemory, CFGMMiddleware, ExperienceStore, TrajectoryRecorder
+from langchain_tooltree import CFGMMemory, CFGMMiddleware, ExperienceStore
 from langchain_tooltree.experience.verdict import Verdict
 from langchain_tooltree.testing import ScriptedChatModel
 
@@ -56,16 +56,6 @@ def test_a_run_is_kept_with_its_verdict_and_without_what_memory_said(path):
     assert run.metadata["recalled"] == {"runs": [f"past {PAST}"], "tips": []}
     for told_by_memory in (NEXT_STEP, PAST, LEARNT, "reference_material"):
         assert told_by_memory not in everything
-
-
-def test_a_second_store_keeps_the_same_record(path):
-    memory, copies = memory_of(PAST), ExperienceStore(InMemoryStore())
-    agent, _ = helped(MISTAKE, ANSWER, memory=memory)
-    either(path, agent)(ASKED, {**THREAD, "callbacks": [TrajectoryRecorder([memory.experience, copies])]})
-
-    ((run,), (copy,)) = kept(memory), copies.trajectories()
-    assert copy == run
-    assert copy.metadata["recalled"]["runs"] == [f"past {PAST}"]
 
 
 async def later(trajectory):

@@ -103,7 +103,7 @@ def test_a_page_of_a_run_marks_what_was_added_what_failed_and_who_judged(tmp_pat
     assert asks_nobody((tmp_path / "run.html").read_text())
 
 
-def test_a_run_of_any_length_has_a_page_below_a_megabyte_and_a_small_table(tmp_path: Path) -> None:
+def test_a_run_of_any_length_has_a_page_below_a_megabyte(tmp_path: Path) -> None:
     messages = [{"role": "user", "content": MARKUP + "x" * 30_000} for _ in range(100)] + [
         {"role": "user", "content": "Short."}
     ]
@@ -114,10 +114,6 @@ def test_a_run_of_any_length_has_a_page_below_a_megabyte_and_a_small_table(tmp_p
     data = data_in((tmp_path / "run.html").read_text())
     assert data["messages"][-1]["text"] == "Short.", "long texts are shortened before short ones"
     assert asks_nobody((tmp_path / "run.html").read_text())
-    shown = run._repr_html_()  # as a notebook does
-    assert len(shown) < 2_000
-    assert "<script" not in shown
-    assert "<img" not in shown
 
 
 def test_a_page_of_an_experience_tells_what_was_learnt_of_whom_and_of_no_other_namespace(tmp_path: Path) -> None:

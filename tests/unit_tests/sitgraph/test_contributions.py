@@ -1,6 +1,7 @@
 """What a run gives to a graph, as data that is kept: folded again, it gives the graph that the runs give."""
 
 import json
+from dataclasses import asdict
 
 import pytest
 from little_runs import called, routine, run_of, saved, says, summed_up, user
@@ -18,14 +19,14 @@ RUNS = [
 
 def kept(run, graph=None):
     contribution = run_flow((graph or SITGraph()).contribution(run))
-    return json.loads(json.dumps(contribution.to_dict()))
+    return json.loads(json.dumps(asdict(contribution)))
 
 
 def test_contributions_that_were_kept_as_json_give_the_graph_that_the_runs_give(tmp_path):
     graph = SITGraph()
 
     for run in [*reversed(RUNS), RUNS[0]]:
-        graph.fold(Contribution.from_dict(kept(run)))
+        graph.fold(Contribution(**kept(run)))
     assert saved(graph, tmp_path / "kept") == saved(SITGraph.from_trajectories(RUNS), tmp_path / "runs")
 
     graph.remove("2")

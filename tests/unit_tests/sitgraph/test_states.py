@@ -10,6 +10,7 @@ from langchain_tooltree.sitgraph.states import (
     LABELS,
     States,
     cosines,
+    pack,
     project,
     quantize,
     unit,
@@ -32,7 +33,7 @@ def table(*runs):
     """A table with runs, each by its hash, the tool its states come after, and their number."""
     states = States(VIEWS)
     for run, source, count in runs:
-        states.add(run, labels(count, run=run, source=source), numbers(count, seed=run))
+        states.add(run, labels(count, run=run, source=source), pack(numbers(count, seed=run)))
     return states
 
 
@@ -65,7 +66,7 @@ def test_cosines_are_those_of_the_textbook(centered):
 def test_states_are_the_same_whatever_came_and_went_in_between():
     lived, at_once = table((7, 0, 3), (1, 0, 5), (2, 1, 4)), table((2, 1, 4), (3, 0, 6))
     lived.remove(7)
-    lived.add(3, labels(6, run=3), numbers(6, seed=3))
+    lived.add(3, labels(6, run=3), pack(numbers(6, seed=3)))
     assert len(lived.compared(0)) == 15
     lived.remove(1)
     lived.remove(99)
@@ -89,7 +90,7 @@ def test_of_too_many_states_those_after_the_same_tool_come_first_and_the_order_o
 
 def test_states_keep_their_vectors_and_the_ends_of_turns():
     states = States(VIEWS)
-    states.add(1, [*labels(2), (0, 0, END, 2, 1, 5, -1)], numbers(3))
+    states.add(1, [*labels(2), (0, 0, END, 2, 1, 5, -1)], pack(numbers(3)))
 
     rows = states.compared(0)
 
