@@ -13,8 +13,7 @@ ToolTreeError
 │   ├── StoreLockedError              its folder belongs to another process
 │   └── EmbedderMismatchError         it was filled by another embedder
 ├── MissingExtraError (ImportError)   a package is needed that the base install does not bring
-├── ReplyError (RuntimeError)         a model's replies cannot be used
-└── SummaryError (RuntimeError)       a model has not written a summary
+└── ReplyError (RuntimeError)         a model's replies cannot be used
 ```
 
 What goes wrong *inside* a search (a tool that raises, a judge that answers rubbish, a spent budget) is not an
@@ -77,11 +76,7 @@ class MissingExtraError(ToolTreeError, ImportError):
 
 
 class ReplyError(ToolTreeError, RuntimeError):
-    """A model was asked, asked again, and gave no reply that can be used; the message says what went wrong."""
-
-
-class SummaryError(ToolTreeError, RuntimeError):
-    """A model has not written a summary; the message says why."""
+    """A model gave no reply that can be used, also where it was asked again; the message says what went wrong."""
 
 
 def described(error: BaseException) -> str:

@@ -3,10 +3,12 @@
 import gc
 import os
 import shutil
+import signal
 import ssl
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 
@@ -22,6 +24,11 @@ os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), os.environ.g
 # of what collecting the quick tests costs.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+# `asyncio.run` hangs a handler of its own into Python's, and asks in the end whether it still hangs there: then Python
+# writes out the task and all that it returned, which takes as long as many a test.
+if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    signal.signal(signal.SIGINT, partial(signal.default_int_handler))
 
 MEMORY = Path("/dev/shm")  # noqa: S108 - pytest makes folders of its own in it, as it does in /tmp
 ENOUGH_MEMORY = 2 * 2**30

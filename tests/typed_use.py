@@ -56,7 +56,7 @@ async def plan(model: BaseChatModel, tools: list[BaseTool]) -> None:
         model, tools, system_prompt="Look.", effects={"look": "read"}, review=True
     )
     out: dict[str, Any] = agent.invoke({"messages": [{"role": "user", "content": "?"}]})  # pyright: ignore[reportUnknownMemberType]
-    assert_type(search_result(out["messages"][-1]).to_mermaid(), str)
+    assert_type(search_result(out["messages"][-1]).to_svg(), str)
     ToolTreeNode(model, tools)
     answers = create_tooltree_agent(model, tools, response_format=Answer, context_schema=Whose)
     assert_type(answers, CompiledStateGraph[AgentState[Answer], Whose, InputAgentState, OutputAgentState[Answer]])

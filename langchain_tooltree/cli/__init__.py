@@ -35,7 +35,7 @@ EXIT_CODES = f"""exit codes:
   {CLOSED}  nobody reads the output any more, as behind `| head`
 """
 
-MODULES = {"mine": "stores", "copy": "stores"}  # where it is not that of the command's own name
+MODULES = {"copy": "stores"}  # where it is not that of the command's own name
 
 PLACE = "a folder, http://host:port/database of a Chroma server, or postgresql://user@host/database"
 BUILDS = "makes the agent with the function that it is given, which stands for create_agent"
@@ -132,14 +132,8 @@ def _parser() -> argparse.ArgumentParser:
 
     demo = command("demo", "watch a search solve a small task, and explore it on a page", "--model openai:gpt-4.1-mini")
     demo.add_argument("--model", help="a model such as openai:gpt-4.1-mini; without it, a stand-in that needs no key")
-    text = "draw it to FILE instead of demo.html: a page (.html), a picture (.svg) or a Mermaid chart (.mmd)"
-    demo.add_argument("--draw", type=Path, metavar="FILE", help=text)
+    demo.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the page to FILE instead of demo.html")
     demo.add_argument("--force", action="store_true", help="replace FILE")
-
-    mine = command("mine", "make a graph of the successful runs in files", "runs.jsonl.gz -o graph/")
-    mine.add_argument("files", nargs="+", type=Path, metavar="FILE", help="runs, one JSON object a line; .gz too")
-    mine.add_argument("-o", "--output", type=Path, required=True, metavar="GRAPH", help="folder to write the graph to")
-    mine.add_argument("--force", action="store_true", help="replace GRAPH")
 
     view = command("view", "look at searches, graphs, runs or experiences in a browser", "searches/")
     what = f"a graph's folder, a saved search (.json) or a file of runs; a folder of these; or an experience: {PLACE}"
@@ -174,8 +168,6 @@ def _add_compare(compare: argparse.ArgumentParser) -> None:
     compare.add_argument("--check", default="contains", metavar="CHECK", help=text)
     compare.add_argument("--judge", metavar="MODEL", help="a model that judges the answers, in place of a check")
     compare.add_argument("--model", help="the model of the agents, in place of their own")
-    text = "of the planner, in place of the agent's own"
-    compare.add_argument("--effort", choices=("frugal", "balanced", "thorough"), help=text)
     text = f"a third agent that learns from each task, in this store: {PLACE}"
     compare.add_argument("--experience", metavar="STORE", help=text)
     compare.add_argument("--limit", type=int, metavar="N", help="only the first N tasks")

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import fmean
@@ -45,7 +45,6 @@ from langchain_tooltree.learning.experience import Experience
 from langchain_tooltree.pages import page
 from langchain_tooltree.pages.search import search_in, to_html
 from langchain_tooltree.text import compact_json, counted, one_line, shortened
-from langchain_tooltree.tooltree.search.config import SearchConfig
 
 PILOT = 3  # tasks that the plain agent does before anybody is asked: what they cost is what the rest may cost
 TIMES = 1.3  # the planner's calls for each of the plain agent's, for the estimate: what was measured on recorded runs
@@ -63,7 +62,7 @@ def run_compare(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[s
     build, tasks = imported(options.agent), load_tasks(options.tasks)[: options.limit]
     named = options.check if options.check in CHECKS else None
     check = check_of(model_named(options.judge) if options.judge else named or imported(options.check), tasks)
-    names = ("agent", "check", "judge", "model", "effort")
+    names = ("agent", "check", "judge", "model")
     settings = {"compare": options.tasks, **{name: getattr(options, name) for name in names}}
     journal = Journal(options.journal or Path(f"{Path(options.tasks.replace(':', '-')).stem}.compare.jsonl"), settings)
     if options.html and not journal.runs:  # else the report is that of the runs before
@@ -177,8 +176,6 @@ class Comparison:
 
         learns = agent == EXPERIENCED
         options |= {"experience": self.experience if learns else None, "verdict": verdict if learns else None}
-        if self.options.effort:
-            options["config"] = replace(options.get("config") or SearchConfig(), effort=self.options.effort)
         if self.options.pages:
             options["record_searches"] = self.options.pages
         return create_tooltree_agent(model, tools, **options)

@@ -8,22 +8,17 @@ from rich.text import Text
 
 from langchain_tooltree import demo
 from langchain_tooltree.cli.terminal import Terminal, check_free, model_named, progress, using
-from langchain_tooltree.errors import ConfigurationError
-from langchain_tooltree.pages.search import as_saved, to_html, to_mermaid, to_rich, to_svg
+from langchain_tooltree.pages.search import as_saved, to_html, to_rich
 
-DRAWINGS = {".html": to_html, ".svg": to_svg, ".mmd": to_mermaid}  # how a search is drawn, by the file's ending
 COSTS = ("rollouts", "nodes", "pruned_before", "pruned_after", "model_calls", "tokens", "tool_calls", "cache_hits")
 PAGE = Path("demo.html")
 
 
 def run_demo(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[str, Any], int]:
     """Search, and show tree, answer and cost; the search as plain data."""
-    page = options.draw
+    page = options.output
     if page:
         check_free(page, force=options.force)
-        if page.suffix not in DRAWINGS:
-            msg = f"{page} must end with one of {', '.join(DRAWINGS)}: the ending says how it is drawn."
-            raise ConfigurationError(msg)
     elif not options.json and (options.force or not PAGE.exists()):
         page = PAGE
     model = model_named(options.model) if options.model else None
@@ -36,9 +31,8 @@ def run_demo(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[str,
     terminal.print(to_rich(search), Text("✔ the plan", "dim"), Text(f"\n{answer}\n", "bold green"), sep="\n")
     terminal.print(Text(f"{costs}. Stopped: {search['stop_reason']}."))
     if page:
-        page.write_text(DRAWINGS[page.suffix](search).rstrip("\n") + "\n", encoding="utf-8")
-        place = f"\nA page to explore: {page.absolute().as_uri()}" if page.suffix == ".html" else f"Drawn to {page}"
-        terminal.say(place)
+        page.write_text(to_html(search), encoding="utf-8")
+        terminal.say(f"\nA page to explore: {page.absolute().as_uri()}")
     elif not options.json:
-        terminal.say(f"{PAGE} is there already: --force replaces it, --draw FILE.html names another one.")
+        terminal.say(f"{PAGE} is there already: --force replaces it, -o FILE names another one.")
     return search, 0

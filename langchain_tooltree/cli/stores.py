@@ -1,4 +1,4 @@
-"""Stores by their addresses, a folder, a Chroma server or a Postgres, and the commands `copy` and `mine`."""
+"""Stores by their addresses, a folder, a Chroma server or a Postgres, and the command `copy`."""
 
 import argparse
 import uuid
@@ -13,19 +13,13 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.utils import batch_iterate
 from langgraph.store.base import BaseStore, GetOp, Op, PutOp, Result
 
-from langchain_tooltree.cli.terminal import Terminal, answering, check_free, embeddings_named, progress
+from langchain_tooltree.cli.terminal import Terminal, answering, embeddings_named, progress
 from langchain_tooltree.errors import ConfigurationError, MissingExtraError, import_extra
-from langchain_tooltree.experience.files import load_trajectories
 from langchain_tooltree.experience.run_identity import Namespace
 from langchain_tooltree.experience.store import HEAD, MOST_ITEMS, PAGE, TASKS, TOKEN, TRAJECTORIES, StoreCall, listing
-from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.flows import Flow, run_flow
 from langchain_tooltree.learning.fold import SEGMENTS
-from langchain_tooltree.sitgraph.files import FILE
-from langchain_tooltree.sitgraph.sit_graph import SITGraph
-from langchain_tooltree.sitgraph.transitions import START
 from langchain_tooltree.stores.chroma import DATABASE, ChromaStore, snapshot
-from langchain_tooltree.text import counted
 
 T = TypeVar("T")
 
@@ -158,42 +152,3 @@ def namespaces_of(store: BaseStore) -> Flow[dict[Namespace, list[str]]]:
     roots = sorted({each[:-1] for each in places if each[-1] in (TASKS, TRAJECTORIES)})
     own = (TASKS, TRAJECTORIES, HEAD, SEGMENTS)  # segments are made again in the target
     return {root: [each[-1] for each in places if each[:-1] == root and each[-1] not in own] for root in roots}
-
-
-def run_mine(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[str, Any], int]:
-    """Read the runs, and save their graph."""
-    if (options.output / FILE).exists():
-        check_free(options.output, force=options.force)
-    outcomes, unread = Counter[bool | None](), Counter[str]()
-
-    def runs() -> Iterator[Trajectory]:
-        for file in options.files:
-            for trajectory in load_trajectories(file, unread=unread):
-                outcomes[trajectory.success] += 1
-                yield trajectory
-
-    with progress("mining"):
-        graph = SITGraph.from_trajectories(runs())
-    if not outcomes[True]:
-        msg = (
-            f"None of {outcomes.total()} runs is marked as a success, so there is nothing to learn. "
-            "A run needs 'success': true or a 'reward' of 1."
-        )
-        raise ConfigurationError(msg)
-    graph.save(options.output)
-    drawn = graph.to_networkx()
-    report: dict[str, Any] = {
-        "graph": str(options.output),
-        "runs": outcomes.total(),
-        "succeeded": outcomes[True],
-        "in_graph": len(graph),
-        "tools": drawn.number_of_nodes() - (START in drawn),
-        "edges": drawn.number_of_edges(),
-        "not_used": dict(sorted(unread.items())),
-    }
-    terminal.say(f"{outcomes[True]} of {outcomes.total()} runs succeeded, {len(graph)} of them with tools.")
-    terminal.say(f"The graph has {counted(report['tools'], 'tool')} and {counted(report['edges'], 'edge')}.")
-    for kind, count in report["not_used"].items():
-        terminal.say(f"Not used: {count} {kind}.")
-    terminal.say(f"Written to {options.output}.")
-    return report, 0

@@ -1,6 +1,7 @@
-"""The command `view`: searches, graphs, runs and experiences in a browser, also while agents run.
+"""The command `view`: searches, graphs, runs and experiences in a browser.
 
-The server listens on the loopback address, to be read, and to no page of others.
+Each page is made anew when it is asked for, so that it shows what agents have written by then. The server listens on
+the loopback address, to be read, and to no page of others.
 """
 
 import argparse
@@ -9,17 +10,15 @@ import sys
 import time
 import webbrowser
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import islice
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
-from urllib.parse import parse_qs, quote, unquote, urlsplit
+from typing import Any
+from urllib.parse import quote, unquote, urlsplit
 
 from langgraph.store.base import BaseStore
 
@@ -29,17 +28,16 @@ from langchain_tooltree.errors import ConfigurationError, ToolTreeError, describ
 from langchain_tooltree.experience.files import load_trajectories
 from langchain_tooltree.experience.store import TASKS, ExperienceStore, entry_of, listing
 from langchain_tooltree.experience.trajectory import Trajectory
-from langchain_tooltree.flows import Flow, FunctionStep, in_thread
+from langchain_tooltree.flows import Flow, in_thread
 from langchain_tooltree.learning.experience import Experience
-from langchain_tooltree.pages import data_in, followed, page
+from langchain_tooltree.pages import page
 from langchain_tooltree.pages.records import MOST_RUNS, runs_page
 from langchain_tooltree.pages.search import read_search, search_in, to_html
 from langchain_tooltree.sitgraph.files import FILE
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
-from langchain_tooltree.stores.chroma import DATABASE
-from langchain_tooltree.text import counted, digest, one_line
+from langchain_tooltree.text import counted, one_line
 
-LOOPBACK = "127.0.0.1"
+LOOPBACK, PLAIN = "127.0.0.1", "text/plain"
 # Nothing is kept by the browser, sent to other servers, taken for something else, or shown within other pages; what a
 # page itself may do stands in it.
 HEADERS = {
@@ -52,21 +50,14 @@ HEADERS = {
 }
 MOST_ROWS = 200  # of a folder's page, the newest: as far as people scroll
 MAX_CELL = 200  # characters of a request, or of a plan, in a row: two or three lines
-REREAD = 5.0  # seconds after which a database is read again
 NOTHING = (
     "Nothing is here yet. This page waits for searches, which an agent writes with record_searches=FOLDER, for files "
     "of runs and folders of graphs, or for the runs of an agent with an Experience in this store."
 )
 
 
-class Served(NamedTuple):
-    """Something that has a page, and what changes as soon as that does."""
-
-    version: str
-    page: Callable[[], str]
-
-
-Find = Callable[[str], Served | None]
+Find = Callable[[str], str | None]
+"""The page of a name, of which the empty one is the first page; `None` if there is none."""
 
 
 class PageServer(ThreadingHTTPServer):
@@ -94,13 +85,13 @@ class _Request(BaseHTTPRequestHandler):
     timeout = 2  # seconds: who connects and asks for nothing, as browsers do beforehand, holds a thread
 
     def do_GET(self) -> None:
-        """Give the page of a name; `?since=` its data as JSON, if there is more than in that version."""
+        """Give the page of a name."""
         hosts = [name.lower() for name in self.headers.get_all("Host", [])]
-        status, text, kind = HTTPStatus.FORBIDDEN, f"This server is {self.server.address} and has no other name.", ""
+        status, text, kind = HTTPStatus.FORBIDDEN, f"This server is {self.server.address} and has no other name.", PLAIN
         if len(hosts) == 1 and hosts[0] in self.server.names:
             status, text, kind = self._page()
         body = text.encode("utf-8", "replace")
-        about = {"Content-Type": f"{kind or 'text/plain'}; charset=utf-8", "Content-Length": str(len(body))}
+        about = {"Content-Type": f"{kind}; charset=utf-8", "Content-Length": str(len(body))}
         self.send_response(status)
         for name, value in (about | HEADERS).items():
             self.send_header(name, value)
@@ -108,22 +99,15 @@ class _Request(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def _page(self) -> tuple[HTTPStatus, str, str]:
-        address = urlsplit(self.path)
         try:
-            served = self.server.find(unquote(address.path).removeprefix("/"))
-            if served is None:
-                return HTTPStatus.NOT_FOUND, "There is no such page.", ""
-            since = parse_qs(address.query).get("since")
-            if since == [served.version]:
-                return HTTPStatus.NO_CONTENT, "", ""
-            page = served.page()
+            page = self.server.find(unquote(urlsplit(self.path).path).removeprefix("/"))
         except (ToolTreeError, OSError) as error:  # it is gone, damaged or none of ours
-            return HTTPStatus.NOT_FOUND, str(error), ""
+            return HTTPStatus.NOT_FOUND, str(error), PLAIN
         except Exception as error:  # noqa: BLE001 - what is read may be anything
-            return HTTPStatus.INTERNAL_SERVER_ERROR, f"This cannot be shown: {described(error)}", ""
-        if since:
-            return HTTPStatus.OK, f'{{"version": "{served.version}", "data": {data_in(page)}}}', "application/json"
-        return HTTPStatus.OK, followed(page, served.version), "text/html"
+            return HTTPStatus.INTERNAL_SERVER_ERROR, f"This cannot be shown: {described(error)}", PLAIN
+        if page is None:
+            return HTTPStatus.NOT_FOUND, "There is no such page.", PLAIN
+        return HTTPStatus.OK, page, "text/html"
 
     def log_message(self, *_: object) -> None:
         """Nothing is logged: addresses hold names of files."""
@@ -134,8 +118,9 @@ def run_view(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[str,
     if options.output:
         check_free(options.output, force=options.force)
     find, kind = _finder(options.what)
-    if options.output and (served := find("")):
-        options.output.write_text(served.page(), encoding="utf-8")
+    first = find("")  # what cannot be shown is refused at once
+    if options.output:
+        options.output.write_text(first or "", encoding="utf-8")
         terminal.say(f"A page to explore: {options.output.absolute().as_uri()}")
         return {"kind": kind, "page": options.output.absolute().as_uri(), "opened": False}, 0
     try:
@@ -162,17 +147,15 @@ def serve(server: PageServer) -> None:
 
 
 def _finder(what: str) -> tuple[Find, str]:
-    """How the pages of something are found by their names, and what it is; what cannot be shown is refused at once."""
+    """How the pages of something are made by their names, and what it is."""
     path = Path(what)
     if is_store(what):
-        store = _Store(what)
-        store.find("")
-        return store.find, "experience"
-    if path.is_dir() and not is_graph(path):
+        return partial(_in_store, what), "experience"
+    if is_graph(path):
+        return partial(_alone, path), "graph"
+    if path.is_dir():
         return partial(_in_folder, path), "folder"
-    kind = "graph" if is_graph(path) else "search" if search_in(path) else "trajectories"
-    page_of(path)
-    return lambda name: None if name else _of_path(path), kind
+    return partial(_alone, path), "search" if search_in(path) else "trajectories"
 
 
 def is_graph(path: Path) -> bool:
@@ -180,15 +163,15 @@ def is_graph(path: Path) -> bool:
     return (path / FILE).exists()
 
 
-def _of_path(path: Path) -> Served:
-    """A graph, a search or a file of runs."""
-    return Served(_version(path), partial(page_of, path))
+def _alone(path: Path, name: str) -> str | None:
+    """A graph, a search or a file of runs has one page."""
+    return None if name else page_of(path)
 
 
 def page_of(path: Path) -> str:
     """The page of a graph, of a saved search, or of the latest runs in a file, each in its latest version."""
     if is_graph(path):
-        return page_by(SITGraph.load(path).to_html)
+        return SITGraph.load(path)._page()  # noqa: SLF001 - what `to_html` writes to a file
     if search := read_search(path):
         try:
             return to_html(search)
@@ -206,21 +189,6 @@ def page_of(path: Path) -> str:
         msg = f"Nothing in {path} can be read as a search, a graph or a run."
         raise ConfigurationError(msg)
     return runs_page(path.name, [*latest.values()], Counter(outcomes.values()))
-
-
-def page_by(write: Callable[[Path], None]) -> str:
-    """The page that an object writes to a file."""
-    with TemporaryDirectory() as folder:
-        file = Path(folder) / "page.html"
-        write(file)
-        return file.read_text(encoding="utf-8")
-
-
-def _version(*paths: Path) -> str:
-    """What changes as soon as one of some files does; of a store's folder, the database."""
-    files = [each for path in paths for each in (path, *(path / f"{DATABASE}{end}" for end in ("", "-wal")))]
-    states = [(path.name, path.stat()) for path in files if path.exists()]
-    return digest([(name, state.st_mtime_ns, state.st_size) for name, state in states], 16)
 
 
 def _list(name: str, rows: Iterator[Mapping[str, Any]]) -> str:
@@ -243,58 +211,38 @@ def namespaces_in(store: BaseStore) -> Flow[list[dict[str, Any]]]:
     return spaces
 
 
-def store_page(address: str, namespace: Sequence[str]) -> str:
-    """The page of one namespace of the store at an address."""
+def _in_store(address: str, name: str) -> str | None:
+    """The page of all namespaces of a store, or of what was learnt in one of them."""
 
-    def written(store: BaseStore) -> Flow[str]:
-        experience = Experience(ExperienceStore(store, namespace=namespace))
-        text: str = yield FunctionStep(page_by, experience.to_html)
-        return text
+    def read(store: BaseStore) -> Flow[str | None]:
+        spaces = sorted((yield from namespaces_in(store)), key=lambda space: space["changed"], reverse=True)
+        by_name = {"/".join(quote(each, safe="") for each in space["namespace"]): space for space in spaces}
+        if name in by_name:
+            experience = Experience(ExperienceStore(store, namespace=by_name[name]["namespace"]))
+            return (yield from experience._page())  # noqa: SLF001 - what `to_html` writes to a file
+        rows = [
+            {
+                "name": name,
+                "written": space["changed"],
+                "title": " / ".join(space["namespace"]),
+                "kind": "an experience",
+                "plan": f"{counted(space['outcomes'].total(), 'run')}: {_counts(space['outcomes'])}",
+            }
+            for name, space in by_name.items()
+        ]
+        return None if name else _list(address.rpartition("@")[2], iter(rows))
 
-    return read_store(address, written)
-
-
-@dataclass
-class _Store:
-    """The namespaces of a store, with a page of what was learnt in each."""
-
-    address: str
-    state: str = ""
-    spaces: Mapping[str, Mapping[str, Any]] | None = None
-
-    def find(self, name: str) -> Served | None:
-        """The page of all namespaces, or of one."""
-        is_remote = "://" in self.address  # a folder is read when a file in it has changed
-        state = str(time.monotonic() // REREAD) if is_remote else _version(Path(self.address))
-        if state != self.state or self.spaces is None:
-            spaces = sorted(read_store(self.address, namespaces_in), key=lambda space: space["changed"], reverse=True)
-            self.spaces = {"/".join(quote(each, safe="") for each in space["namespace"]): space for space in spaces}
-            self.state = state
-        if not name:
-            rows = [
-                {
-                    "name": name,
-                    "written": space["changed"],
-                    "title": " / ".join(space["namespace"]),
-                    "kind": "an experience",
-                    "plan": f"{counted(space['outcomes'].total(), 'run')}: {_counts(space['outcomes'])}",
-                }
-                for name, space in self.spaces.items()
-            ]
-            return Served(digest(rows, 16), lambda: _list(self.address.rpartition("@")[2], iter(rows)))
-        if (space := self.spaces.get(name)) is None:
-            return None
-        return Served(digest(space, 16), partial(store_page, self.address, space["namespace"]))
+    return read_store(address, read)
 
 
-def _in_folder(folder: Path, name: str) -> Served | None:
+def _in_folder(folder: Path, name: str) -> str | None:
     """The page of a folder of searches, graphs and files of runs, or of one of these. Links lead out."""
     paths = (path for path in folder.iterdir() if not (path.name.startswith(".") or path.is_symlink()))
     shown = [path for path in paths if is_graph(path) or path.name.endswith((".json", ".jsonl", ".jsonl.gz"))]
     if name:
-        return next((_of_path(path) for path in shown if path.name == name), None)
+        return next((page_of(path) for path in shown if path.name == name), None)
     newest = sorted(shown, key=lambda path: (path.stat().st_mtime_ns, path.name), reverse=True)
-    return Served(_version(*newest), lambda: _list(str(folder), filter(None, map(_row, newest))))
+    return _list(str(folder), filter(None, map(_row, newest)))
 
 
 def _row(path: Path) -> dict[str, Any] | None:

@@ -283,14 +283,16 @@ class Experience:
         It is one file that asks nobody for anything, and holds what this namespace has and nothing of another. Of many
         runs, the latest are listed, and those of them that there is room for can be read in it.
         """
+        yield FunctionStep(partial(Path(path).write_text, encoding="utf-8"), (yield from self._page()))
+
+    ato_html = async_twin(to_html)
+
+    def _page(self) -> Flow[str]:
         from langchain_tooltree.pages.records import experience_page  # noqa: PLC0415 - only who looks needs it
 
         fold = self._here()
         yield from fold.refresh(whole=True)
-        text = yield from experience_page(fold)
-        yield FunctionStep(partial(Path(path).write_text, encoding="utf-8"), text)
-
-    ato_html = async_twin(to_html)
+        return (yield from experience_page(fold))
 
     # What the planner asks for; see `Learner`.
 

@@ -18,7 +18,6 @@ MAX_IN_NOTEBOOK = 300_000  # characters of a page that a notebook saves: about 1
 
 _INCLUDED = re.compile(r"/\* include ([a-z.]+) \*/\n")  # where the text of another file in this folder stands
 _INLINE = re.compile(r"<(script|style)>(.*?)</\1>", re.DOTALL)
-_DATA = re.compile(r'<script type="application/json" id="data">(.*?)</script>', re.DOTALL)
 
 
 def page(kind: str, title: str, data: Mapping[str, Any]) -> str:
@@ -42,21 +41,6 @@ def page(kind: str, title: str, data: Mapping[str, Any]) -> str:
         written = written.replace(sign, f"\\u{ord(sign):04x}")
     parts = {"{title}": escape(visible(masked(title))), "{policy}": policy, "{data}": written}
     return re.sub("|".join(map(re.escape, parts)), lambda place: parts[place[0]], text)
-
-
-def followed(page: str, version: str) -> str:
-    """A page as its server gives it: it asks that server, and may ask nobody else, for what is newer than a version."""
-    script, policy = _read("watch.js"), "default-src 'none'; {}script-src '"
-    watching = policy.format("connect-src 'self'; ") + f"{_hash(script)}' '"
-    page = page.replace(policy.format(""), watching, 1)
-    page = page.replace('<html lang="en">', f'<html lang="en" data-version="{version}">', 1)
-    return page.replace("</body>", f"<script>{script}</script>\n</body>", 1)
-
-
-def data_in(page: str) -> str:
-    """The data of a page, as JSON."""
-    match = _DATA.search(page)
-    return match[1] if match else ""
 
 
 def in_notebook(page: str) -> str | None:

@@ -1,8 +1,8 @@
 "use strict";
 // A page shows its data as a view: { title, summary, and a picture (see picture.js), or a `body` of tables and messages }.
-// Each kind of data has a function here that makes its view; `before` is the view that it replaces, on a page that grows.
+// Each kind of data has a function here that makes its view.
 const VIEWS = {};
-let data = JSON.parse(document.getElementById("data").textContent);
+const data = JSON.parse(document.getElementById("data").textContent);
 let view;
 
 // --- elements: texts are never read as markup ---
@@ -77,28 +77,13 @@ document.addEventListener("keydown", (event) => {
 
 // --- showing ---
 function render() {
-  const before = view;
-  view = VIEWS[data.kind](data, before);
+  view = VIEWS[data.kind](data);
   for (const id of ["title", "summary"]) if ($(id).textContent !== clean(view[id])) $(id).textContent = clean(view[id]);
   $("find").placeholder = view.placeholder || "Find";
   $("controls").replaceChildren(...(view.controls || []));
   document.body.className = view.boxes ? "pictured" : "";
   $("replay").hidden = !(view.last >= 0);
   $("body").replaceChildren(...(view.body || []));
-  if (view.boxes) renderPicture(before);
+  if (view.boxes) renderPicture();
   find();
-}
-// Shows newer data, or another part of it, and leaves who reads where they are.
-function refresh() {
-  const there = { key: document.activeElement.dataset.key, id: document.activeElement.id, top: scrollY };
-  const unfolded = [...document.querySelectorAll("#body details")].map((details) => details.open);
-  render();
-  document.querySelectorAll("#body details").forEach((details, place) => { details.open = Boolean(unfolded[place]); });
-  const again = there.key === undefined ? $(there.id) : document.querySelector(`[data-key="${CSS.escape(there.key)}"]`);
-  if (again && document.activeElement !== again) again.focus({ preventScroll: true });
-  scrollTo(0, there.top);
-}
-function renew(newer) {
-  data = newer;
-  refresh();
 }

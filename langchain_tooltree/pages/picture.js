@@ -237,20 +237,18 @@ new ResizeObserver(() => {
 }).observe(stage);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { readColours(); draw(); });
 
-// Shows a view's picture: what was selected stays so, and where it is; a picture that nobody has moved is shown whole.
-function renderPicture(before) {
-  const key = selected?.key, from = before && (selected?.from || selected);
-  if (!before) readColours();
+// Shows a view's picture as a whole, with its first box selected.
+function renderPicture() {
+  readColours();
   stage.setAttribute("aria-label", view.label);
   $("meaning").textContent = view.meaning;
   $("legend").replaceChildren(...view.legend.map(([look, text]) => make("span", text, look)));
   view.layout();
   view.things = view.searched;
   view.show = select;
-  if (!before) resize();
-  const again = from && view.boxes.find((box) => box.key === from.key);
-  if (moved && again) { x0 += (from.x - again.x) * size; y0 += (from.y - again.y) * size; } else begin();
-  selected = (key && view.searched.find((thing) => thing.key === key)) || view.boxes[0] || null;
+  resize();
+  begin();
+  selected = view.boxes[0] || null;
   tell();
   view.started?.();
   draw();

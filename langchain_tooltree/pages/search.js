@@ -14,7 +14,7 @@ const PRUNED = {
 let planOnly = false; // whether calls are left out that follow none of the plan and its alternatives
 const wasTried = (node) => node.seen !== undefined || "r_post" in node.scores; // a write is judged without being run
 
-VIEWS.search = (data, before) => {
+VIEWS.search = (data) => {
   const { nodes, history, plan } = data, end = nodes[plan.at(-1)];
   const path = (node) => (node.parent === null ? [] : [...path(nodes[node.parent]), node]);
   for (const node of nodes) Object.assign(node, { key: node.id, children: [], since: -1, ran: -1 });
@@ -174,7 +174,7 @@ VIEWS.search = (data, before) => {
       ["plain", "considered", count((node) => node.tool && !node.pruned && !stepOf(node) && !others.has(node.id))],
     ].filter(([, , shown]) => shown),
     boxes: [], lines: [], searched: nodes, width: 1, height: 1, layout, last, setWhen,
-    when: before && before.when < before.last ? before.when : last,
+    when: last,
     reveal(node) {
       if (!result.boxes.includes(node)) showAll(true);
       if (!isThere(node)) setWhen(last);

@@ -1,4 +1,4 @@
-"""Searches as plain data (`SearchResult.to_dict()`): as files, as a page, as a Mermaid chart, and in a terminal.
+"""Searches as plain data (`SearchResult.to_dict()`): as files, as a page, as a picture, and in a terminal.
 
 They are drawn of the data, so that a search that was saved looks like a live one.
 """
@@ -29,7 +29,6 @@ from langchain_tooltree.text import (
     call_label,
     counted,
     digest,
-    mermaid_text,
     one_line,
     plain,
     shortened,
@@ -47,7 +46,7 @@ logger = logging.getLogger(__name__)
 
 FORM = 1  # version of a search as JSON: what `SearchResult.to_dict()` gives, and this number as `version`
 KEPT_FILES = 1_000  # searches that a folder keeps, the latest: some hundred megabytes, at 0.1 to 0.3 MB each
-MAX_LABEL = 60  # characters of a call in a chart or a terminal, of which a line has some 90
+MAX_LABEL = 60  # characters of a call in a terminal, of which a line has some 90
 MAX_OBSERVATION = 70  # characters of an observation in a terminal: with its indentation, it stays on one line of 100
 COLUMNS = 92  # characters in a line of a picture
 MAX_IN_PICTURE = 400  # characters of a request and of an answer there: some five lines
@@ -177,26 +176,7 @@ def _replace(path: Path, text: str) -> None:
         Path(scratch).unlink(missing_ok=True)
 
 
-# --- pages, charts and trees ---
-
-
-def to_mermaid(search: Mapping[str, Any]) -> str:
-    """A search as a Mermaid flowchart, the nodes of the best path marked."""
-    nodes, best = search["nodes"], search["best"]
-    lines, links = ["flowchart TD", '  n0(["request"])'], list[str]()
-    for node in nodes[1:]:
-        shown = (mermaid_text(one_line(label(node), MAX_LABEL)), figures(node), mermaid_text(status(node)))
-        text = "<br/>".join(filter(None, shown))
-        left, right = ("[/", "/]") if node["call"]["effect"] == "write" else ("[", "]")
-        lines.append(f'  n{node["id"]}{left}"{text}"{right}')
-        arrow = "==>" if node["id"] in best else "-.->" if node["pruned"] else "-->"
-        links.append(f"  n{node['parent']} {arrow} n{node['id']}")
-    lines += [*links, "  classDef best fill:#d3f9d8,stroke:#2b8a3e,stroke-width:2px"]
-    lines.append("  classDef pruned fill:#f1f3f5,stroke:#adb5bd,color:#868e96")
-    for look, ids in (("best", best), ("pruned", [node["id"] for node in nodes if node["pruned"]])):
-        if ids:
-            lines.append(f"  class {','.join(f'n{each}' for each in ids)} {look}")
-    return "\n".join(lines)
+# --- trees, pictures and pages ---
 
 
 def to_rich(search: Mapping[str, Any]) -> "Tree":

@@ -41,6 +41,8 @@ const lines = (...parts) => make("div", undefined, "", ...parts.filter(Boolean))
 const note = (text) => text && make("div", text, "dim");
 
 // --- a folder ---
+// One that is served is loaded again, with what is new, unless somebody looks for something in it.
+setInterval(() => { if (data.kind === "list" && location.protocol !== "file:" && !$("find").value) location.reload(); }, 5000);
 VIEWS.list = (data) => {
   const title = (entry) => entry.title || entry.name;
   const link = (entry) => anchor(title(entry), "/" + encodeURIComponent(entry.name));

@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field
 
 from langchain_tooltree.conversation import Conversation, is_observation, visible_path
 from langchain_tooltree.effects import CallEffects, Effects, ReadTool
-from langchain_tooltree.errors import ConfigurationError, SummaryError, check_count, described
+from langchain_tooltree.errors import ConfigurationError, ReplyError, check_count, described
 from langchain_tooltree.experience.excerpts import DEFAULT_MAX_CHARACTERS, excerpt
 from langchain_tooltree.experience.guide import LEAST_SHARE, Learner, hints
 from langchain_tooltree.experience.recorder import RunRecorder
@@ -202,10 +202,10 @@ identifiers: write "the booking", not "booking 4711"."""
 def write_summary(
     model: BaseChatModel, messages: Sequence[ChatMessage], meter: Meter, next_step: str = ""
 ) -> Flow[str]:
-    """Have a model sum up the state; raises `SummaryError` if there is nothing to sum up or no text comes back."""
+    """Have a model sum up the state; raises `ReplyError` if there is nothing to sum up or no text comes back."""
     if not messages and not next_step:
         msg = "there is no dialogue to sum up"
-        raise SummaryError(msg)
+        raise ReplyError(msg)
     record = excerpt(Trajectory.from_chat(messages), max_characters=DEFAULT_MAX_CHARACTERS)
     document = {"record": record, "next_step": shortened(next_step)}
     prompt = document_prompt(DEFAULT_SUMMARY_PROMPT, document)
@@ -213,10 +213,10 @@ def write_summary(
         reply = yield from request(model, prompt, inner_config("summarize", {}), meter, type(model).__name__)
     except Exception as error:
         msg = f"the model failed with {type(error).__name__}: {shortened(str(error))}"
-        raise SummaryError(msg) from error
+        raise ReplyError(msg) from error
     if not (summary := reply.text.strip()):
         msg = "the model replied without any text"
-        raise SummaryError(msg)
+        raise ReplyError(msg)
     return shortened(summary, LONGEST_TEXT)
 
 
@@ -289,7 +289,7 @@ def create_summarize_state_tool(
             meter = Meter(allowance=1)
             try:
                 summary = yield from write_summary(writer, conversation.chat, meter, next_step.strip())
-            except SummaryError as error:
+            except ReplyError as error:
                 msg = f"No summary was written: {error}. Go on without one."
                 raise ToolException(msg) from error
             artifact["cost"] = {"input_tokens": meter.input_tokens, "output_tokens": meter.output_tokens}

@@ -214,10 +214,6 @@ class SearchResult:
         ranked = sorted(leaves, key=lambda node: (not node.evaluated, -_value(self.tree, node), node.depth, node.id))
         return ranked[:ALTERNATIVES]
 
-    def to_mermaid(self) -> str:
-        """The tree as a Mermaid flowchart: Q, N and scores on each node, why pruned, the best path marked."""
-        return search_page.to_mermaid(self.to_dict())
-
     def to_rich(self) -> "TerminalTree":
         """The tree for a terminal, to be printed by rich."""
         return search_page.to_rich(self.to_dict())
@@ -287,7 +283,7 @@ def search_result(message: BaseMessage) -> SearchResult:
 
     ```python
     out = agent.invoke({"messages": [...]})
-    print(search_result(out["messages"][-1]).to_mermaid())
+    rich.print(search_result(out["messages"][-1]).to_rich())
     ```
 
     A process keeps its latest searches, so ask soon. What a search tried and cost stays with the answer, under

@@ -1,13 +1,7 @@
-"""How tests run an agent, on either path; and a model that counts its requests."""
+"""How tests run an agent, on either path."""
 
 import asyncio
-from collections.abc import Mapping
 from typing import Any
-
-from langchain_core.messages import AIMessage, BaseMessage
-from pydantic import Field
-
-from langchain_tooltree.testing import OfflineChatModel
 
 
 def invoke(agent: Any, given: Any, config: Any = None, *, path: str, **options: Any) -> Any:
@@ -24,13 +18,3 @@ def stream(agent: Any, given: Any, config: Any = None, *, path: str, **options: 
         return [chunk async for chunk in agent.astream(given, config, **options)]
 
     return asyncio.run(collect()) if path == "async" else list(agent.stream(given, config, **options))
-
-
-class ListeningModel(OfflineChatModel):
-    """A model with a policy, which remembers every request."""
-
-    heard: list[list[BaseMessage]] = Field(default_factory=list)
-
-    def _message(self, messages: list[BaseMessage], options: Mapping[str, Any]) -> AIMessage:
-        self.heard.append(messages)
-        return super()._message(messages, options)

@@ -1,5 +1,6 @@
-"""Writes to a Chroma server from a process of its own: `python chroma_writer.py PORT DATABASE NUMBER`."""
+"""Two processes that write to a Chroma server: `python chroma_writer.py PORT DATABASE`."""
 
+import os
 import sys
 
 from store_servers import chroma_client
@@ -21,4 +22,7 @@ def write(port, database, number):
 
 
 if __name__ == "__main__":
-    write(int(sys.argv[1]), sys.argv[2], int(sys.argv[3]))
+    child = os.fork()  # once everything is imported, which takes much longer than to write
+    write(int(sys.argv[1]), sys.argv[2], int(child == 0))
+    if child:
+        sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))

@@ -1,7 +1,7 @@
 """What the integration tests share."""
 
 import pytest
-from store_references import NAMES, PATHS, References
+from store_references import STORES, References
 
 
 @pytest.fixture(params=["sync", "async"])
@@ -10,16 +10,16 @@ def path(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def references(tmp_path_factory):
-    """LangGraph's own stores and ChromaStore, opened when they are first asked for."""
+    """LangGraph's own stores and ChromaStore, opened when they are first asked for, and the servers of them."""
     with References(tmp_path_factory.mktemp("stores")) as opened:
         yield opened
 
 
-@pytest.fixture(params=[f"{name}-{path}" for name in NAMES for path in PATHS])
+@pytest.fixture(params=STORES)
 async def store(request, references):
-    """One of these stores, on one of the two paths."""
+    """One of these stores: ChromaStore on both paths, LangGraph's own on one of them."""
     name, path = request.param.split("-")
     if reason := references.missing(name):
         pytest.skip(reason)

@@ -6,6 +6,7 @@ import sqlite3
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
@@ -22,8 +23,16 @@ from langchain_tooltree import ChromaStore, HashingEmbeddings
 DIMS = 64
 INDEX: dict[str, Any] = {"dims": DIMS, "embed": HashingEmbeddings(dims=DIMS), "fields": ["$"]}
 
-NAMES = ("memory", "sqlite", "postgres", "chroma_folder", "chroma_server")
-PATHS = ("sync", "async")
+STORES = (
+    "memory-sync",
+    "sqlite-async",
+    "postgres-sync",
+    "chroma_folder-sync",
+    "chroma_folder-async",
+    "chroma_server-sync",
+    "chroma_server-async",
+)
+"""The stores, each with the path on which it is used."""
 
 SQLITE_HAS_EXTENSIONS = hasattr(sqlite3.Connection, "enable_load_extension")
 """Whether this Python can load sqlite-vec, without which SqliteStore has no vectors."""
@@ -76,14 +85,22 @@ class References:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._stack = ExitStack()
-        self._postgres: str | None = None
-        self._chroma: int | None = None
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
+
+    @cached_property
+    def postgres(self) -> str:
+        """The connection string of a Postgres."""
+        return self._stack.enter_context(postgres_server())
+
+    @cached_property
+    def chroma(self) -> int:
+        """The port of a Chroma server."""
+        return self._stack.enter_context(chroma_server(self._folder / "server"))
 
     @staticmethod
     def missing(name: str) -> str | None:
@@ -115,14 +132,12 @@ class References:
         return store
 
     async def _postgres_store(self, path: str, stack: AsyncExitStack) -> BaseStore:
-        if self._postgres is None:
-            self._postgres = self._stack.enter_context(postgres_server())
         if path == "sync":
-            store = stack.enter_context(PostgresStore.from_conn_string(self._postgres, index=INDEX))
+            store = stack.enter_context(PostgresStore.from_conn_string(self.postgres, index=INDEX))
             store.setup()
             store.conn.execute("TRUNCATE store CASCADE")
             return store
-        store = await stack.enter_async_context(AsyncPostgresStore.from_conn_string(self._postgres, index=INDEX))
+        store = await stack.enter_async_context(AsyncPostgresStore.from_conn_string(self.postgres, index=INDEX))
         await store.setup()
         await store.conn.execute("TRUNCATE store CASCADE")
         return store
@@ -131,9 +146,7 @@ class References:
         return stack.enter_context(ChromaStore(self._folder / uuid.uuid4().hex, embeddings=INDEX["embed"]))
 
     async def _chroma_server_store(self, path: str, stack: AsyncExitStack) -> BaseStore:
-        if self._chroma is None:
-            self._chroma = self._stack.enter_context(chroma_server(self._folder / "server"))
-        client = stack.enter_context(chroma_client(self._chroma, f"db-{uuid.uuid4().hex}"))
+        client = stack.enter_context(chroma_client(self.chroma, f"db-{uuid.uuid4().hex}"))
         return stack.enter_context(ChromaStore(client, embeddings=INDEX["embed"]))
 
 

@@ -50,7 +50,18 @@ def postgres_server() -> Iterator[str]:
         data.mkdir()
         if user:
             shutil.chown(data, user["user"], user["group"])
-        make = [programs / "bin" / "initdb", "-D", data, "-U", "postgres", "--auth=trust", "--locale=C", "-E", "UTF8"]
+        make = [
+            programs / "bin" / "initdb",
+            "-D",
+            data,
+            "-U",
+            "postgres",
+            "-N",
+            "--auth=trust",
+            "--locale=C",
+            "-E",
+            "UTF8",
+        ]
         subprocess.run(make, check=True, capture_output=True, cwd=data, **user)  # noqa: S603 - our own programs
         with (data / "log").open("w") as log:
             run = [programs / "bin" / "postgres", "-D", data, "-k", data, "-h", "", "-c", "fsync=off"]
@@ -73,7 +84,7 @@ def chroma_server(folder: Path) -> Iterator[int]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    code = "import sys; from chromadb.cli.cli import app; sys.argv[0] = 'chroma'; app()"
+    code = "import sys, chromadb_rust_bindings; chromadb_rust_bindings.cli(['chroma', *sys.argv[1:]])"
     place = ["--path", str(folder), "--host", "127.0.0.1", "--port", str(port)]
     with subprocess.Popen(  # noqa: S603 - our own programs
         [sys.executable, "-c", code, "run", *place], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL

@@ -43,23 +43,23 @@ async def invoked(path: str, agent: Any, text: str, config: Any = None) -> list[
     return result["messages"]
 
 
+CHAT, RESPONSES = "chat-completions", "responses"
 FORMS = [
-    ("as asked", "filled in", "sync"),
-    ("as asked", "filled in", "async"),
-    ("as asked", "refused", "sync"),
-    ("fenced", "refused", "async"),
-    ("fenced", "ignored", "sync"),
-    ("empty first", "filled in", "sync"),
-    ("prose first", "ignored", "async"),
-    ("nonsense first", "ignored", "sync"),
+    ("as asked", "filled in", "sync", CHAT),
+    ("as asked", "filled in", "async", RESPONSES),
+    ("as asked", "refused", "sync", RESPONSES),
+    ("fenced", "refused", "async", CHAT),
+    ("fenced", "ignored", "sync", CHAT),
+    ("empty first", "filled in", "sync", RESPONSES),
+    ("prose first", "ignored", "async", RESPONSES),
+    ("nonsense first", "ignored", "sync", CHAT),
 ]
 
 
-@pytest.mark.parametrize(("way", "forms", "path"), FORMS)
-@pytest.mark.parametrize("interface", ["chat-completions", "responses"])
+@pytest.mark.parametrize(("way", "forms", "path", "interface"), FORMS)
 async def test_experience_is_collected_learnt_from_and_used(way: str, forms: Any, path: str, interface: str) -> None:
     server = OpenAIServer(DoorKeeper(way=way), forms=forms)
-    async with server.client(use_responses_api=interface == "responses") as model:
+    async with server.client(use_responses_api=interface == RESPONSES) as model:
         memory = CFGMMemory(model, InMemoryStore())
 
         assert await on(path, memory, "focus_points", DESCRIPTION, ["A brass key opens brass locks."]) == POINTS

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from chroma_writer import SHARED, TURNS
 from langgraph.store.base import PutOp
-from store_servers import chroma_client, chroma_server
+from store_servers import chroma_client
 
 from langchain_tooltree import ChromaStore, Experience, Trajectory
 from langchain_tooltree.cli import view as view_module
@@ -17,17 +17,14 @@ from langchain_tooltree.cli.terminal import Terminal
 WRITER = Path(__file__).with_name("chroma_writer.py")
 
 
-@pytest.fixture(scope="module")
-def port(tmp_path_factory):
-    with chroma_server(tmp_path_factory.mktemp("server")) as opened:
-        yield opened
+@pytest.fixture
+def port(references):
+    return references.chroma
 
 
 def test_several_processes_lose_no_writes(port):
     with chroma_client(port, "several") as client, ChromaStore(client) as store:
-        command = [sys.executable, str(WRITER), str(port), "several"]
-        writers = [subprocess.Popen([*command, str(number)]) for number in range(2)]  # noqa: S603 - our own script
-        assert [writer.wait(120) for writer in writers] == [0, 0]
+        subprocess.run([sys.executable, str(WRITER), str(port), "several"], check=True, timeout=120)  # noqa: S603 - ours
         kept = {f"{number}-{turn}" for number in range(2) for turn in range(TURNS) if turn % 3 != 1}
         assert {item.key for item in store.search(SHARED, limit=1000)} == {*kept, "contested"}
         for key in kept:

@@ -51,6 +51,12 @@ def planner(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+@pytest.fixture
+def path(planner: str) -> str:
+    """The path that goes with a place."""
+    return {"first": "sync", "last": "async"}[planner]
+
+
 def once(*others: Any, planner: str | None, path: str, depot: Depot | None = None, **options: Any) -> Run:
     """One run of an agent; what the clerk does not take is for `run_agent`."""
     clerk = Clerk(**{name: options.pop(name) for name in Clerk.model_fields if name in options})

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from store_servers import postgres_programs, postgres_server
+from store_servers import postgres_programs
 
 from tests.unit_tests.documentation import pages
 
@@ -11,14 +11,14 @@ NEEDY = [block for block in pages.blocks_in("python") if block.mark == "needs"]
 
 
 @pytest.mark.skipif(postgres_programs() is None, reason="pgserver has no wheel for this Python")
-def test_the_blocks_about_postgres_run(tmp_path, monkeypatch, capsys):
+def test_the_blocks_about_postgres_run(references, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     [block] = [each for each in NEEDY if each.what == "postgres"]
     address = "postgresql://localhost/agents"
     assert address in block.code
-    with postgres_server() as place, pages.offline():
+    with pages.offline():
         names = pages.given()
-        exec(block.code.replace(address, place), names)  # noqa: S102 - our own pages
+        exec(block.code.replace(address, references.postgres), names)  # noqa: S102 - our own pages
     assert "runs=1, judged=1" in capsys.readouterr().out
 
 

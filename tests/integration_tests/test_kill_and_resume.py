@@ -7,10 +7,8 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import partial
-from itertools import count, product
+from itertools import count, product, repeat
 from pathlib import Path
 from signal import SIGKILL
 from typing import Any
@@ -22,7 +20,8 @@ from langchain_core.messages import AIMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.postgres import PostgresSaver
 from rescued import Job, Journal, agent_of, asked
-from store_servers import postgres_programs, postgres_server
+from store_references import References
+from store_servers import postgres_programs
 
 from tests.internals.child_processes import Servers, servers
 
@@ -34,11 +33,11 @@ SCRIPT = Path(__file__).with_name("rescued.py")
 CHECKPOINT = "checkpoint"
 
 PLACES = [
-    pytest.param("sqlite", {"agent": "sync", "node": "async"}, 7, id="sqlite"),
+    pytest.param("sqlite", {"agent": "sync", "node": "async"}, 10, id="sqlite"),
     pytest.param(
         "postgres",
         {"agent": "async", "node": "sync"},
-        13,
+        24,
         id="postgres",
         marks=pytest.mark.skipif(postgres_programs() is None, reason="pgserver has no wheel for this Python"),
     ),
@@ -53,15 +52,13 @@ def children() -> Iterator[Servers]:
 
 
 @pytest.fixture
-def databases(place: str, tmp_path: Path) -> Iterator[Iterator[str]]:
+def databases(place: str, references: References, tmp_path: Path) -> Iterator[str]:
     """Where each run keeps its checkpoints."""
-    with ExitStack() as stack:
-        if place == "sqlite":
-            yield (str(tmp_path / f"{number}.db") for number in count())
-        else:
-            address = stack.enter_context(postgres_server())
-            stack.enter_context(PostgresSaver.from_conn_string(address)).setup()
-            yield iter(partial(str, address), None)
+    if place == "sqlite":
+        return (str(tmp_path / f"{number}.db") for number in count())
+    with PostgresSaver.from_conn_string(references.postgres) as saver:
+        saver.setup()
+    return repeat(references.postgres)
 
 
 @dataclass(frozen=True)
@@ -128,7 +125,8 @@ def test_a_process_that_was_killed_at_any_step_is_resumed_by_another(
         whole = dict(zip(kinds, pool.map(lambda kind: run(*kind, None), kinds), strict=True))
         for kind, each in whole.items():
             check_whole(each, kind[1])
-        points = [(*kind, at) for kind in kinds for at in range(1, len(whole[kind].lines), every)]
+        starts = {"agent": 1, "node": 1 + every // 2}  # so that both together are killed after twice as many lines
+        points = [(*kind, at) for kind in kinds for at in range(starts[kind[0]], len(whole[kind].lines), every)]
         for (host, turn, at), resumed in zip(points, pool.map(lambda point: run(*point), points), strict=True):
             check_resumed(resumed, whole[host, turn], at)
 

@@ -22,6 +22,7 @@ from tests.internals.pages import made, search_of
 pytestmark = pytest.mark.skipif(not (PROGRAM and SHELL), reason="no chromium is installed")
 
 SMOOTH = 1000 / 30  # milliseconds of a picture, of which a second has thirty
+WIDTHS = (1280, 400)  # pixels: a desk, a phone
 OPEN = 2.0  # seconds until a page of two thousand calls is there
 MARKUP = ("{}", "<b>{}</b>", "</script>{}", "<!--{}", "</textarea></title>{}", '"]}}{}', "\u202e{}\u2066", "{}" * 20)
 WORDS = (
@@ -52,7 +53,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 def story(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page that the demo ends with."""
     file = tmp_path_factory.mktemp("story") / "search.html"
-    assert main(["demo", "--draw", str(file)]) == 0
+    assert main(["demo", "-o", str(file)]) == 0
     return file
 
 
@@ -231,8 +232,37 @@ WALK = """((keys) => {
 ARROWS = "'ArrowRight', 'ArrowLeft', 'ArrowUp', 'ArrowDown'"
 
 
-@pytest.mark.parametrize("width", [1280, 400])
-def test_hostile_words_are_shown_and_never_run(browser: Browser, tmp_path: Path, width: int) -> None:
+OUT = "document.documentElement.scrollWidth > innerWidth"
+"""Whether something stands out of the page."""
+OUT_BESIDE = "document.querySelector('aside').scrollWidth > document.querySelector('aside').clientWidth"
+
+
+UNFOLDED = "each.querySelectorAll('details').forEach((it) => { it.open = true; })"
+
+
+def check_hostile(browser: Browser, file: Path, things: str, show: str, out: str = OUT) -> None:
+    """Show all things of a page at a desk and on a phone: nothing stands out, and no hostile word is run.
+
+    Args:
+        browser: Where it is opened.
+        file: The page.
+        things: An array, in JavaScript.
+        show: A statement that shows `each` of them, and may wait.
+        out: Whether something stands out then.
+    """
+    for width in WIDTHS:
+        browser.open(file, width=width)
+        assert browser.run(f"{things}.length") >= len(HOSTILE) > 60
+        code = (
+            f"(async () => {{ const wide = []; for (const each of {things}) {{ {show}; if ({out}) wide.push(each); }}"
+        )
+        assert browser.run(f"{code} return wide.length; }})()") == 0
+        assert browser.run("[document.scripts.length, document.images.length]") == [2, 0]
+        assert browser.run("[...document.links].every((each) => each.getAttribute('href').startsWith('#'))")
+        assert quiet(browser, file)
+
+
+def test_hostile_words_are_shown_and_never_run(browser: Browser, tmp_path: Path) -> None:
     nodes, history = [], []
     for number, text in enumerate(HOSTILE):
         said = {"reasons": {"r_post": text}, "answer": text, "missing": [text], "dropped": [text]}
@@ -240,16 +270,8 @@ def test_hostile_words_are_shown_and_never_run(browser: Browser, tmp_path: Path,
         cost = {"model_calls": 1, "tokens": 1, "nodes": number + 2, "ran": [], "pruned": []}
         history.append({"rollout": number, "kind": "evaluate", "node": number + 1, "best": None, **cost})
     file = page_of(search_of(*nodes, query=HOSTILE[0] * 50, history=history), tmp_path)
-    browser.open(file, width=width)
-    show = "(async () => { const wide = []; for (const node of data.nodes) { select(node); await 0; "
-    show += "const side = "
-    show += "document.querySelector('aside'); if (side.scrollWidth > side.clientWidth || "
-    show += "document.documentElement.scrollWidth > innerWidth) wide.push(node.id); } return wide; })()"
-    assert len(HOSTILE) > 60
-    assert browser.run(show) == []
-    assert browser.run("[document.scripts.length, document.images.length, document.links.length]") == [2, 0, 0]
+    check_hostile(browser, file, "data.nodes", "select(each); await 0", f"{OUT} || {OUT_BESIDE}")
     assert "<script>alert(1)</script>" in browser.run("$('title').textContent")
-    assert quiet(browser, file)
 
 
 def test_two_thousand_calls_open_at_once_and_stay_smooth(browser: Browser, tmp_path: Path) -> None:
@@ -349,23 +371,12 @@ def test_three_thousand_edges_stay_smooth(browser: Browser, tmp_path: Path) -> N
     assert browser.run(MEASURE + "((i) => { if (!i) fit(); x0 += 3; })") < SMOOTH
 
 
-@pytest.mark.parametrize("width", [1280, 400])
-def test_hostile_names_and_states_are_shown_in_a_graph_and_never_run(
-    browser: Browser, tmp_path: Path, width: int
-) -> None:
+def test_hostile_names_and_states_are_shown_in_a_graph_and_never_run(browser: Browser, tmp_path: Path) -> None:
     runs = [calling([text[:5_000], "look"], state=text, id=text[:5_000]) for text in HOSTILE]
     file = tmp_path / "graph.html"
     SITGraph.from_trajectories(runs).to_html(file)
-    browser.open(file, width=width)
-    show_all = (
-        "(async () => { const wide = []; for (const each of view.searched) { select(each); await 0; const side = "
-    )
-    show_all += "document.querySelector('aside'); if (side.scrollWidth > side.clientWidth || "
-    show_all += "document.documentElement.scrollWidth > innerWidth) wide.push(each.key); } return wide; })()"
+    check_hostile(browser, file, "view.searched", "select(each); await 0", f"{OUT} || {OUT_BESIDE}")
     assert browser.run("data.edges.length") > 2 * len(HOSTILE) - 2
-    assert browser.run(show_all) == []
-    assert browser.run("[document.scripts.length, document.images.length, document.links.length]") == [2, 0, 0]
-    assert quiet(browser, file)
 
 
 CONTRASTS = """(() => {
@@ -467,8 +478,7 @@ def hostile_notes(text: str) -> dict[str, Any]:
     return {"response_metadata": {"tooltree": {"suggested": shares, "anomaly": off}}}
 
 
-@pytest.mark.parametrize("width", [1280, 400])
-def test_hostile_words_in_a_run_are_shown_and_never_run(browser: Browser, tmp_path: Path, width: int) -> None:
+def test_hostile_words_in_a_run_are_shown_and_never_run(browser: Browser, tmp_path: Path) -> None:
     made = [{"role": "user", "content": HOSTILE[0]}]
     for text in HOSTILE:
         made += [dict(message) for message in calling([text], said=text).messages]
@@ -479,12 +489,8 @@ def test_hostile_words_in_a_run_are_shown_and_never_run(browser: Browser, tmp_pa
     run = Trajectory.from_chat(made, id=HOSTILE[1], metadata=about).judged(True, HOSTILE[-1])
     run.to_html(file)
     assert file.stat().st_size < 1_000_000
-    browser.open(file, width=width)
-    browser.run("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
-    boxes = "document.querySelectorAll('.message').length"
-    assert browser.run(f"document.documentElement.scrollWidth <= innerWidth && {boxes} > 4 * 60")
-    assert browser.run("[document.scripts.length, document.images.length, document.links.length]") == [2, 0, 0]
-    assert quiet(browser, file)
+    check_hostile(browser, file, "[...document.querySelectorAll('.message')]", UNFOLDED)
+    assert browser.run("document.querySelectorAll('.message').length") > 4 * 60
 
 
 def test_an_experience_is_filtered_and_leads_into_its_runs_and_back(browser: Browser, tmp_path: Path) -> None:
@@ -527,9 +533,9 @@ def test_progress_and_runs_are_tables_that_are_sorted_and_lead_to_the_runs_of_a_
     experience.to_html(file)
     browser.open(file)
     browser.run(
-        "renew({ ...data, runs: Array.from({ length: 6 }, (_, number) => "
+        "data.runs = Array.from({ length: 6 }, (_, number) => "
         "({ ...data.runs[0], id: String(number), outcome: number % 3 ? 'success' : 'failure', "
-        "kept: new Date((number >> 1) * 864e5).toISOString(), tokens: 10 * number })) })"
+        "kept: new Date((number >> 1) * 864e5).toISOString(), tokens: 10 * number })), render(), 0"
     )
     cells = "[...document.querySelectorAll('.rows')[1].tBodies[0].rows].map((row) => row.innerText)"
     assert browser.run(cells) == [
@@ -543,15 +549,12 @@ def test_progress_and_runs_are_tables_that_are_sorted_and_lead_to_the_runs_of_a_
         "Failed",
         "Kept",
     ]
-    browser.run("renew({ ...data, runs: data.runs.slice(0, 4) })")
-    assert [row[:10] for row in browser.run(cells)] == ["1970-01-01", "1970-01-02"], "it stays sorted as it was"
     browser.run("[...document.querySelectorAll('td button')].find((each) => each.innerText === '1970-01-01').click()")
     assert browser.run("[$('hits').textContent, document.querySelectorAll('.rows td a').length]") == ["2 runs", 2]
     assert quiet(browser, file)
 
 
-@pytest.mark.parametrize("width", [1280, 400])
-def test_hostile_words_in_an_experience_are_shown_and_never_run(browser: Browser, tmp_path: Path, width: int) -> None:
+def test_hostile_words_in_an_experience_are_shown_and_never_run(browser: Browser, tmp_path: Path) -> None:
     experience = Experience(InMemoryStore(), namespace=("tooltree",))
     for number, text in enumerate(HOSTILE):
         run = calling([text[:5_000]], said=text, id=f"{number} {text[:500]}").coming_from(text[:500])
@@ -560,20 +563,11 @@ def test_hostile_words_in_an_experience_are_shown_and_never_run(browser: Browser
         experience.store.add(run.judged(True, text, source="verdict"))
     file = tmp_path / "experience.html"
     experience.to_html(file)
-    browser.open(file, width=width)
-    fits = "document.documentElement.scrollWidth <= innerWidth"
-    show_all = f"(async () => {{ const wide = []; if (!({fits})) wide.push(-1); "
-    show_all += "for (const { id } of data.runs) { location.hash = addressOf(id); "
-    show_all += "await new Promise((done) => addEventListener('hashchange', done, { once: true })); "
-    show_all += f"if (!({fits})) wide.push(id); }} return wide; }})()"
-    assert browser.run("data.runs.length") == len(HOSTILE)
-    assert browser.run(show_all) == []
-    assert browser.run("[document.scripts.length, document.images.length]") == [2, 0]
-    assert quiet(browser, file)
+    there = "new Promise((done) => addEventListener('hashchange', done, { once: true }))"
+    check_hostile(browser, file, "data.runs", f"location.hash = addressOf(each.id); await {there}")
 
 
-@pytest.mark.parametrize("width", [1280, 400])
-def test_a_comparison_shows_its_verdict_and_leads_to_searches(browser: Browser, tmp_path: Path, width: int) -> None:
+def test_a_comparison_shows_its_verdict_and_leads_to_searches(browser: Browser, tmp_path: Path) -> None:
     figures = {"solved": 1, "share": 0.5, "errors": 1, "model_calls": 2.5, "tokens": 1_200, "seconds": 0.1}
     more = {"mean": 1.5, "low": -0.5, "high": 3.25}
     paired = {"gained": 1, "lost": 0, "difference": 0.5, "low": -0.25, "high": 0.9, "p": 1.0}
@@ -592,22 +586,23 @@ def test_a_comparison_shows_its_verdict_and_leads_to_searches(browser: Browser, 
     }
     file = tmp_path / "report.html"
     file.write_text(page("compare", HOSTILE[2], data), encoding="utf-8")
-    for dark in (False, True):
-        browser.open(file, width=width, dark=dark)
-        assert browser.run(CONTRASTS) == []
-    shown = browser.run("document.body.innerText")
-    for part in (
-        "Adopt the planner.",
-        "+50 (-25 to +90) % of the tasks",
-        "1 gained, 0 lost (p = 1.0)",
-        "+1.5 (-0.5 to",
-    ):
-        assert part in shown
-    browser.press("/", *"who?")
-    assert browser.run("[$('hits').textContent, document.querySelector('td a').getAttribute('href')]") == [
-        "1 found",
-        "a%20b.html",
-    ]
-    assert browser.run("document.documentElement.scrollWidth <= innerWidth")
-    assert browser.run("[document.scripts.length, document.images.length]") == [2, 0]
-    assert quiet(browser, file)
+    for width in WIDTHS:
+        for dark in (False, True):
+            browser.open(file, width=width, dark=dark)
+            assert browser.run(CONTRASTS) == []
+        shown = browser.run("document.body.innerText")
+        for part in (
+            "Adopt the planner.",
+            "+50 (-25 to +90) % of the tasks",
+            "1 gained, 0 lost (p = 1.0)",
+            "+1.5 (-0.5 to",
+        ):
+            assert part in shown
+        browser.press("/", *"who?")
+        assert browser.run("[$('hits').textContent, document.querySelector('td a').getAttribute('href')]") == [
+            "1 found",
+            "a%20b.html",
+        ]
+        assert browser.run("document.documentElement.scrollWidth <= innerWidth")
+        assert browser.run("[document.scripts.length, document.images.length]") == [2, 0]
+        assert quiet(browser, file)

@@ -5,6 +5,7 @@ import logging
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -136,8 +137,7 @@ async def test_runs_of_all_kinds_are_recorded_as_their_threads_tell(experience: 
 
 
 @pytest.mark.filterwarnings("ignore:create_react_agent has been moved")  # langgraph-supervisor still uses it
-@pytest.mark.parametrize("drive", ["updates", "aevents"])
-@pytest.mark.parametrize("agent", AGENTS, ids=lambda agent: agent.__name__)
+@pytest.mark.parametrize(("agent", "drive"), [*zip(AGENTS, cycle(["updates", "aevents"]), strict=False)])
 async def test_agents_of_every_kind_are_recorded_as_their_threads_tell(
     experience: ExperienceStore, agent: Any, drive: str
 ) -> None:

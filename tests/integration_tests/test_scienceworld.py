@@ -1,4 +1,4 @@
-"""CFGM in ScienceWorld, a real environment: as a reset / step environment, and as an agent with tools. Needs Java."""
+"""ScienceWorld, a real environment: for CFGM, by reset and step and by tools, and as a live bench. Needs Java."""
 
 import gc
 
@@ -12,6 +12,10 @@ from langchain_tooltree import AnomalyDetector, CFGMMemory, CFGMMiddleware
 from langchain_tooltree.cfgm.collect import Task as TrainingTask
 from langchain_tooltree.testing import ScriptedChatModel
 from tests.benchmarks import scienceworld_world
+from tests.benchmarks.live import bench_scienceworld
+from tests.benchmarks.live.episode import Options, Setting
+from tests.benchmarks.live.methods import METHODS
+from tests.benchmarks.live.runs import converse
 from tests.benchmarks.scienceworld_detection import runs_of, tallied
 from tests.benchmarks.scienceworld_injections import KINDS
 from tests.benchmarks.scienceworld_players import Assumptions, Player, ReflectingModel, Way
@@ -21,12 +25,21 @@ pytestmark = pytest.mark.skipif(bool(scienceworld_world.missing()), reason=scien
 
 TASK = Task("find-animal", 0)
 MOST_STEPS = 60
+CHEAP_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Java compiles and collects garbage in as few threads as it can: it runs for some seconds."""
 
 
 @pytest.fixture(scope="module")
 def world():
-    with World() as opened:
-        yield opened
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("JAVA_TOOL_OPTIONS", CHEAP_START)
+        opened = World()
+    process = opened._environment._gateway.java_process
+    yield opened
+    opened.close()
+    assert process.returncode == 0
+    del opened
+    gc.collect()  # what was left open would warn
 
 
 @pytest.fixture(scope="module")
@@ -34,10 +47,13 @@ def way(world):
     return Way(TASK, tuple(world.gold(TASK)))
 
 
+def calling(actions):
+    return [AIMessage("", tool_calls=[{"name": "act", "args": {"action": each}, "id": each}]) for each in actions]
+
+
 def test_experience_is_collected_from_it_as_a_reset_step_environment(world, way):
     text = world.describe(TASK)
-    calls = [AIMessage("", tool_calls=[{"name": "act", "args": {"action": each}, "id": each}]) for each in way.gold]
-    memory = CFGMMemory(ScriptedChatModel(replies=calls), InMemoryStore())
+    memory = CFGMMemory(ScriptedChatModel(replies=calling(way.gold)), InMemoryStore())
     report = memory.collect(world, [TrainingTask(text, id=str(TASK), data=TASK)], None)
     assert [(outcome.success, len(outcome.trajectories)) for outcome in report.outcomes] == [(True, 1)]
     (kept,) = memory.experience.trajectories()
@@ -86,10 +102,20 @@ def test_what_goes_wrong_is_noticed_and_what_goes_right_is_left_alone(world):
     assert [each for each in tally.missed if each["injected"] != "repeated no-op"] == []
 
 
-def test_nothing_is_left_of_a_world_that_was_closed():
-    world = World()
-    process = world._environment._gateway.java_process
-    world.close()
-    assert process.returncode == 0
-    del world
-    gc.collect()
+def test_in_the_live_bench_gold_is_a_success_and_a_part_of_it_is_none(world, monkeypatch):
+    monkeypatch.setattr(bench_scienceworld, "World", lambda: world)
+    process = bench_scienceworld.Process()
+    monkeypatch.setattr(bench_scienceworld, "_process", lambda _: process)
+    [task] = bench_scienceworld.ScienceWorldBench().tasks(Options(category="lifespan-longest-lived", tasks=1))
+
+    def played(actions):
+        model = ScriptedChatModel(replies=[*calling(actions), AIMessage("Done.")])
+        return converse(task, METHODS["react"][0], Setting(model=model, steps=30), None)
+
+    gold = world.gold(task.task)
+    messages, outcome = played(gold)
+    assert "longest life span" in messages[0].text
+    assert (outcome.success, outcome.score) == (True, 1.0)
+    _, outcome = played(gold[:2])
+    assert not outcome.success
+    assert 0 < outcome.score < 1

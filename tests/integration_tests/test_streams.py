@@ -142,6 +142,12 @@ def client(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+@pytest.fixture
+def path(client: str) -> str:
+    """Plain texts and texts in blocks take both paths."""
+    return "sync" if client in {"chat completions", "anthropic"} else "async"
+
+
 async def test_a_straight_run_streams_messages_as_the_plain_agent_does(client: str, path: str) -> None:
     runs = []
     for script in (STRAIGHT, PLAIN):
@@ -175,8 +181,19 @@ def said_in(event: Any) -> list[Any]:
     return [data.text, blocks_of(data), calls_of(data)] if isinstance(data, AIMessage) else []
 
 
-@pytest.mark.parametrize("script", SEARCHES.values(), ids=SEARCHES)
-async def test_a_search_streams_its_steps_and_the_answer_but_no_draft(client: str, script: Script) -> None:
+@pytest.mark.parametrize(
+    ("client", "name"),
+    [
+        *(("chat completions", name) for name in SEARCHES),
+        *(("responses", name) for name in SEARCHES),
+        ("anthropic", "asked again without a draft"),
+        ("anthropic", "others asked for"),
+        ("gemini", "asked again"),
+        ("gemini", "two calls named"),
+    ],
+)
+async def test_a_search_streams_its_steps_and_the_answer_but_no_draft(client: str, name: str) -> None:
+    script = SEARCHES[name]
     async with opened(client, script) as (server, model):
         shown = await streamed(planned(model), ["messages", "custom"], path="sync")
         messages = [data[0] for mode, data in shown if mode == "messages" and not isinstance(data[0], HumanMessage)]
@@ -192,9 +209,8 @@ async def test_a_search_streams_its_steps_and_the_answer_but_no_draft(client: st
     assert events[-1] == "stop"
 
 
-@pytest.mark.parametrize(("name", "path"), [("a call named", "sync"), ("others asked for", "async")])
-async def test_typed_streams_of_a_search_show_its_steps_and_the_answer(client: str, path: str, name: str) -> None:
-    script = SEARCHES[name]
+async def test_typed_streams_of_a_search_show_its_steps_and_the_answer(client: str, path: str) -> None:
+    script = SEARCHES["a call named" if path == "sync" else "others asked for"]
     async with opened(client, script) as (server, model):
         messages = await typed(planned(model), "messages", path=path)
         said = [message.output_message for message in messages]
@@ -210,7 +226,9 @@ async def test_typed_streams_of_a_search_show_its_steps_and_the_answer(client: s
     assert [each.output_message.text for each in in_graph if each.output_message.text] == [ANSWER]
 
 
-@pytest.mark.parametrize("name", ["asked again", "others asked for"])
+@pytest.mark.parametrize(
+    ("client", "name"), [("chat completions", "asked again"), *((each, "others asked for") for each in CLIENTS)]
+)
 async def test_events_show_candidates_apart_from_the_agents_own_steps(client: str, name: str) -> None:
     script = SEARCHES[name]
     async with opened(client, script) as (_, model):
@@ -228,9 +246,7 @@ async def test_events_show_candidates_apart_from_the_agents_own_steps(client: st
     assert {progress[0], progress[-1]} == {"tooltree.doubt", "tooltree.stop"}
 
 
-@pytest.mark.parametrize(
-    ("name", "path"), [("asked again without a draft", "sync"), ("asked again", "async"), ("others asked for", "async")]
-)
+@pytest.mark.parametrize("name", ["asked again without a draft", "others asked for"])
 async def test_without_streams_the_conversation_is_the_same(client: str, path: str, name: str) -> None:
     ends, script = [], SEARCHES[name]
     for options in ({}, {"disable_streaming": True}):
@@ -273,7 +289,7 @@ async def test_a_doubtful_answer_that_stays_the_best_is_streamed_whole(client: s
 
 
 @pytest.mark.parametrize("script", [STRAIGHT, SEARCHES["others asked for"]], ids=["straight", "search"])
-async def test_a_model_that_is_chosen_when_it_is_asked_streams_the_same(path: str, script: Script) -> None:
+async def test_a_model_that_is_chosen_when_it_is_asked_streams_the_same(script: Script) -> None:
     async with opened("chat completions", script) as (server, client):
         fixed = {name: getattr(client, name) for name in ("http_client", "http_async_client", "max_retries")}
         model: Any = init_chat_model(
@@ -284,7 +300,7 @@ async def test_a_model_that_is_chosen_when_it_is_asked_streams_the_same(path: st
             api_key="unused",
             **fixed,
         )
-        shown = await streamed(planned(model), "messages", path=path)
+        shown = await streamed(planned(model), "messages", path="sync" if script is STRAIGHT else "async")
 
     texts = [message.text for message, _ in shown if isinstance(message, AIMessage) and message.text]
     assert "".join(texts) == ANSWER

@@ -2,10 +2,11 @@
 
 import asyncio
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
-from agents import ListeningModel, invoke, stream
+from agents import invoke, stream
 from composition import THREAD
 from conversations import check_pairs
 from doubts import ASKED, READS, REPLIES, look, middleware_agent, node_agent
@@ -13,7 +14,7 @@ from langchain_core.callbacks import BaseCallbackHandler, UsageMetadataCallbackH
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.messages.ai import UsageMetadata, add_usage
 from langgraph.checkpoint.memory import InMemorySaver
-from test_four_writes import Clerk, Shop
+from rescued import Clerk, Files, Journal, asked
 from travel import EFFECTS, PRICE, Agency, TravelPolicy
 
 from langchain_tooltree import (
@@ -22,7 +23,7 @@ from langchain_tooltree import (
     asearch,
     search,
 )
-from langchain_tooltree.testing import ScriptedChatModel
+from langchain_tooltree.testing import OfflineChatModel, ScriptedChatModel
 
 
 def reported(message: AIMessage, replies: int) -> AIMessage:
@@ -40,11 +41,18 @@ class ScriptedReporter(ScriptedChatModel):
         return reported(super()._message(messages, options), len(self.calls))
 
 
-class Reporter(ListeningModel):
+class Reporter(OfflineChatModel):
     """Says what its policy thinks."""
 
+    count: int = 0
+
     def _message(self, messages: list[BaseMessage], options: Any) -> AIMessage:
-        return reported(super()._message(messages, options), len(self.heard))
+        self.count += 1
+        return reported(super()._message(messages, options), self.count)
+
+
+class ReportingClerk(ScriptedReporter, Clerk):
+    """Says what the clerk says."""
 
 
 @pytest.fixture(params=[node_agent, middleware_agent], ids=["node", "middleware"])
@@ -106,17 +114,18 @@ def test_so_do_those_of_the_function(path: str, config: SearchConfig) -> None:
     result = asyncio.run(asearch(PRICE, tools, **given)) if path == "async" else search(PRICE, tools, **given)
 
     assert result.cost.usage == counter.usage_metadata["reporting"]
-    assert result.cost.model_calls == len(given["model"].heard)
+    assert result.cost.model_calls == given["model"].count
     check_usage(result.messages, counter)
 
 
-def test_a_plan_that_was_tried_in_a_sandbox_counts_every_call_once(make: Any, path: str) -> None:
-    counter, sandbox = UsageMetadataCallbackHandler(), ObjectSandbox.of_methods(Shop())
-    agent = make(Reporter(policy=Clerk()), list(sandbox.tools), sandbox=sandbox, checkpointer=InMemorySaver())
+def test_a_plan_that_was_tried_in_a_sandbox_counts_every_call_once(make: Any, path: str, tmp_path: Path) -> None:
+    counter, journal = UsageMetadataCallbackHandler(), Journal(tmp_path / "log")
+    sandbox = ObjectSandbox.of_methods(Files(journal))
+    agent = make(ReportingClerk(journal=journal), list(sandbox.tools), sandbox=sandbox, checkpointer=InMemorySaver())
 
-    messages = invoke(agent, ASKED, {**THREAD, "callbacks": [counter]}, path=path)["messages"]
+    messages = invoke(agent, asked("plan"), {**THREAD, "callbacks": [counter]}, path=path)["messages"]
 
-    assert [message.name for message in messages if message.type == "tool"][-1] == "notify"
+    assert [message.text for message in messages if message.type == "tool"][-1] == "write c: done"
     check_usage(messages, counter)
 
 

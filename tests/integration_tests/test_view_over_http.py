@@ -1,4 +1,4 @@
-"""`langchain-tooltree view` over real HTTP: what it serves, whom it refuses, and searches that grow."""
+"""`langchain-tooltree view` over real HTTP: what it serves, whom it refuses, and how it ends."""
 
 import argparse
 import http.client
@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -19,11 +20,12 @@ import pytest
 from browser import PROGRAM, SHELL, Browser
 from langchain_core.messages import AIMessage, HumanMessage
 
-from langchain_tooltree import ChromaStore, Experience, Trajectory, demo, dump_trajectories
+from langchain_tooltree import ChromaStore, Experience, Trajectory, demo
 from langchain_tooltree.cli import REFUSED, STOPPED, main
 from langchain_tooltree.cli import view as view_module
 from langchain_tooltree.cli.terminal import Terminal
 from langchain_tooltree.pages import search as saved_module
+from tests.internals.pages import data_in
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\u202e\ud800 {data}"
 
@@ -65,9 +67,9 @@ class Viewer:
         finally:
             connection.close()
 
-    def new(self, path: str = "/", since: str = "x") -> Any:
-        """What is new since a version."""
-        return json.loads(self.ask(f"{path}?since={since}")[2])
+    def data(self, path: str = "/") -> Any:
+        """The data of a page."""
+        return data_in(self.ask(path)[2])
 
 
 @contextmanager
@@ -102,8 +104,7 @@ def viewer(told: Path) -> Iterator[Viewer]:
 def test_a_folder_lists_its_searches_with_a_page_of_each(viewer: Viewer, told: Path) -> None:
     status, headers, page = viewer.ask()
     assert (viewer.kind, status, headers["Content-Type"]) == ("folder", 200, "text/html; charset=utf-8")
-    assert "data-version=" in page
-    rows = viewer.new()["data"]["entries"]
+    rows = data_in(page)["entries"]
     (row,) = [row for row in rows if "title" in row]
     assert {row["name"] for row in rows} == {"runs.jsonl", row["name"]}
     assert row["title"] == demo.REQUEST
@@ -113,10 +114,8 @@ def test_a_folder_lists_its_searches_with_a_page_of_each(viewer: Viewer, told: P
     status, _, page = viewer.ask(f"/{row['name']}")
     assert status == 200
     assert "Granite Pass" in page
-    assert viewer.new(f"/{row['name']}")["data"]["stop_reason"] == "answered"
-    version = viewer.new()["version"]
-    assert viewer.ask(f"/?since={version}")[0] == 204
-    assert [run["task"] for run in viewer.new("/runs.jsonl")["data"]["runs"]] == ["Hi"]
+    assert data_in(page)["stop_reason"] == "answered"
+    assert [run["task"] for run in viewer.data("/runs.jsonl")["runs"]] == ["Hi"]
 
 
 def test_a_store_lists_its_namespaces_with_a_page_of_each_and_nothing_is_written_there(
@@ -129,55 +128,24 @@ def test_a_store_lists_its_namespaces_with_a_page_of_each_and_nothing_is_written
         store.put(("tooltree", "ann", "segments"), "damaged", {"segment": "{"}, index=False)
     held = [(file, file.stat().st_mtime_ns, file.is_file() and file.read_bytes()) for file in tmp_path.rglob("*")]
     with viewing(tmp_path) as viewer:
-        first = viewer.new()
-        spaces = {row["name"]: row["plan"] for row in first["data"]["entries"]}
+        spaces = {row["name"]: row["plan"] for row in viewer.data()["entries"]}
         assert spaces == dict.fromkeys(["tooltree/ann", "tooltree/b%2Fb"], "1 run: 1 success")
         for _ in range(2):
-            assert viewer.new("/tooltree%2Fann")["data"]["status"]["in_graph"] == 1
-        assert viewer.ask(f"/?since={first['version']}")[0] == 204
+            assert viewer.data("/tooltree%2Fann")["status"]["in_graph"] == 1
         assert [(file, file.stat().st_mtime_ns, file.is_file() and file.read_bytes()) for file, *_ in held] == held
         with ChromaStore(tmp_path) as store:
             Experience(store, namespace=("tooltree", "{user_id}")).within(user_id="ann").learn(runs[1])
-        assert viewer.new("/", first["version"])["data"]["entries"][0]["plan"] == "2 runs: 2 success"
+        assert viewer.data()["entries"][0]["plan"] == "2 runs: 2 success"
         for name in ("/tooltree", "/tooltree/eve", "/x", "/../graph"):
             assert viewer.ask(name)[0] == 404
 
 
-@pytest.mark.skipif(not (PROGRAM and SHELL), reason="no chromium is installed")
-def test_a_file_of_runs_grows_in_the_browser_and_who_reads_goes_on_reading(
-    tmp_path: Path, runs: list[Trajectory]
-) -> None:
-    file, rows = tmp_path / "runs.jsonl", "document.querySelectorAll('td a').length"
-    dump_trajectories(runs, file)
-    first, *later = file.read_text().splitlines(keepends=True)
-    file.write_text(first)
-    with viewing(file) as viewer, Browser(tmp_path / "profile") as browser:
-        browser.open(viewer.address)
-        headings = "[...document.querySelectorAll('h1, h2')].map((each) => each.textContent)"
-        assert browser.run(headings) == ["What was done", "Runs"]
-        browser.run("$('find').value = 'do', $('find').dispatchEvent(new Event('input'))")
-        browser.run("document.querySelector('td a').focus()")
-        with file.open("a") as lines:
-            lines.write("".join(later))
-        until(browser, f"{rows} === 2")  # of three, one is not about what is looked for
-        assert browser.run("document.activeElement.dataset.key") == runs[0].id
-        browser.press("Enter")
-        until(browser, "document.activeElement.id === 'title'")
-        dump_trajectories([runs[1], runs[2], runs[0].judged(False, "Too slow.")], file)
-        until(browser, "$('body').innerText.includes('Too slow.')")
-        browser.run("renew = () => { throw new Error('an odd one'); }")
-        dump_trajectories(runs, file)
-        until(browser, "document.body.innerText.includes('What is new cannot be shown (Error: an odd one)')")
-        file.write_text("{]")
-        until(browser, "document.body.innerText.includes('is not JSON')")
-
-
-def test_a_page_may_ask_its_own_server_alone_and_nobody_may_embed_it(viewer: Viewer) -> None:
-    for path in ("/", "/" + viewer.new()["data"]["entries"][0]["name"], "/none"):
+def test_a_page_may_ask_nobody_and_nobody_may_embed_it(viewer: Viewer) -> None:
+    for path in ("/", "/" + viewer.data()["entries"][0]["name"], "/none"):
         _, headers, page = viewer.ask(path)
         assert headers["Content-Security-Policy"] == "frame-ancestors 'none'"
         for policy in re.findall(r'Content-Security-Policy" content="([^"]*)"', page):
-            assert policy.startswith("default-src 'none'; connect-src 'self'; script-src 'sha256-")
+            assert policy.startswith("default-src 'none'; script-src 'sha256-")
             assert "unsafe" not in policy
         assert ("Content-Security-Policy" in page) == page.startswith("<!doctype html>")
         assert headers["Cross-Origin-Resource-Policy"] == "same-origin"
@@ -203,7 +171,7 @@ def test_it_listens_on_the_loopback_address_alone(viewer: Viewer) -> None:
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "HEAD"])
 def test_nothing_can_be_changed(viewer: Viewer, told: Path, method: str) -> None:
     before = sorted(told.iterdir())
-    name = viewer.new()["data"]["entries"][-1]["name"]
+    name = viewer.data()["entries"][-1]["name"]
     assert viewer.ask(f"/{name}", method)[0] == 501
     assert sorted(told.iterdir()) == before
 
@@ -255,7 +223,7 @@ def test_hostile_names_and_texts_are_data(tmp_path: Path) -> None:
         page = viewer.ask()[2]
         assert "<script>alert" not in page
         assert "<b onclick" not in page
-        rows = {row["name"]: row for row in viewer.new()["data"]["entries"]}
+        rows = {row["name"]: row for row in viewer.data()["entries"]}
         assert {name for name, row in rows.items() if row["stop_reason"] == "cannot be read"} == {
             "kinds.json",
             "nodes.json",
@@ -283,40 +251,36 @@ def test_a_file_is_served_alone_and_follows_what_is_written(tmp_path: Path) -> N
     data = recorded(tmp_path)
     with viewing(tmp_path / "fine.json") as viewer:
         assert viewer.kind == "search"
-        first = viewer.new()
+        assert viewer.data()["stop_reason"] == "answered"
         (tmp_path / "fine.json").write_text(json.dumps({**data, "stop_reason": "searching"}))
-        second = viewer.new(since=first["version"])
-        assert second["version"] != first["version"]
-        assert [each["data"]["stop_reason"] for each in (first, second)] == ["answered", "searching"]
+        assert viewer.data()["stop_reason"] == "searching"
         assert viewer.ask("/fine.json")[0] == 404
         (tmp_path / "fine.json").unlink()
         assert viewer.ask()[0] == 404
 
 
-def test_a_browser_is_opened_and_ctrl_c_ends_it_cleanly(tmp_path: Path) -> None:
+def test_a_browser_is_opened_and_ctrl_c_ends_it_cleanly(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     recorded(tmp_path)
-    opener = tmp_path / "browser"
-    opener.write_text(f'#!/bin/sh\necho "$1" > {tmp_path}/opened\n')
-    opener.chmod(0o755)
+    addresses = []
+
+    def opened(address: str) -> bool:
+        addresses.append(address)
+        threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
+        return True
+
+    monkeypatch.setattr("webbrowser.open", opened)
     # A shell that started the tests in the background may have had them ignore Ctrl-C.
-    heeding = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
-    program = f"{heeding}from langchain_tooltree.cli import main; sys.exit(main(sys.argv[1:]))"
-    command = [sys.executable, "-c", program, "view", str(tmp_path), "--json"]
-    with subprocess.Popen(  # noqa: S603 - our own program
-        command,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "BROWSER": f"{opener} %s"},
-    ) as process:
-        assert process.stdout and process.stderr  # noqa: PT018 - for mypy
-        said = "".join(iter(process.stdout.readline, "}\n")) + "}"
-        told = json.loads(said)
-        assert told["opened"] is True
-        assert (tmp_path / "opened").read_text().strip() == told["page"]
-        process.send_signal(signal.SIGINT)
-        assert process.wait(20) == STOPPED
-        assert process.stderr.read() == "Stopped.\n"
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        assert main(["view", str(tmp_path), "--json"]) == STOPPED
+    finally:
+        signal.signal(signal.SIGINT, before)
+    printed = capsys.readouterr()
+    told = json.loads(printed.out)
+    assert (told["opened"], addresses) == (True, [told["page"]])
+    assert printed.err == "Stopped.\n"
 
 
 def test_a_viewer_that_is_terminated_leaves_no_copy_of_a_store(tmp_path: Path) -> None:
@@ -354,24 +318,19 @@ def test_a_port_in_use_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str
 
 
 @pytest.mark.skipif(not (PROGRAM and SHELL), reason="no chromium is installed")
-def test_a_page_grows_with_its_search_and_lists_it(tmp_path: Path) -> None:
-    whole = demo.solved().to_dict()
-    half = {**whole, "nodes": whole["nodes"][:2], "best": [], "history": whole["history"][:1], "alternatives": []}
-    folder = tmp_path / "searches"
-    saved_module.record(folder, half, key="1")
+def test_a_list_in_the_browser_grows_unless_somebody_looks_for_something_there(tmp_path: Path) -> None:
+    folder, shown = tmp_path / "searches", "[...document.querySelectorAll('tbody tr')].length"
+    saved_module.record(folder, demo.solved().to_dict(), key="1")
     with viewing(folder) as viewer, Browser(tmp_path / "profile") as browser:
         browser.open(viewer.address)
-        shown = "[...document.querySelectorAll('tbody tr')].map((row) => row.innerText).join()"
-        until(browser, f"{shown}.includes('Granite Pass')")
-        address = browser.run("document.querySelector('tbody a').href")
-        browser.open(address)
-        assert browser.run("data.nodes.length") == 2
-        saved_module.record(folder, whole, key="1")
-        until(browser, f"data.nodes.length === {len(whole['nodes'])}")
-        assert browser.run("view.when") == browser.run("view.last")
-        assert {asked.partition("?")[0] for asked in browser.requests()} == {address}
-        browser.open(viewer.address)
-        until(browser, f"{shown}.includes('read_sign → zoom_image')")
+        assert browser.run(shown) == 1
+        saved_module.record(folder, demo.solved().to_dict(), key="2")
+        until(browser, f"{shown} === 2")
+        browser.run("$('find').value = 'Granite'")
+        saved_module.record(folder, demo.solved().to_dict(), key="3")
+        browser.run("new Promise((done) => setTimeout(done, 6000))")
+        assert browser.run(shown) == 2
+        assert {asked.partition("?")[0] for asked in browser.requests()} == {viewer.address}
         assert browser.complaints() == []
 
 

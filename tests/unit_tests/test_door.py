@@ -143,7 +143,7 @@ def test_a_model_of_a_provider_that_is_not_installed_says_how_to_get_it(without)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "code"),
-    [(["demo", "--json"], 0), (["demo", "--model", "openai:gpt-4.1-mini"], 2), (["mine", "--help"], 0)],
+    [(["demo", "--json"], 0), (["demo", "--model", "openai:gpt-4.1-mini"], 2), (["view", "--help"], 0)],
 )
 def test_the_command_line_works_without_extras(without, command, code):
     main = f"from langchain_tooltree.cli import main\nsys.exit(main({command}))"

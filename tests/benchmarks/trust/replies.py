@@ -10,7 +10,7 @@ from typing import Any
 
 from langchain_core.messages import AIMessage
 
-from langchain_tooltree.errors import ReplyError, SummaryError
+from langchain_tooltree.errors import ReplyError
 from tests.benchmarks.trust.rubbish import LARGEST, PARROT, READERS, random_reply, worst_replies
 
 REPLIES, QUICK = 20_000, 1_000
@@ -19,7 +19,7 @@ REPLIES, QUICK = 20_000, 1_000
 READERS_OF_ONE = 2
 """Readers that get a random reply: in turn, so that each gets its share."""
 
-SAID = (ReplyError, SummaryError)
+SAID = ReplyError
 """Errors by which a reader says that a reply holds nothing."""
 
 

@@ -1,6 +1,5 @@
 """What the command line says to somebody who does not know it: help, versions, wrong input, other terminals."""
 
-import json
 import os
 import subprocess
 import sys
@@ -11,7 +10,7 @@ import pytest
 from langchain_tooltree import Trajectory, dump_trajectories
 from langchain_tooltree.cli import CLOSED, REFUSED, STOPPED, main
 
-COMMANDS = ("demo", "mine", "view", "copy")
+COMMANDS = ("demo", "view", "copy")
 
 
 def said(capsys, *arguments, code=REFUSED):
@@ -55,35 +54,17 @@ def test_help_and_version_import_nothing_that_takes_time(arguments):
 
 def test_a_target_is_looked_at_before_any_work(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("langchain_tooltree.demo.search", None)
-    (tmp_path / "taken.mmd").write_text("mine")
-    assert "mkdir -p" in said(capsys, "demo", "--draw", tmp_path / "none" / "x.mmd")
-    assert "--force" in said(capsys, "demo", "--draw", tmp_path / "taken.mmd")
-    assert (tmp_path / "taken.mmd").read_text() == "mine"
-
-
-def test_a_chart_and_a_graph_are_replaced_by_force_alone(tmp_path, capsys):
-    (tmp_path / "tree.mmd").write_text("old")
-    assert main(["demo", "--draw", str(tmp_path / "tree.mmd"), "--force"]) == 0
-    assert (tmp_path / "tree.mmd").read_text().startswith("flowchart TD")
-    run = {"success": True, "messages": [{"role": "user", "content": "Go on."}]}
-    (tmp_path / "runs.jsonl").write_text(json.dumps(run))
-    mine = ["mine", str(tmp_path / "runs.jsonl"), "-o", str(tmp_path / "graph")]
-    assert main(mine) == 0
-    capsys.readouterr()
-    assert "--force" in said(capsys, *mine)
-    assert main([*mine, "--force", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["graph"] == str(tmp_path / "graph")
-    assert (told["runs"], told["succeeded"], told["in_graph"]) == (1, 1, 0)
+    (tmp_path / "taken.html").write_text("mine")
+    assert "mkdir -p" in said(capsys, "demo", "-o", tmp_path / "none" / "x.html")
+    assert "--force" in said(capsys, "demo", "-o", tmp_path / "taken.html")
+    assert (tmp_path / "taken.html").read_text() == "mine"
 
 
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ("mine none.jsonl -o graph", "none.jsonl: No such file or directory. Check the path"),
-        ("mine folder -o graph", "folder: Is a directory."),
-        ("mine runs.jsonl -o runs.jsonl/graph", "Not a directory"),
-        ("demo --draw demo.png", "demo.png must end with one of .html, .svg, .mmd"),
+        ("view none.jsonl -o page.html", "none.jsonl: No such file or directory. Check the path"),
+        ("demo -o runs.jsonl/demo.html", "There is no folder runs.jsonl"),
         ("copy folder new", "There is no store at 'folder'"),
         ("copy ftp://host/x new", "There is no store at 'ftp://host/x'"),
     ],
@@ -111,7 +92,7 @@ def test_ctrl_c_stops_without_a_traceback_and_says_what_is_kept(monkeypatch, cap
 
 @pytest.mark.slow
 def test_a_closed_pipe_ends_a_command_quietly(tmp_path):
-    command = [sys.executable, "-m", "langchain_tooltree", "demo", "--draw", str(tmp_path / "x.svg")]
+    command = [sys.executable, "-m", "langchain_tooltree", "demo", "-o", str(tmp_path / "x.html")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as started:  # noqa: S603
         started.stdout.close()
         assert started.stderr.read() == b""
@@ -122,7 +103,7 @@ def test_a_closed_pipe_ends_a_command_quietly(tmp_path):
 def test_a_terminal_without_utf_8_or_colours_and_a_narrow_one_are_written_to(tmp_path):
     told = process(
         "demo",
-        "--draw",
+        "-o",
         tmp_path / "x.html",
         PYTHONUTF8="0",
         LC_ALL="C",

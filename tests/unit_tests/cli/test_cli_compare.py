@@ -166,7 +166,7 @@ def test_it_goes_on_from_its_journal_and_runs_nothing_twice(capsys):
     assert len(made) == 8 + 16 + 1
     compare(capsys, "--yes")
     assert len(made) == 25
-    assert "was begun with other settings" in compare(capsys, "--yes", "--effort", "frugal")[2]
+    assert "was begun with other settings" in compare(capsys, "--yes", "--check", "exact")[2]
 
 
 def test_a_model_judges_and_its_calls_are_in_the_estimate(capsys, monkeypatch):

@@ -62,7 +62,7 @@ def test_the_page_can_be_followed_and_tells_the_keys():
                 assert shown
                 if target:
                     Path(target).write_text(shown)
-                force = {"--force"} - {*arguments} if arguments[0] in {"demo", "view", "mine", "copy"} else ()
+                force = {"--force"} - {*arguments} if arguments[0] in {"demo", "view", "copy"} else ()
                 told = json.loads(output(*arguments, *force, *({"--json"} - {*arguments})))
                 command = f"`{arguments[0]}`"
                 assert set(re.findall(r"`(\w+)`", keys[command])) - told.keys() == set(), command

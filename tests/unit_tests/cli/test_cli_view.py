@@ -7,7 +7,6 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import closing, suppress
-from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -58,18 +57,6 @@ def test_a_search_that_a_program_has_written_has_a_page_with_its_answer(tmp_path
     (tmp_path / "search.json").write_text(json.dumps(result.to_dict(), indent=indent))
     assert "about 213 miles" in page_of(tmp_path / "search.json", tmp_path)
     assert f"A page to explore: {(tmp_path / 'page.html').as_uri()}\n" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("ending", "begins"), [(".html", "<!doctype html>"), (".svg", "<svg "), (".mmd", "flowchart TD")]
-)
-def test_the_demo_is_drawn_to_a_file_by_its_ending(tmp_path, capsys, ending, begins):
-    picture = str(tmp_path / f"search{ending}")
-    assert main(["demo", "--draw", picture]) == 0
-    assert "about 213 miles" in capsys.readouterr().out
-    assert Path(picture).read_text(encoding="utf-8").startswith(begins)
-    assert main(["demo", "--draw", picture]) == REFUSED
-    assert "--force" in capsys.readouterr().err
 
 
 def test_graphs_and_files_of_runs_have_pages_and_no_file_is_overwritten(tmp_path, capsys):
@@ -182,11 +169,9 @@ def hostile(tmp_path_factory, result):
         "view F/runs.jsonl -o F/page!.html",
         "view F/search.json -o F/page!.html --json",
         "view F/none! --no-browser",
-        "mine F/runs.jsonl -o F/mined --force",
-        "mine F/runs.jsonl -o F/mined!/graph",
         "copy F/none! F/other",
         "demo --model !",
-        "demo --draw F/none!/demo.html",
+        "demo -o F/none!/demo.html",
         "!",
     ],
 )
@@ -200,7 +185,7 @@ def test_nothing_gives_orders_to_a_terminal(command, terminal, hostile, capsys, 
     for text in (told.out, told.err):
         styled = re.sub(r"\x1b\[[\d;]*m", "", text) if terminal else text
         assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", styled)
-    assert "PWNED" in told.out + told.err or command.startswith("mine F/runs.jsonl -o F/mined --")
+    assert "PWNED" in told.out + told.err
 
 
 def test_a_tree_gives_no_orders_to_a_console_of_somebody_else(hostile):

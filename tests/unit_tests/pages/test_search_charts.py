@@ -1,11 +1,11 @@
-"""Pictures for documents and terminals: what they show of a search."""
+"""The tree of a search in a terminal: what it shows."""
 
 import io
 
 import pytest
 from rich.console import Console
 
-from langchain_tooltree.pages.search import figures, status, to_mermaid, to_rich
+from langchain_tooltree.pages.search import figures, status, to_rich
 from tests.internals.pages import made, search_of
 
 AT = {"at": 'a "b" <c>'}
@@ -26,26 +26,6 @@ def terminal(drawn):
     console = Console(file=io.StringIO(), width=200, color_system=None)
     console.print(drawn)
     return console.file.getvalue()
-
-
-def test_a_chart_shows_figures_reasons_and_the_best_path(search):
-    lines = to_mermaid(search).splitlines()
-    assert lines[0] == "flowchart TD"
-    assert "Q=0.70 N=1 r_pre=0.90 r_post=0.70" in lines[2]
-    assert "write, not run" in lines[3]
-    assert lines[3].lstrip().startswith("n2[/")
-    assert "pruned before" in lines[4]
-    assert "r_pre" not in lines[5]
-    assert "timeout" in lines[5]
-    assert [line.strip() for line in lines[6:10]] == ["n0 ==> n1", "n0 --> n2", "n0 -.-> n3", "n0 --> n4"]
-    assert "  class n1 best" in lines
-    assert "  class n3 pruned" in lines
-
-
-def test_a_charts_labels_hold_nothing_that_mermaid_reads_as_syntax(search):
-    label = to_mermaid(search).splitlines()[2]
-    inside = label[label.index('["') + 2 : label.rindex('"]')].replace("<br/>", "")
-    assert not set('"<>[]{}()`&') & set(inside)
 
 
 def test_a_terminal_shows_calls_figures_and_observations(search):
@@ -80,7 +60,6 @@ def test_what_became_of_a_call_is_said_in_words(values, words):
     assert (figures(root), status(root)) == ("", "")
 
 
-def test_what_an_answer_leaves_out_is_said_in_each_picture():
+def test_what_an_answer_leaves_out_is_said():
     search = search_of(made(answer="Blue.", missing=["the mail", "a <date>"]))
-    assert "the mail; a #60;date#62;" in to_mermaid(search)
     assert "missing: the mail" in terminal(to_rich(search))

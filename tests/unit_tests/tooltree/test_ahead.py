@@ -1,6 +1,7 @@
 """Planning ahead in forks of a sandbox, and what then really happens."""
 
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from langchain.agents.middleware import HumanInTheLoopMiddleware
@@ -10,6 +11,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 
 from langchain_tooltree import ConfigurationError, ObjectSandbox
+from langchain_tooltree.testing import ScriptedChatModel
 from langchain_tooltree.tooltree.report import REPORT_AND_UNDO_PROMPT
 from tests.unit_tests.tooltree.loops import FORMS, check_clean, report, scripted, shown
 
@@ -149,6 +151,30 @@ async def test_made_up_identifiers_are_the_real_ones_in_what_follows(plan, cart)
     assert len(model.calls) == 3
     assert cart.items == [f"paid {real}"]
     assert messages[-1].text == f"Paid with {real}."
+
+
+class Payer(ScriptedChatModel):
+    """Pays, confirms and answers by what it is shown alone, so that it serves many runs at once."""
+
+    def _respond(self, messages, tools):
+        self.calls.append(messages)
+        results = [message.text.split() for message in messages if message.type == "tool"]
+        if not results:
+            return put("tea", name="pay")
+        payment = results[0][1]
+        return put(payment, name="confirm") if len(results) == 1 else report(f"Paid with {payment}.")
+
+
+def test_runs_at_the_same_time_do_not_mix_without_a_checkpointer(form, cart):
+    sandbox, model, count = ObjectSandbox.of_methods(cart), Payer(), 16
+    graph = FORMS[form](model, list(sandbox.tools), sandbox=sandbox)
+    with ThreadPoolExecutor(count) as pool:
+        runs = list(pool.map(lambda _: graph.invoke({"messages": ASKED})["messages"], range(count)))
+    payments = {messages[2].text.split()[1]: messages[-1].text for messages in runs}
+    assert payments == {payment: f"Paid with {payment}." for payment in payments}
+    assert sorted(cart.items) == sorted(f"paid {payment}" for payment in payments)
+    assert len(payments) == count
+    assert len(model.calls) == 3 * count
 
 
 async def test_a_read_that_no_sandbox_binds_goes_to_the_host_before_and_amid_a_plan(plan, cart):

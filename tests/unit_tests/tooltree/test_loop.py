@@ -487,7 +487,7 @@ async def test_a_search_tells_what_it_does_and_what_it_was(run, shop):
     assert [call.label for call in result.calls] == ['stock(item="tea")', 'price(item="tea")']
     assert (result.query, result.answer, result.stop_reason) == (GO[0].text, messages[-1], "answered")
     assert (result.cost.tool_calls, result.cost.rollouts, result.cost.tokens) == (3, 2, tokens(messages))
-    assert "broken" in result.to_mermaid()
+    assert "broken" in result.to_svg()
 
 
 def test_searches_are_kept_for_a_while_and_answers_without_one_are_refused(shop, tmp_path):

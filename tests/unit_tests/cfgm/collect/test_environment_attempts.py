@@ -91,6 +91,11 @@ def test_without_an_evaluation_the_environment_decides(reward, success):
     assert stored.metadata["reward"] == reward
 
 
+def test_rewards_add_up_to_a_success_whatever_the_last_digit_of_a_float():
+    stored, _, _, _ = play(*[act("look")] * 9, act("leave"), world=Hall(0.1))
+    assert (stored.success, stored.metadata["reward"]) == (True, 1.0)
+
+
 def test_a_world_that_raises_on_an_action_has_been_failed_in():
     stored, _, report, _ = play(act("look"), act("explode"))
     assert stored.success is False
