@@ -71,6 +71,7 @@ class CallEffects:
     """The effects of calls: `declared_as` reads what a user declares, `among` applies it to the tools at hand."""
 
     entries: Mapping[str, tuple[_Entry, ...]] = field(default_factory=dict)  # by the names of tools
+    _warnings: set[str] = field(default_factory=set, compare=False, repr=False)  # names of tools that it was told of
 
     @classmethod
     def declared_as(cls, effects: "Effects | CallEffects | None") -> "CallEffects":
@@ -162,7 +163,8 @@ class CallEffects:
         own = [each for each in entries if each.tool is not None and _is_same_tool(tool, each.tool)]
         if applicable := own or [each for each in entries if each.tool is None]:
             return applicable[0].effect if len({each.effect for each in applicable}) == 1 else "write"
-        if any(each.effect != "write" for each in entries):
+        if tool.name not in self._warnings and any(each.effect != "write" for each in entries):
+            self._warnings.add(tool.name)
             logger.warning(
                 "The tool %s is not the one that was declared a read under this name, so its calls count as writes. "
                 "Declare this one: effects=[(tool, 'read')].",
