@@ -51,8 +51,8 @@ from langchain_tooltree.models import (
 )
 from langchain_tooltree.replies import UNREADABLE
 from langchain_tooltree.sandbox import Sandbox
-from langchain_tooltree.text import compact_json, one_line, shortened
-from langchain_tooltree.tools import ToolCard, ToolLibrary, checked_arguments
+from langchain_tooltree.text import compact_json, shortened
+from langchain_tooltree.tools import ToolLibrary, checked_arguments
 from langchain_tooltree.tooltree import prompts
 from langchain_tooltree.tooltree.branches import with_only_call
 from langchain_tooltree.tooltree.judge import (
@@ -596,7 +596,7 @@ def plan_tools(model: BaseChatModel, library: ToolLibrary, query: str, meter: Me
     that fails must not take tools away.
     """
     cards = [library.card(name) for name in library.names]
-    prompt = document_prompt(prompts.PLAN_PROMPT, {"request": query, "tools": [*map(_in_short, cards)]})
+    prompt = document_prompt(prompts.PLAN_PROMPT, {"request": query, "tools": [card.to_dict() for card in cards]})
     plan = yield from filled_in(model, prompts.CoarsePlan, prompt, inner_config("plan", {}), meter)
     if plan is None:
         return library.names
@@ -610,14 +610,3 @@ def plan_tools(model: BaseChatModel, library: ToolLibrary, query: str, meter: Me
         if card.name not in unfit and (not card.domains or not domains or not domains.isdisjoint(card.domains))
     )
     return tuple(chosen) or library.names
-
-
-def _in_short(card: ToolCard) -> dict[str, Any]:
-    """What the question says of a tool: the first sentences of its description, its fields, and its examples."""
-    examples = [one_line(compact_json(example), 300) for example in card.examples]
-    short = {"name": card.name, "description": one_line(card.description, 300), "domains": [*card.domains]}
-    fields = {
-        "input": [*(card.input_schema or {}).get("properties", ())],
-        "output": [*(card.output_schema or {}).get("properties", ())],
-    }
-    return {name: value for name, value in {**short, **fields, "examples": examples}.items() if value}

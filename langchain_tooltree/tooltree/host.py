@@ -84,8 +84,7 @@ class Offering:
     @cached_property
     def argless(self) -> frozenset[str]:
         """Names of the tools that can be called without an argument."""
-        own = (tool for tool in self.tools if isinstance(tool, BaseTool))
-        return frozenset(tool.name for tool in own if checked_arguments(tool, {})[1] is None)
+        return frozenset(tool.name for tool in self.library if checked_arguments(tool, {})[1] is None)
 
     @cached_property
     def size(self) -> int:

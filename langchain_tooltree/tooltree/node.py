@@ -212,8 +212,6 @@ def _without_mark(message: BaseMessage) -> BaseMessage:
 Query = str | BaseMessage | Sequence[BaseMessage | dict[str, Any] | tuple[str, str]]
 """A request, or a conversation in any form that LangChain understands."""
 
-MODEL, TOOLS = "model", "tools"
-
 MOST_STEPS = 100
 """Super-steps of a search at the most, two for each call of the model: more than a request takes, unless the model has
 lost its way."""
@@ -293,12 +291,12 @@ def _compiled(node: ToolTreeNode, library: ToolLibrary) -> Any:
     def route(state: MessagesState) -> str:
         reply = state["messages"][-1]
         calls = reply.tool_calls if isinstance(reply, AIMessage) else []
-        return TOOLS if calls and all(node.is_read(call["name"], call["args"]) for call in calls) else END
+        return "tools" if calls and all(node.is_read(call["name"], call["args"]) for call in calls) else END
 
     graph = StateGraph(MessagesState)
-    graph.add_node(MODEL, node)
-    graph.add_node(TOOLS, ToolNode([*map(with_sync_form, library)], handle_tool_errors=True))
-    graph.add_edge(START, MODEL)
-    graph.add_conditional_edges(MODEL, route, [TOOLS, END])
-    graph.add_edge(TOOLS, MODEL)
+    graph.add_node("model", node)
+    graph.add_node("tools", ToolNode([*map(with_sync_form, library)], handle_tool_errors=True))
+    graph.add_edge(START, "model")
+    graph.add_conditional_edges("model", route, ["tools", END])
+    graph.add_edge("tools", "model")
     return graph.compile(name="tooltree.search")
