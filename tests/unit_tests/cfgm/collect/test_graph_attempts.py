@@ -151,8 +151,10 @@ async def test_an_agent_with_the_memory_that_is_filled_stores_each_attempt_once_
     assert "past runs" not in "".join(model.prompts)
 
 
-@pytest.mark.parametrize("kind", AGENTS)
-@pytest.mark.parametrize(("down_at", "repeated"), [(1, 1), (3, 3), (6, 1), (9, 4)])
+@pytest.mark.parametrize(
+    ("kind", "down_at", "repeated"),
+    [(plain_agent, 1, 1), *((kind, 3, 3) for kind in AGENTS), (plain_agent, 6, 1), *((kind, 9, 4) for kind in AGENTS)],
+)
 async def test_an_attempt_that_did_not_end_is_made_again_as_a_whole_and_no_other(gather, kind, down_at, repeated):
     whole = empty_store()
     model = Walker()
