@@ -25,16 +25,6 @@ STOPPED = 130  # Ctrl-C: 128 and the number of SIGINT, as shells have it
 TERMINATED = 143  # 128 and the number of SIGTERM
 CLOSED = 141  # nobody reads the output any more: 128 and the number of SIGPIPE
 
-EXIT_CODES = f"""exit codes:
-  0    done
-  1    done, with something to look at: compare says not to adopt, doctor has advice
-  {REFUSED}    not done, for the reason on stderr
-  {UNCERTAIN}    done, and compare cannot tell: too few tasks
-  {STOPPED}  stopped with Ctrl-C
-  {TERMINATED}  terminated
-  {CLOSED}  nobody reads the output any more, as behind `| head`
-"""
-
 MODULES = {"copy": "stores"}  # where it is not that of the command's own name
 
 PLACE = "a folder, http://host:port/database of a Chroma server, or postgresql://user@host/database"
@@ -118,8 +108,6 @@ def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="langchain-tooltree",
         description="Planning and experience for agents. Try it: langchain-tooltree demo",
-        epilog=EXIT_CODES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="store_true", help="print the version and exit")
     parser.set_defaults(stopped="", afterwards=None)

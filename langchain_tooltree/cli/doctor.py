@@ -9,9 +9,9 @@ from langchain_core.tools import BaseTool
 
 from langchain_tooltree.agent import create_tooltree_agent
 from langchain_tooltree.cli.terminal import Terminal, answering, imported, table
-from langchain_tooltree.effects import CallEffects
+from langchain_tooltree.effects import CallEffects, hints_of
+from langchain_tooltree.effects.names import is_read, verb_of_write
 from langchain_tooltree.errors import ConfigurationError
-from langchain_tooltree.experience.excerpts import is_read, verb_of_write
 from langchain_tooltree.sandbox import names_bound_by
 from langchain_tooltree.text import counted
 from langchain_tooltree.tools import as_tools
@@ -75,17 +75,10 @@ def _rows(tools: Sequence[BaseTool], given: dict[str, Any]) -> list[dict[str, st
             declared, may_run = "by its arguments", "some calls"
         else:
             declared, may_run = "write" if name in effects.entries else "nothing", "no"
-        reads = is_read(name) or _is_hinted(tool)
+        reads = is_read(name) or any(hints_of(tool, "readOnlyHint", "read_only_hint"))
         looks_like = "a write" if verb_of_write(name) else "a read" if reads else ""
         rows.append({"tool": name, "declared": declared, "looks_like": looks_like, "may_run": may_run})
     return rows
-
-
-def _is_hinted(tool: BaseTool) -> bool:
-    """Whether an MCP server hints that a tool is read-only, as langchain-mcp-adapters or langchain.mcp keep it."""
-    metadata = tool.metadata or {}
-    annotations = ((metadata.get("mcp") or {}).get("tool") or {}).get("annotations") or {}
-    return bool(metadata.get("readOnlyHint") or annotations.get("read_only_hint"))
 
 
 def _advice(report: dict[str, Any], given: dict[str, Any]) -> Iterator[str]:

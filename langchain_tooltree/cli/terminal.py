@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -72,9 +72,8 @@ def answering(failure: str, remedy: str) -> Iterator[None]:
 
 
 def using(name: str | None) -> AbstractContextManager[None]:
-    """The same for a model, if one is named."""
-    remedy = "Is its name right, its key set, and the network there?"
-    return answering(f"Cannot use the model {name!r}", remedy) if name else nullcontext()
+    """The same for a model."""
+    return answering(f"Cannot use the model {name!r}", "Is its name right, its key set, and the network there?")
 
 
 def model_named(name: str) -> BaseChatModel:

@@ -26,6 +26,7 @@ from langchain_tooltree.cli.stores import is_store, namespaces_of, read_store
 from langchain_tooltree.cli.terminal import Terminal, check_free
 from langchain_tooltree.errors import ConfigurationError, ToolTreeError, described
 from langchain_tooltree.experience.files import load_trajectories
+from langchain_tooltree.experience.run_identity import Namespace
 from langchain_tooltree.experience.store import TASKS, ExperienceStore, entry_of, listing
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.flows import Flow, in_thread
@@ -49,6 +50,7 @@ HEADERS = {
     "X-Frame-Options": "DENY",
 }
 MOST_ROWS = 200  # of a folder's page, the newest: as far as people scroll
+NEVER = datetime.fromtimestamp(0, UTC)  # when a namespace without runs was written to
 MAX_CELL = 200  # characters of a request, or of a plan, in a row: two or three lines
 NOTHING = (
     "Nothing is here yet. This page waits for searches, which an agent writes with record_searches=FOLDER, for files "
@@ -198,39 +200,38 @@ def _list(name: str, rows: Iterator[Mapping[str, Any]]) -> str:
 
 
 def namespaces_in(store: BaseStore) -> Flow[list[dict[str, Any]]]:
-    """What is in each namespace of a store, as a flow; `changed` is when something was written there last."""
-    spaces = []
-    for root, labels in (yield from namespaces_of(store)).items():
-        items = yield from listing(store, (*root, TASKS))
-        written = [item.updated_at for item in items]
-        for label in labels:  # such as tips
-            written += [item.updated_at for item in (yield from listing(store, (*root, label)))]
-        changed = max(written).isoformat(timespec="milliseconds") if written else ""
-        outcomes = Counter(item.value.get("outcome") for item in items)
-        spaces.append({"namespace": [*root], "outcomes": outcomes, "changed": changed})
-    return spaces
+    """A row for each namespace of a store, as a flow, the one first in which a run was kept or judged last."""
+    rows = []
+    for namespace in (yield from namespaces_of(store)):
+        runs = yield from listing(store, (*namespace, TASKS))
+        outcomes = Counter(str(run.value.get("outcome")) for run in runs)
+        kinds = ", ".join(f"{count} {name}" for name, count in sorted(outcomes.items()))
+        row = {
+            "name": _name_of(namespace),
+            "written": max((run.updated_at for run in runs), default=NEVER).isoformat(timespec="milliseconds"),
+            "title": " / ".join(namespace),
+            "kind": "an experience",
+            "plan": f"{counted(len(runs), 'run')}: {kinds}",
+        }
+        rows.append(row)
+    return sorted(rows, key=lambda row: row["written"], reverse=True)
+
+
+def _name_of(namespace: Namespace) -> str:
+    return "/".join(quote(each, safe="") for each in namespace)
 
 
 def _in_store(address: str, name: str) -> str | None:
     """The page of all namespaces of a store, or of what was learnt in one of them."""
 
     def read(store: BaseStore) -> Flow[str | None]:
-        spaces = sorted((yield from namespaces_in(store)), key=lambda space: space["changed"], reverse=True)
-        by_name = {"/".join(quote(each, safe="") for each in space["namespace"]): space for space in spaces}
-        if name in by_name:
-            experience = Experience(ExperienceStore(store, namespace=by_name[name]["namespace"]))
-            return (yield from experience._page())  # noqa: SLF001 - what `to_html` writes to a file
-        rows = [
-            {
-                "name": name,
-                "written": space["changed"],
-                "title": " / ".join(space["namespace"]),
-                "kind": "an experience",
-                "plan": f"{counted(space['outcomes'].total(), 'run')}: {_counts(space['outcomes'])}",
-            }
-            for name, space in by_name.items()
-        ]
-        return None if name else _list(address.rpartition("@")[2], iter(rows))
+        if not name:
+            return _list(address.rpartition("@")[2], iter((yield from namespaces_in(store))))
+        for namespace in (yield from namespaces_of(store)):
+            if _name_of(namespace) == name:
+                experience = Experience(ExperienceStore(store, namespace=namespace))
+                return (yield from experience._page())  # noqa: SLF001 - what `to_html` writes to a file
+        return None
 
     return read_store(address, read)
 
@@ -269,8 +270,3 @@ def _about(search: Mapping[str, Any]) -> dict[str, str]:
         }
     except (LookupError, TypeError, ValueError, AttributeError):
         return {"stop_reason": "cannot be read"}
-
-
-def _counts(of: Mapping[str, int]) -> str:
-    """How many there are of each kind, in words."""
-    return ", ".join(f"{count} {name}" for name, count in sorted(of.items()))

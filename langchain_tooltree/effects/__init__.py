@@ -20,8 +20,8 @@ from urllib.parse import unquote
 from langchain_core.tools import BaseTool, StructuredTool
 from langchain_core.utils.pydantic import get_fields
 
+from langchain_tooltree.effects.names import call_digest, words_of_name
 from langchain_tooltree.errors import ConfigurationError, described, import_extra
-from langchain_tooltree.experience.excerpts import call_digest, words_of_name
 from langchain_tooltree.flows import Flow, FunctionStep, in_thread
 from langchain_tooltree.text import digest, forget_oldest, words_of
 
@@ -260,9 +260,8 @@ def mcp_effects(tools: Iterable[BaseTool], *, server: str) -> dict[str, Declared
         metadata = tool.metadata or {}
         origin = metadata.get("mcp") or {}
         its_server = (origin.get("server") or {}).get("name") or _configured_server(tool) or server
-        annotations: Mapping[str, Any] = (origin.get("tool") or {}).get("annotations") or {}
-        read_only = [metadata.get("readOnlyHint"), annotations.get("read_only_hint")]
-        destructive = [metadata.get("destructiveHint"), annotations.get("destructive_hint")]
+        read_only = hints_of(tool, "readOnlyHint", "read_only_hint")
+        destructive = hints_of(tool, "destructiveHint", "destructive_hint")
         if its_server == server and read_only != [None, None]:
             is_read = all(hint is None or hint is True for hint in read_only)
             is_read = is_read and all(hint is None or hint is False for hint in destructive)
@@ -270,6 +269,13 @@ def mcp_effects(tools: Iterable[BaseTool], *, server: str) -> dict[str, Declared
             effect.tool = tool
             effects[tool.name] = cast("DeclaredEffect", effect)
     return effects
+
+
+def hints_of(tool: BaseTool, adapters: str, native: str) -> list[Any]:
+    """A hint of an MCP server by its names in langchain-mcp-adapters and in `langchain.mcp`; `None` where absent."""
+    metadata = tool.metadata or {}
+    annotations = ((metadata.get("mcp") or {}).get("tool") or {}).get("annotations") or {}
+    return [metadata.get(adapters), annotations.get(native)]
 
 
 def _configured_server(tool: BaseTool) -> str | None:

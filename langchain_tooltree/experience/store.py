@@ -9,7 +9,7 @@ import threading
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -615,12 +615,8 @@ def entry_of(trajectory: Trajectory, written: str | None = None) -> RunEntry:
     return RunEntry(outcome, digest(text), _storable(trajectory.aim), float(waiting or 0), recalled)
 
 
-_NOTED = tuple(each.name for each in fields(RunEntry))
-
-
 def _entry(item: Item) -> RunEntry:
-    values = {name: item.value[name] for name in _NOTED if name in item.value}
-    return RunEntry(**{"outcome": "unknown", "version": ""} | values)
+    return RunEntry(**item.value)
 
 
 def _token(head: Item | None) -> str | None:

@@ -21,7 +21,7 @@ import weakref
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -69,7 +69,7 @@ Row = Mapping[str, Any]
 WHOLE = "$"  # the path of an item's whole value
 BATCH = 500  # rows read, written or deleted at once: chromadb refuses to write more than 5,461
 PAYLOAD = 8 * 2**20  # bytes written at once: a Chroma server refuses more than 40 MB
-FIRST = 200  # rows that a query with a filter asks for first
+FIRST = 50  # rows that a query with a filter asks for first
 INDEXED, PLAIN = "indexed", "plain"  # kinds of collections: for a namespace, with vectors; for sibling namespaces
 
 LOCK_FILE = "tooltree.lock"
@@ -83,11 +83,7 @@ NO_VECTOR = [0.0]  # of a row that is not indexed: without one, chromadb would e
 SAVED: Any = {"sync_threshold": 20, "batch_size": 20}
 # Chroma's defaults leave some 0.5 % of 10,000 text vectors unreachable in the graph; these leave 0.03 %.
 COSINE: Any = {"space": "cosine", "max_neighbors": 32, "ef_construction": 200, "ef_search": 200}
-CONFIGURATIONS: Mapping[str, Any] = {  # of collections, by their kinds
-    INDEXED: {"hnsw": COSINE | SAVED},
-    PLAIN: {"hnsw": SAVED},
-}
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+CONFIGURATIONS: Mapping[str, Any] = {INDEXED: {"hnsw": COSINE | SAVED}, PLAIN: {"hnsw": SAVED}}
 
 
 class ChromaStore(BaseStore):
@@ -155,9 +151,8 @@ class ChromaStore(BaseStore):
         texts = {place: text for place, op in puts.items() if (text := self._indexed_text(op)) is not None}
         distinct = list(dict.fromkeys(texts.values()))
         vectors = dict(zip(distinct, run_flow(embedded(self.embeddings, distinct)), strict=True)) if distinct else {}
-        asked = {op.query for op in operations if isinstance(op, SearchOp)}
-        # An empty query is none, as in LangGraph's own stores.
-        queries = {query: self.embeddings.embed_query(query) for query in asked if query}
+        asked = {op.query for op in operations if isinstance(op, SearchOp) and op.query}  # an empty query is none
+        queries = {query: self.embeddings.embed_query(query) for query in asked}
         # Writers are kept away while reading, where they are all in this process; a server is read freely.
         with self._chroma.mutex if puts or self._chroma.folder else contextlib.nullcontext():
             self._check_open()  # it may have been closed while embedding
@@ -261,11 +256,11 @@ class ChromaStore(BaseStore):
         for namespace in self._chroma.below(op.namespace_prefix):
             if (collection := self._chroma.find((INDEXED, namespace))) is not None:
                 self._check_embedder(collection, len(query))
-                sizes = [max(end, FIRST), collection.count()] if op.filter else [end]
-                hits = (hit for hit in _hits(collection, query, sizes) if fits_filter(hit[1]["value"], op.filter))
+                hits = _hits(collection, query, max(end, FIRST) if op.filter else end)
+                fitting = (hit for hit in hits if fits_filter(hit[1]["value"], op.filter))
                 items += [
                     SearchItem(namespace=namespace, key=json.loads(row_id)[1], score=score, **_content(row))
-                    for row_id, row, score in islice(hits, end)
+                    for row_id, row, score in islice(fitting, end)
                 ]
         items.sort(key=lambda item: item.score or 0.0, reverse=True)
         return items[op.offset : end]
@@ -342,21 +337,24 @@ def _content(row: Row) -> dict[str, Any]:
     """What LangGraph's items say: the value, and when it was written first and last."""
     return {
         "value": row["value"],
-        "created_at": EPOCH + timedelta(microseconds=row["created"]),
-        "updated_at": EPOCH + timedelta(microseconds=row["updated"]),
+        "created_at": datetime.fromtimestamp(row["created"] / 1e6, UTC),
+        "updated_at": datetime.fromtimestamp(row["updated"] / 1e6, UTC),
     }
 
 
-def _hits(collection: Collection, query: Sequence[float], sizes: Sequence[int]) -> Iterator[tuple[str, Row, float]]:
-    """Ids, rows and cosine similarities, nearest first: so many, and where these are not enough, more."""
-    total, seen = collection.count(), set[str]()
-    for size in sorted({min(size, total) for size in sizes} - {0}):
+def _hits(collection: Collection, query: Sequence[float], size: int) -> Iterator[tuple[str, Row, float]]:
+    """Ids, rows and cosine similarities, nearest first: so many, and where these are not enough, ten times as many."""
+    seen: set[str] = set()
+    while True:
         page: Any = collection.query(query_embeddings=[query], n_results=size, include=["metadatas", "distances"])
         rows = _rows_in({name: page[name][0] for name in ("ids", "metadatas")})
         for (row_id, row), distance in zip(rows, page["distances"][0], strict=True):
             if row_id not in seen:
                 seen.add(row_id)
                 yield row_id, row, 1 - distance
+        if len(page["ids"][0]) < size:
+            return
+        size *= 10
 
 
 def _upsert(collection: Collection, rows: Sequence[tuple[str, Any, Mapping[str, str]]]) -> None:
@@ -503,8 +501,7 @@ class Connection:
 
 def _name(home: Home) -> str:
     """Chroma's names are short and of few characters, namespaces are not."""
-    kind, labels = home
-    return f"tooltree-{kind}-{digest(json.dumps(labels), 48)}"
+    return f"tooltree-{home[0]}-{digest(json.dumps(home[1]), 48)}"
 
 
 _folders: dict[Path, Connection] = {}

@@ -27,7 +27,6 @@ from datetime import datetime
 import pytest
 from langgraph.store.base import (
     GetOp,
-    InvalidNamespaceError,
     Item,
     ListNamespacesOp,
     PutOp,
@@ -144,34 +143,6 @@ async def test_a_batch_answers_in_order_from_the_state_before_its_writes(store):
     assert (await store.get(DOCS, "a")).value == {"n": 10}
     assert await store.get(DOCS, "b") is None
     assert await store.list_namespaces() == [DOCS, ("new",)]
-
-
-async def test_the_last_write_of_a_batch_counts(store):
-    await store.batch([PutOp(DOCS, "a", {"n": n}) for n in range(3)])
-    assert (await store.get(DOCS, "a")).value == {"n": 2}
-    await store.batch([PutOp(DOCS, "a", {"n": 5}), PutOp(DOCS, "a", None)])
-    assert await store.get(DOCS, "a") is None
-    await store.batch([PutOp(DOCS, "a", None), PutOp(DOCS, "a", {"n": 6})])
-    assert (await store.get(DOCS, "a")).value == {"n": 6}
-
-
-async def test_labels_that_cannot_be_are_refused_everywhere(store, subtests):
-    for namespace in ((), ("a", "b.c"), ("langgraph",)):
-        with subtests.test("put", namespace=namespace), pytest.raises(InvalidNamespaceError):
-            await store.put(namespace, "key", {})
-    for labels in (("",), ("a.b",), ("a", 5)):
-        with subtests.test("put", labels=labels), pytest.raises(InvalidNamespaceError):
-            await store.put(labels, "key", {})
-        with subtests.test("get", labels=labels), pytest.raises(InvalidNamespaceError):
-            await store.get(labels, "key")
-        with subtests.test("search", labels=labels), pytest.raises(InvalidNamespaceError):
-            await store.search(labels)
-        with subtests.test("delete", labels=labels), pytest.raises(InvalidNamespaceError):
-            await store.delete(labels, "key")
-        with subtests.test("list by prefix", labels=labels), pytest.raises(InvalidNamespaceError):
-            await store.list_namespaces(prefix=labels)
-        with subtests.test("list by suffix", labels=labels), pytest.raises(InvalidNamespaceError):
-            await store.list_namespaces(suffix=labels)
 
 
 # --- queries ---

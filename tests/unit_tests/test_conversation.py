@@ -59,14 +59,9 @@ def ids(rounds):
     return [[message.tool_call_id for message in each.observations] for each in rounds]
 
 
-def test_the_latest_observations_are_those_of_one_message_in_order():
-    messages = [ASKED, *gauged(), *together("a", "b", "c")]
-
-    assert [message.tool_call_id for message in Conversation(messages).observations] == ["a", "b", "c"]
-
-
 @pytest.mark.parametrize("last", [ASKED, AIMessage("Done."), call("read_gauge"), SystemMessage("Go on.")])
 def test_where_something_else_was_said_there_are_none(last):
+    assert [each.tool_call_id for each in Conversation([ASKED, *together("a", "b")]).observations] == ["a", "b"]
     assert Conversation([ASKED, *gauged(), last]).observations == []
     assert Conversation([]).observations == []
 
@@ -118,13 +113,6 @@ def test_a_summary_is_planned_for_where_nothing_else_tells_what_the_user_wants()
     assert Conversation([SUMMARY, *gauged(), ASKED]).goals == [TASK]
     assert Conversation([HumanMessage("In short.", additional_kwargs=SUMMARY.additional_kwargs)]).goals == ["In short."]
     assert Conversation([]).goals == []
-
-
-def test_messages_of_any_form_are_read_from_the_end():
-    said = Conversation([("user", "Hello."), ("user", TASK), *gauged(1), *gauged(2)])
-
-    assert said.task == TASK
-    assert ids(said.rounds()) == [["read_gauge 2"], ["read_gauge 1"]]
 
 
 def test_what_was_removed_does_not_count():

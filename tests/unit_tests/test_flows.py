@@ -45,10 +45,6 @@ async def test_a_flow_is_sent_what_came_of_its_steps(drive):
     assert await drive(adding(Step(1), Step(2), Step(3))) == 6
 
 
-async def test_a_flow_without_steps_returns_at_once(drive):
-    assert await drive(adding()) == 0
-
-
 async def test_an_error_of_a_step_is_thrown_into_the_flow(drive):
     def catching():
         try:
@@ -62,16 +58,6 @@ async def test_an_error_of_a_step_is_thrown_into_the_flow(drive):
 async def test_an_error_that_the_flow_does_not_catch_comes_out(drive):
     with pytest.raises(ValueError, match="bad"):
         await drive(adding(Step(1), Step(ValueError("bad"))))
-
-
-async def test_an_error_of_the_flow_itself_comes_out(drive):
-    def failing():
-        yield Step(1)
-        msg = "broken"
-        raise KeyError(msg)
-
-    with pytest.raises(KeyError, match="broken"):
-        await drive(failing())
 
 
 async def test_an_interrupt_of_the_graph_passes_the_flow_by(drive):
@@ -129,11 +115,6 @@ async def test_a_plain_function_does_not_block_the_loop():
     await asyncio.sleep(0.01)
     blocked.set()
     assert await flow == 1
-
-
-def test_a_plain_function_runs_on_the_calling_thread_on_the_sync_path():
-    here = threading.get_ident()
-    assert run_flow(adding(FunctionStep(lambda _: int(threading.get_ident() == here), None))) == 1
 
 
 class Meeting:
@@ -254,22 +235,6 @@ async def test_one_flow_makes_a_method_and_its_async_twin():
     counter = Counter()
     assert counter.add(2, times=2) == 4
     assert await counter.aadd(number=3) == 7
-
-
-async def test_the_method_runs_its_steps_and_the_twin_awaits_them():
-    class Told(Step):
-        def run(self):
-            return "run"
-
-        async def arun(self):
-            return "awaited"
-
-    @driven
-    def way() -> Flow[str]:
-        return (yield Told(None))
-
-    assert way() == "run"
-    assert await async_twin(way)() == "awaited"
 
 
 async def test_another_flow_goes_through_the_flow_of_a_method(drive):

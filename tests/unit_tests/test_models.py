@@ -76,9 +76,6 @@ def test_a_chat_model_is_taken_as_it_is_and_others_are_refused():
     assert resolve_model(model) is model
     with pytest.raises(ConfigurationError, match=r"got .*Binding\. Pass the model itself, before bind_tools"):
         resolve_model(model.bind(stop=["x"]))
-
-
-def test_a_name_goes_to_init_chat_model():
     with pytest.raises((ImportError, ValueError)):
         resolve_model("nosuchprovider:model")
 
@@ -245,26 +242,12 @@ def test_a_question_is_an_instruction_and_one_json_document():
     assert "Zürich" in human.text
 
 
-def test_a_text_is_added_at_the_end_and_all_else_stays():
-    system = extended(SystemMessage("Be kind.", id="1"), "More.")
-
-    assert system == SystemMessage("Be kind.\n\nMore.", id="1")
-
-
-def test_blocks_of_a_system_message_stay_as_they_are():
+def test_a_text_is_added_at_the_end_of_a_copy_and_all_else_stays():
+    system = SystemMessage("Be kind.", id="1")
+    assert extended(system, "More.") == SystemMessage("Be kind.\n\nMore.", id="1")
+    assert system.text == "Be kind."
     marked = {"type": "text", "text": "Be kind.", "cache_control": {"type": "ephemeral"}}
-
-    system = extended(SystemMessage([marked]), "More.")
-
-    assert system.content == [marked, {"type": "text", "text": "\n\nMore."}]
-
-
-def test_the_message_that_is_passed_stays_as_it_is():
-    system = SystemMessage("Be kind.")
-
-    extended(system, "More.")
-
-    assert system == SystemMessage("Be kind.")
+    assert extended(SystemMessage([marked]), "More.").content == [marked, {"type": "text", "text": "\n\nMore."}]
 
 
 @pytest.mark.parametrize("empty", [None, SystemMessage(""), SystemMessage([])])

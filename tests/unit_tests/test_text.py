@@ -1,15 +1,8 @@
 """Cutting, digests, and JSON."""
 
-import re
-from pathlib import Path
-
 import pytest
 
-import langchain_tooltree
 from langchain_tooltree.text import cut, digest, json_object, kinship, one_line, shortened, substance
-
-PACKAGE = Path(langchain_tooltree.__file__).parent
-DRAWS_OR_FILES = {"pages/__init__.py", "sitgraph/files.py", "sitgraph/graph.py", "sitgraph/states.py"}
 
 
 @pytest.mark.parametrize(("text", "longest", "kept"), [("abcd", 4, "abcd"), ("abcde", 4, "abc…"), ("abc", 0, "…")])
@@ -38,12 +31,6 @@ def test_a_digest_is_the_same_on_every_machine():
     assert len(digest("a", 64)) == 64
     assert digest({"b": 1, "a": [None, "é"]}) == digest('{"a": [null, "é"], "b": 1}')
     assert digest("\ud800") != digest("?")
-
-
-def test_hashes_are_made_in_one_place_but_for_draws_and_files():
-    imported = re.compile(r"^\s*(?:import|from) hashlib\b", re.MULTILINE)
-    files = {path.relative_to(PACKAGE).as_posix(): path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py")}
-    assert {name for name, text in files.items() if imported.search(text)} - DRAWS_OR_FILES == {"text.py"}
 
 
 @pytest.mark.parametrize(

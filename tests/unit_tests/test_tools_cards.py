@@ -36,14 +36,9 @@ def test_a_card_is_derived_from_a_tool():
     assert set(card.input_schema["properties"]) == {"city", "days"}
     assert card.input_schema["required"] == ["city"]
     assert card.output_schema["properties"]["celsius"]["type"] == "number"
-
-
-def test_tags_become_domains():
     tagged = StructuredTool.from_function(forecast.func, tags=["travel", "weather"])
     assert ToolCard.from_tool(tagged).domains == ("travel", "weather")
 
-
-def test_an_async_tool_tells_its_output_as_well():
     async def count() -> int:
         """Count."""
 

@@ -1,4 +1,4 @@
-"""The page about the command line: its commands run, and exit codes and keys are those that it tells."""
+"""The page about the command line: its commands run, and keys are those that it tells."""
 
 import json
 import re
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from langchain_tooltree import ChromaStore, Experience
-from langchain_tooltree.cli import EXIT_CODES, main
+from langchain_tooltree.cli import main
 from tests.unit_tests.documentation import pages
 
 PAGE = "cookbook/docs/how-to/command-line.md"
@@ -68,8 +68,3 @@ def test_the_page_can_be_followed_and_tells_the_keys():
                 assert set(re.findall(r"`(\w+)`", keys[command])) - told.keys() == set(), command
                 seen.add(command)
     assert seen == keys.keys()
-
-
-def test_the_page_and_the_help_tell_the_same_exit_codes():
-    told = re.findall(r"^\| (\d+) \|", pages.PAGES[PAGE], re.MULTILINE)
-    assert told == re.findall(r"^  (\d+) ", EXIT_CODES, re.MULTILINE)

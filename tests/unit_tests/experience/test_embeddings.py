@@ -23,16 +23,6 @@ def test_a_text_without_words_is_the_zero_vector(text):
     assert set(HashingEmbeddings(dims=8).embed_query(text)) == {0.0}
 
 
-def test_documents_and_queries_are_embedded_alike():
-    embeddings = HashingEmbeddings()
-    assert embeddings.embed_documents(["one", "two"]) == [embeddings.embed_query("one"), embeddings.embed_query("two")]
-
-
-async def test_the_async_form_gives_the_same():
-    embeddings = HashingEmbeddings()
-    assert await embeddings.aembed_query("one") == embeddings.embed_query("one")
-
-
 def test_similar_wording_is_nearer_than_other_wording():
     assert similarity("book a flight", "flight booking") > similarity("book a flight", "weather forecast") + 0.2
 

@@ -6,17 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from langchain_tooltree.experience.excerpts import EFFECTS, excerpt, is_read
+from langchain_tooltree.effects.names import EFFECTS, is_read
+from langchain_tooltree.experience.excerpts import excerpt
 from langchain_tooltree.experience.trajectory import Branch, Trajectory
-from langchain_tooltree.text import LONGEST_TEXT, shortened
 
 
 def entry(arguments):
     return {"id": "1", "function": {"name": "look", "arguments": arguments}}
-
-
-def test_a_text_of_the_greatest_length_is_whole():
-    assert shortened("a" * LONGEST_TEXT) == "a" * LONGEST_TEXT
 
 
 @settings(deadline=None, max_examples=30)  # each draws up to 120,000 characters, which takes most of the time
@@ -37,14 +33,6 @@ def test_a_long_run_keeps_its_beginning_and_its_end_within_the_limit(texts, limi
         assert missing == len(whole) - len(short) + 1
     else:
         assert short == whole
-
-
-def test_most_of_what_is_shown_of_a_long_run_is_its_end():
-    record = Trajectory.from_chat([{"role": "user", "content": f"{number} " + "x" * 1_000} for number in range(100)])
-    short = excerpt(record, max_characters=12_000)
-    gap = next(place for place, each in enumerate(short) if "left_out" in each)
-
-    assert 1 < gap < len(short) - gap
 
 
 def made(name, result=None, *, number="1", **arguments):

@@ -157,11 +157,6 @@ def test_a_damaged_archive_is_named(tmp_path, damage):
         list(load_trajectories(path))
 
 
-def test_a_missing_file_is_an_os_error(tmp_path):
-    with pytest.raises(FileNotFoundError):
-        list(load_trajectories(tmp_path / "none.jsonl"))
-
-
 def test_a_file_is_whole_or_as_it_was(file):
     dump_trajectories([from_json(RECORD)], file)
     before = file.read_bytes()
@@ -175,16 +170,3 @@ def test_a_file_is_whole_or_as_it_was(file):
         dump_trajectories(failing(), file)
     assert file.read_bytes() == before
     assert list(file.parent.iterdir()) == [file]
-
-
-def test_a_file_may_be_read_by_those_who_may_read_new_files(file, tmp_path):
-    (tmp_path / "other").touch()
-    dump_trajectories([from_json(RECORD)], file)
-    assert file.stat().st_mode == (tmp_path / "other").stat().st_mode
-
-
-def test_reading_goes_line_by_line(tmp_path):
-    path = written(tmp_path / "runs.jsonl", json.dumps(RECORD) + "\n" + "{" * 9)
-    reading = load_trajectories(path)
-    assert next(reading).id == "one"
-    reading.close()

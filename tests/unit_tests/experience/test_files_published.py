@@ -50,36 +50,6 @@ def test_tool_messages_without_ids_and_python_dicts_are_read(tmp_path, caplog):
     assert not caplog.text
 
 
-def tau2_call(name, call_id, requestor="assistant"):
-    return {"id": call_id, "name": name, "arguments": {"line": 1}, "requestor": requestor}
-
-
-TAU2 = {
-    "timestamp": "2025-10-31",
-    "tasks": [],
-    "simulations": [
-        {
-            "id": "one",
-            "task_id": "t",
-            "trial": 0,
-            "reward_info": {"reward": 1.0},
-            "messages": [
-                {"role": "assistant", "content": "Hi!", "tool_calls": None, "turn_idx": 0},
-                {"role": "user", "content": "No signal.", "tool_calls": None},
-                {"role": "assistant", "content": None, "tool_calls": [tau2_call("get_line", "a1")]},
-                {"id": "a1", "role": "tool", "content": "Active.", "requestor": "assistant", "error": False},
-                {"role": "assistant", "content": "Toggle it."},
-                {"role": "user", "content": None, "tool_calls": [tau2_call("toggle", "u1", "user")]},
-                {"id": "u1", "role": "tool", "content": "On.", "requestor": "user", "error": False},
-                {"role": "user", "content": "Done.", "tool_calls": None},
-                {"role": "assistant", "content": None, "tool_calls": [tau2_call("refuel", "a2")]},
-                {"id": "a2", "role": "tool", "content": "No.", "requestor": "assistant", "error": True},
-            ],
-        }
-    ],
-}
-
-
 def test_what_cannot_be_read_is_counted_or_logged_once_a_file(tmp_path, caplog):
     path = tmp_path / "runs.jsonl"
     said = [

@@ -3,7 +3,7 @@
 import pytest
 
 from langchain_tooltree.experience.files import count_unread
-from langchain_tooltree.experience.trajectory import Branch, Outcome, Trajectory, first_request, steps_in, text_of
+from langchain_tooltree.experience.trajectory import Branch, Outcome, Trajectory, steps_in, text_of
 from langchain_tooltree.text import digest
 
 
@@ -49,19 +49,8 @@ def test_without_ids_names_decide_and_then_the_order():
     ]
 
 
-def test_an_id_that_no_call_has_goes_to_a_call_without_one():
-    assert observed(asks(call("a"), call("b", "2")), answers("A", "1"), answers("B", "2")) == [("a", "A"), ("b", "B")]
-
-
 def test_an_observation_of_no_call_is_no_step():
     assert observed(answers("?", "1"), asks(call("a", "2")), answers("A", "2"), answers("?", "3")) == [("a", "A")]
-
-
-def test_an_unknown_id_goes_by_the_order():
-    assert observed(asks(call("a", "1"), call("b", "2")), answers("A", "8"), answers("B", "9")) == [
-        ("a", "A"),
-        ("b", "B"),
-    ]
 
 
 def test_a_call_that_was_never_answered_shifts_no_later_observation():
@@ -136,14 +125,6 @@ def test_the_text_of_content(content, text):
     assert Outcome(content).text == text
 
 
-def test_the_task_is_the_first_request():
-    assert (
-        first_request([{"role": "system", "content": "Be kind."}, USER, {"role": "user", "content": "More."}])
-        == "Find it."
-    )
-    assert first_request([]) == ""
-
-
 def test_steps_of_a_branch_stand_where_it_began():
     messages = [USER, asks(call("a", "1")), answers("A", "1"), asks(call("b", "2")), answers("B", "2")]
     branches = [
@@ -168,9 +149,3 @@ def test_a_record_without_an_id_is_known_by_its_dialogue():
     assert Trajectory.from_chat([USER]).id == Trajectory.from_chat([dict(reversed(USER.items()))]).id == digest([USER])
     assert Trajectory.from_chat([USER], id="7").id == "7"
     assert Trajectory.from_chat([USER]).id != Trajectory.from_chat([{**USER, "content": "Lose it."}]).id
-
-
-def test_a_verdict_makes_a_copy():
-    record = Trajectory.from_chat([USER])
-    assert (record.judged(True, "Found.").success, record.success) == (True, None)
-    assert record.judged(True, "Found.").judged(None) == record

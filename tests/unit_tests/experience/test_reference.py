@@ -43,11 +43,6 @@ def test_a_text_can_neither_end_its_own_mark_nor_begin_another(noted, mark):
     assert without_reference(f"before {marked} after") == "before\n\nafter"
 
 
-def test_code_and_data_are_shown_as_they_are():
-    query = "SELECT a FROM t WHERE x < 3 AND y > 2 & z; <b>&amp;</b>"
-    assert query in as_reference(query, source="x")
-
-
 @pytest.mark.parametrize(
     "observation",
     [
@@ -61,22 +56,8 @@ def test_what_a_tool_returns_is_not_hidden_by_a_mark_of_its_own(observation):
     assert without_reference(f"{observation}\n\n{NOTE}") == observation
 
 
-def test_many_beginnings_cost_no_more_than_their_length():
-    begun = NOTE.partition("\n")[0] + "\n"
-    text = begun * 20_000 + NOTE
-    assert len(without_reference(text)) == len(begun) * 20_000 - 1
-
-
 @given(TEXT)
 def test_what_is_not_marked_stays_as_it_is(text):
-    assert without_reference(text) is text
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["<reference_material>no end", "no beginning</reference_material>", "<reference_materials>a</reference_materials>"],
-)
-def test_what_only_looks_like_a_mark_stays(text):
     assert without_reference(text) is text
 
 

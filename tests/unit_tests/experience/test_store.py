@@ -1,8 +1,6 @@
 """Trajectories in LangGraph stores: kept, listed and found again, apart for each user."""
 
 import asyncio
-import threading
-import time
 from dataclasses import dataclass
 from typing import TypedDict
 
@@ -43,15 +41,6 @@ class Counted(Embeddings):
 
     def embed_query(self, text):
         return self.embed_documents([text])[0]
-
-
-class Slow(Counted):
-    """Takes its time, and notes in which thread."""
-
-    def embed_documents(self, texts):
-        self.thread = threading.current_thread()
-        time.sleep(0.01)
-        return super().embed_documents(texts)
 
 
 @pytest.fixture(params=["memory", "memory with an index", "sqlite"])
@@ -150,10 +139,6 @@ async def test_similar_tasks_are_found_by_the_task_alone(base, both):
     assert len(await experience.similar("weather", k=9)) == 4
     assert len(await experience.similar(" ", k=3)) == 3
     assert await experience.similar("flight", success=False) == [run_on(tasks[0], success=False)]
-
-
-async def test_nothing_is_similar_where_there_is_nothing(base, both):
-    assert await both(ExperienceStore(base)).similar("anything") == []
 
 
 @pytest.mark.parametrize("k", [0, -1, 1.5, True, "2"])
@@ -287,25 +272,12 @@ def test_a_store_can_keep_to_the_user_whom_a_configuration_names():
         store.within(org="x").within_config({"configurable": {}})
 
 
-async def test_what_is_bound_counts_more_than_the_configuration(both):
-    store = ExperienceStore(InMemoryStore(), namespace=("{org}", "{user_id}"))
-    bound = store.within(org="x").within(user_id="ada").within_config({"configurable": {"user_id": "ben"}})
-    await both(bound).add(run_on("Book a flight.", id="one"))
-
-    assert bound.get("one").id == store.within(org="x", user_id="ada").get("one").id == "one"
-
-
 async def test_a_missing_variable_is_an_error(both):
     experience = both(ExperienceStore(InMemoryStore(), namespace=("tooltree", "{user_id}")))
     with pytest.raises(ConfigurationError, match="The namespace needs 'user_id'"):
         await experience.add(run_on("Book a flight."))
     with pytest.raises(ConfigurationError, match="The namespace needs 'user_id'"):
         await experience.trajectories()
-
-
-def test_only_variables_of_the_namespace_can_be_bound():
-    with pytest.raises(ConfigurationError, match="has no variable 'user'; it has user_id"):
-        ExperienceStore(InMemoryStore(), namespace=("{user_id}",)).within(user="ada")
 
 
 @pytest.mark.parametrize("thing", [None, {}, InMemoryStore])
@@ -359,14 +331,6 @@ def test_a_trajectory_that_goes_while_they_are_read_is_left_out():
     base.delete(("tooltree", "trajectories"), "a")
 
     assert [each.id for each in experience.trajectories()] == ["b"]
-
-
-async def test_embedding_does_not_block_the_event_loop():
-    experience = ExperienceStore(InMemoryStore(), embeddings=(slow := Slow()))
-    await experience.aadd(run_on("Book a flight."))
-    await experience.asimilar("flight")
-
-    assert slow.thread is not threading.main_thread()
 
 
 async def test_concurrent_users_find_their_own():

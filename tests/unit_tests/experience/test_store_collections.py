@@ -45,13 +45,6 @@ async def test_records_are_kept_replaced_read_and_deleted(base, drive):
     assert list(await drive(shelf.reading())) == ["b"]
 
 
-async def test_all_are_read_whatever_their_number(base, drive):
-    shelf = ExperienceStore(base).collection("tips")
-    for number in range(19):
-        await drive(shelf.putting(f"{number:02}", {"n": number}))
-    assert [record["n"] for record in (await drive(shelf.reading())).values()] == list(range(19))
-
-
 async def test_kinds_and_tenants_are_kept_apart(base, drive):
     experience = ExperienceStore(base, namespace=("agent", "{user}"))
     ada, bob = experience.within(user="a_a"), experience.within(user="aba")

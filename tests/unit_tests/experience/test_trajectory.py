@@ -38,10 +38,6 @@ def test_it_gives_back_the_messages_that_it_was_made_from():
     assert Trajectory.from_messages(CONVERSATION).to_messages() == CONVERSATION
 
 
-def test_the_task_may_be_named():
-    assert Trajectory.from_messages(CONVERSATION, task="Look.").task == "Look."
-
-
 @pytest.mark.parametrize("thing", ["hello", RemoveMessage(id="1"), {"role": "user", "content": "hello"}])
 def test_only_messages_make_a_trajectory(thing):
     with pytest.raises(TrajectoryFormatError, match=f"made of messages, got {type(thing).__name__}"):

@@ -59,10 +59,6 @@ async def test_what_a_function_says(ask, outcome, success, reasons):
         assert given.judged(None) == TRAJECTORY
 
 
-async def test_a_function_gets_the_trajectory(ask):
-    assert (await ask(lambda trajectory: trajectory.task == "Find it.")).success
-
-
 async def test_a_function_that_says_something_else_is_an_error(ask):
     with pytest.raises(ConfigurationError, match=r"A verdict must be .*, got str: 'yes'"):
         await ask(lambda _: "yes")

@@ -80,7 +80,3 @@ def test_no_text_gets_out_of_its_place(text):
     assert len(svg) < 20_000
     values = [value for each in ET.fromstring(svg).iter() for value in each.attrib.values()]  # noqa: S314 - our own
     assert not [value for value in values if re.search(r"http|url\((?!#)|script", value)]
-
-
-def test_an_empty_search_is_a_picture_too():
-    assert "0 calls considered" in to_svg(search_of())

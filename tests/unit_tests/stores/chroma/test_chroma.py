@@ -8,10 +8,8 @@ import threading
 
 import chromadb
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from langchain_core.embeddings import DeterministicFakeEmbedding
-from langgraph.store.base import PutOp, SearchOp
+from langgraph.store.base import InvalidNamespaceError, PutOp, SearchOp
 
 from langchain_tooltree import ChromaStore, ConfigurationError, HashingEmbeddings
 from langchain_tooltree.errors import EmbedderMismatchError, StoreError
@@ -25,29 +23,8 @@ def store(tmp_path):
         yield opened
 
 
-@pytest.fixture(scope="module")
-def shared_store(tmp_path_factory):
-    with ChromaStore(tmp_path_factory.mktemp("shared")) as opened:
-        yield opened
-
-
 def keys(found):
     return [item.key for item in found]
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
-    max_leaves=8,
-)
-
-
-@pytest.mark.slow
-@given(st.dictionaries(st.text(), JSON, max_size=4), st.text())
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_any_json_comes_back_unchanged_under_any_key(shared_store, value, key):
-    shared_store.put(("any",), key, value, index=False)
-    assert shared_store.get(("any",), key).value == value
 
 
 def test_a_lone_surrogate_and_a_nul_come_back_unchanged(store):
@@ -95,6 +72,12 @@ def test_a_namespace_without_items_leaves_nothing_behind(store):
     assert keys(store.search(NOTES, query="n")) == ["a"]
 
 
+def test_labels_are_checked_in_a_batch_too(store):
+    for op in (PutOp(("a.b",), "key", {}), SearchOp(("a", 5))):
+        with pytest.raises(InvalidNamespaceError):
+            store.batch([op])
+
+
 def test_a_refused_operation_leaves_the_whole_batch_undone(store):
     store.put(NOTES, "there", {})
     with pytest.raises(ValueError, match="Unsupported operator"):
@@ -116,14 +99,6 @@ def test_another_embedder_is_refused_with_both_names_and_the_remedy(tmp_path):
             assert keys(store.search(NOTES)) == ["a"], "what embeds nothing works"
     with ChromaStore(tmp_path, embeddings=HashingEmbeddings()) as store:
         assert keys(store.search(NOTES, query="x")) == ["a"]
-
-
-def test_a_store_without_vectors_is_not_bound_to_an_embedder(tmp_path):
-    with ChromaStore(tmp_path) as store:
-        store.put(NOTES, "a", {"t": "x"}, index=False)
-        assert store.search(NOTES, query="x") == []
-    with ChromaStore(tmp_path, embeddings=HashingEmbeddings(dims=8)) as store:
-        store.put(NOTES, "b", {"t": "x"})
 
 
 def test_an_embedder_that_loses_texts_is_noticed(tmp_path):

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from chroma_child import NOTES, ONE
 
-from langchain_tooltree import ChromaStore, HashingEmbeddings
-from langchain_tooltree.errors import EmbedderMismatchError, StoreError, StoreLockedError
+from langchain_tooltree import ChromaStore
+from langchain_tooltree.errors import StoreError, StoreLockedError
 from langchain_tooltree.stores.chroma import LOCK_FILE
 from tests.internals.child_processes import servers
 
@@ -133,14 +133,6 @@ def test_a_namespace_emptied_through_one_store_can_be_filled_through_another(tmp
         first.delete(NOTES, "a")
         second.put(NOTES, "b", {"t": "x"})
         assert [item.key for item in first.search(NOTES, query="x")] == ["b"]
-
-
-def test_two_embedders_on_a_fresh_folder_the_first_to_write_wins(tmp_path):
-    with ChromaStore(tmp_path) as first, ChromaStore(tmp_path, embeddings=HashingEmbeddings(dims=8)) as second:
-        first.put(NOTES, "a", {"t": "x"})
-        with pytest.raises(EmbedderMismatchError, match=r"dims=1024.*dims=8"):
-            second.put(NOTES, "b", {"t": "x"})
-        assert first.get(NOTES, "b") is None
 
 
 def test_a_folder_that_could_not_be_opened_is_not_kept(tmp_path, run):
