@@ -106,5 +106,5 @@ def embedder_name(embeddings: Embeddings) -> str:
     and scripts are run as `__main__`.
     """
     settings = ((name, getattr(embeddings, name, None)) for name in _SETTINGS)
-    shown = ", ".join(f"{name}={value!r}" for name, value in settings if isinstance(value, str | int))
-    return f"{type(embeddings).__name__}({shown})"
+    text = ", ".join(f"{name}={value!r}" for name, value in settings if isinstance(value, str | int))
+    return f"{type(embeddings).__name__}({text})"

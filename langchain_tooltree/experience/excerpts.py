@@ -100,8 +100,8 @@ def _with_steps(messages: Sequence[ChatMessage]) -> list[tuple[ChatMessage, list
 
 def _call(step: Step, longest: int) -> Entry:
     arguments: Any = "unreadable" if step.arguments is None else step.arguments
-    if len(written := compact_json(arguments)) > LONGEST_WRITE:
-        arguments = shortened(written, LONGEST_WRITE)
+    if len(text := compact_json(arguments)) > LONGEST_WRITE:
+        arguments = shortened(text, LONGEST_WRITE)
     entry = {"call": step.tool, "arguments": arguments}
     if step.outcome is None:
         return {**entry, "result": None}

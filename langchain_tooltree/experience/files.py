@@ -58,8 +58,8 @@ def load_trajectories(path: str | os.PathLike[str], *, unread: Counter[str] | No
         if unread is not None:
             unread += counts
         elif counts:
-            listed = ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))
-            logger.warning("Not all of %s could be used: %s.", path, listed)
+            summary = ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))
+            logger.warning("Not all of %s could be used: %s.", path, summary)
 
 
 def count_unread(trajectory: Trajectory) -> Counter[str]:

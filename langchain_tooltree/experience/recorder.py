@@ -131,9 +131,9 @@ class Dialogue:
 
 def keyed(messages: Any) -> dict[Key, BaseMessage | ChatMessage]:
     """The messages of a state, a list or a single one, each by its key."""
-    listed = messages if isinstance(messages, list | tuple) else [messages]
+    several = messages if isinstance(messages, list | tuple) else [messages]
     try:
-        converted = convert_to_messages([each for each in listed if each is not None])
+        converted = convert_to_messages([each for each in several if each is not None])
     except (KeyError, NotImplementedError, TypeError, ValueError) as error:
         msg = f"These are no messages: {messages!r:.80}. Is it the right key?"
         raise TrajectoryFormatError(msg) from error
@@ -697,9 +697,9 @@ def _update_in(returned: Any, key: str) -> list[BaseMessage]:
     if isinstance(returned, list | tuple):
         return [message for each in returned for message in _update_in(each, key)]
     messages = _messages_in(returned, key)
-    listed = messages if isinstance(messages, list | tuple) else [messages]
+    several = messages if isinstance(messages, list | tuple) else [messages]
     return [
-        each for each in listed if isinstance(each, BaseMessage) and not isinstance(each, RemoveMessage) and each.id
+        each for each in several if isinstance(each, BaseMessage) and not isinstance(each, RemoveMessage) and each.id
     ]
 
 

@@ -611,8 +611,8 @@ def entry_of(trajectory: Trajectory, written: str | None = None) -> RunEntry:
     outcome = _OUTCOMES[trajectory.success] if waiting is None else PENDING
     if outcome in JUDGED and trajectory.metadata.get(QUARANTINED):
         outcome = QUARANTINED
-    recalled = trajectory.recall.note()
-    return RunEntry(outcome, digest(text), _storable(trajectory.aim), float(waiting or 0), recalled)
+    recall = trajectory.recall.note()
+    return RunEntry(outcome, digest(text), _storable(trajectory.aim), float(waiting or 0), recall)
 
 
 def _entry(item: Item) -> RunEntry:
@@ -624,8 +624,8 @@ def _token(head: Item | None) -> str | None:
 
 
 def _trajectory(item: Item) -> Trajectory:
-    written = _record(item, "Trajectory", TrajectoryFormatError)
-    return from_json(written, where=f"Trajectory {item.key!r} in namespace {item.namespace!r}")
+    record = _record(item, "Trajectory", TrajectoryFormatError)
+    return from_json(record, where=f"Trajectory {item.key!r} in namespace {item.namespace!r}")
 
 
 def _storable(text: str) -> str:

@@ -97,13 +97,13 @@ def without_notes(content: Any, extras: Mapping[str, Any], *, tool: Any) -> tupl
     summary = artifact if tool == SUMMARIZE_STATE and isinstance(artifact, Mapping) else {}
     if not added and "suggestions" not in summary:
         return content, extras
-    kept = dict(extras)
+    rest = dict(extras)
     if summary:
-        kept["artifact"] = {key: value for key, value in summary.items() if key not in (ADDED, "suggestions")}
+        rest["artifact"] = {key: value for key, value in summary.items() if key not in (ADDED, "suggestions")}
     if notes := mapping_in(metadata, NOTES):
         own = {key: value for key, value in notes.items() if key != ADDED}
-        kept["response_metadata"] = {**metadata, NOTES: own}
-    return without_added(content, added), kept
+        rest["response_metadata"] = {**metadata, NOTES: own}
+    return without_added(content, added), rest
 
 
 T = TypeVar("T")
@@ -453,8 +453,8 @@ def own_message(message: ChatMessage) -> ChatMessage | None:
         rest = without_reference(content)
         return message if rest is content else {**message, "content": rest}
     if part == "observation" and (extras := extras_of(message)):
-        observed, kept = without_notes(content, extras, tool=message.get("name"))
-        return message if kept is extras else {**message, "content": observed, EXTRAS: kept}
+        observation, rest = without_notes(content, extras, tool=message.get("name"))
+        return message if rest is extras else {**message, "content": observation, EXTRAS: rest}
     return None if part == "reference" else message
 
 
@@ -608,13 +608,13 @@ def arguments_of(call: Mapping[str, Any]) -> dict[str, Any] | None:
 
     `None` if they are none of these.
     """
-    written = function_of(call).get("arguments")
-    if isinstance(written, str):
+    arguments = function_of(call).get("arguments")
+    if isinstance(arguments, str):
         try:
-            written = json.loads(written or "{}")
+            arguments = json.loads(arguments or "{}")
         except (ValueError, RecursionError):
-            written = _python_literal(written)
-    return dict(written) if isinstance(written, Mapping) else None
+            arguments = _python_literal(arguments)
+    return dict(arguments) if isinstance(arguments, Mapping) else None
 
 
 def _python_literal(text: str) -> Any:
@@ -752,12 +752,12 @@ def to_json(trajectory: Trajectory) -> dict[str, Any]:
     What JSON has no form for, such as the artifact of a tool, is written as its text.
     """
     record = {key: value for key, value in trajectory.metadata.items() if key not in _Record.model_fields}
-    rewarded = _rewarded(trajectory.metadata)
+    by_reward = _rewarded(trajectory.metadata)
     messages = trajectory.messages
     record |= {"id": trajectory.id, "messages": list(messages)}
     if trajectory.task != first_request(messages):
         record["task"] = trajectory.task
-    if trajectory.success != rewarded:
+    if trajectory.success != by_reward:
         record["success"] = trajectory.success
     if trajectory.reasons:
         record["reasons"] = trajectory.reasons
@@ -802,21 +802,21 @@ def from_json(record: Any, *, where: str = "The record") -> Trajectory:
     `where` it stands is for error messages.
     """
     try:
-        read = _Record.model_validate(record)
+        fields = _Record.model_validate(record)
     except ValidationError as error:
         problem = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(map(str, problem["loc"])) or "all of it"
         msg = f"{where} is no trajectory: {place}: {problem['msg']}. Every record is an object with 'messages'."
         raise TrajectoryFormatError(msg) from error
-    metadata = read.model_extra or {}
+    metadata = fields.model_extra or {}
     return Trajectory.from_chat(
-        read.messages,
-        id=read.id,
-        task=read.task,
-        success=read.success if "success" in read.model_fields_set else _rewarded(metadata),
-        branches=[Branch(each.name, each.after, tuple(each.messages)) for each in read.branches or ()],
-        reasons=read.reasons or "",
-        instructions=read.instructions or "",
+        fields.messages,
+        id=fields.id,
+        task=fields.task,
+        success=fields.success if "success" in fields.model_fields_set else _rewarded(metadata),
+        branches=[Branch(each.name, each.after, tuple(each.messages)) for each in fields.branches or ()],
+        reasons=fields.reasons or "",
+        instructions=fields.instructions or "",
         metadata=metadata,
     )
 

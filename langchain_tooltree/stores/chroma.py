@@ -151,8 +151,8 @@ class ChromaStore(BaseStore):
         texts = {place: text for place, op in puts.items() if (text := self._indexed_text(op)) is not None}
         distinct = list(dict.fromkeys(texts.values()))
         vectors = dict(zip(distinct, run_flow(embedded(self.embeddings, distinct)), strict=True)) if distinct else {}
-        asked = {op.query for op in operations if isinstance(op, SearchOp) and op.query}  # an empty query is none
-        queries = {query: self.embeddings.embed_query(query) for query in asked}
+        questions = {op.query for op in operations if isinstance(op, SearchOp) and op.query}  # an empty query is none
+        queries = {query: self.embeddings.embed_query(query) for query in questions}
         # Writers are kept away while reading, where they are all in this process; a server is read freely.
         with self._chroma.mutex if puts or self._chroma.folder else contextlib.nullcontext():
             self._check_open()  # it may have been closed while embedding
@@ -344,13 +344,13 @@ def _content(row: Row) -> dict[str, Any]:
 
 def _hits(collection: Collection, query: Sequence[float], size: int) -> Iterator[tuple[str, Row, float]]:
     """Ids, rows and cosine similarities, nearest first: so many, and where these are not enough, ten times as many."""
-    seen: set[str] = set()
+    ids: set[str] = set()
     while True:
         page: Any = collection.query(query_embeddings=[query], n_results=size, include=["metadatas", "distances"])
         rows = _rows_in({name: page[name][0] for name in ("ids", "metadatas")})
         for (row_id, row), distance in zip(rows, page["distances"][0], strict=True):
-            if row_id not in seen:
-                seen.add(row_id)
+            if row_id not in ids:
+                ids.add(row_id)
                 yield row_id, row, 1 - distance
         if len(page["ids"][0]) < size:
             return

@@ -43,17 +43,24 @@ REPLIES: dict[str, list[Any]] = {
 """What a model says, from an accepted answer to a search that removes what it tried; one reply a model call."""
 
 
-def node_agent(model: Any, tools: Sequence[Any], *, checkpointer: Any = None, **options: Any) -> Any:
-    """A ReAct graph with the planner in place of the model."""
-    graph = StateGraph(MessagesState)
+def node_agent(
+    model: Any, tools: Sequence[Any], *, schema: Any = MessagesState, context_schema: Any = None, **options: Any
+) -> Any:
+    """A ReAct graph with the planner in place of the model; options are the planner's, and those of `compile`."""
+    compiled = {name: options.pop(name) for name in ("checkpointer", "store", "name") if name in options}
+    graph = StateGraph(schema, context_schema=context_schema)
     graph.add_node("model", ToolTreeNode(model, tools, **options))
     graph.add_node("tools", ToolNode(tools))
     graph.add_edge(START, "model")
     graph.add_conditional_edges("model", tools_condition)
     graph.add_edge("tools", "model")
-    return graph.compile(checkpointer=checkpointer)
+    return graph.compile(**compiled)
 
 
-def middleware_agent(model: Any, tools: Sequence[Any], *, checkpointer: Any = None, **options: Any) -> Any:
-    """An agent with the planner among its middleware."""
-    return create_agent(model, tools, middleware=[ToolTreeMiddleware(**options)], checkpointer=checkpointer)
+def middleware_agent(
+    model: Any, tools: Sequence[Any], *, schema: Any = None, context_schema: Any = None, **options: Any
+) -> Any:
+    """An agent with the planner among its middleware; options as above."""
+    made = {name: options.pop(name) for name in ("checkpointer", "store", "name") if name in options}
+    made |= {"state_schema": schema, "context_schema": context_schema}
+    return create_agent(model, tools, middleware=[ToolTreeMiddleware(**options)], **made)

@@ -11,8 +11,6 @@ import json
 import os
 import signal
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -37,34 +35,6 @@ STEPS: list[tuple[str, dict[str, str]]] = [
     ("write", {"name": "c"}),
 ]
 REQUESTS = {"rescue": "Where is the key? Mail it to ann.", "plan": "Write a, b and c, and erase old."}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Job:
-    """What a child does.
-
-    Attributes:
-        host: `"agent"` or `"node"`.
-        turn: `"rescue"`: own steps, doubts, tried reads of which one leads nowhere, and a write after a stop that named
-            it. `"plan"`: four writes that are tried in a sandbox before they are made.
-        path: `"sync"` or `"async"`.
-        database: The checkpointer: a Postgres connection string, or the file of a SQLite database.
-        thread: Id of the thread.
-        log: Where each event writes its line.
-        report: Where the outcome goes, if there is one.
-        resumed: Whether the run goes on from its checkpoint.
-        kill: The line, from 1, after which the process is killed.
-    """
-
-    host: str
-    turn: str
-    path: str
-    database: str
-    thread: str
-    log: str
-    report: str
-    resumed: bool = False
-    kill: int | None = None
 
 
 class Journal:
@@ -229,37 +199,53 @@ def outcome(state: Any) -> dict[str, Any]:
     }
 
 
-def work(**job: Any) -> None:
-    """Do a job, to its end or to the kill."""
-    do(Job(**job))
+def work(
+    *,
+    host: str,
+    turn: str,
+    path: str,
+    database: str,
+    thread: str,
+    log: str,
+    report: str,
+    resumed: bool = False,
+    kill: int | None = None,
+) -> None:
+    """Run or resume a turn to its end or to the kill; each super-step is kept before the next one begins.
 
+    Args:
+        host: `"agent"` or `"node"`.
+        turn: `"rescue"`: own steps, doubts, tried reads of which one leads nowhere, and a write after a stop that named
+            it. `"plan"`: four writes that are tried in a sandbox before they are made.
+        path: `"sync"` or `"async"`.
+        database: The checkpointer: a Postgres connection string, or the file of a SQLite database.
+        thread: Id of the thread.
+        log: Where each event writes its line.
+        report: Where the outcome goes, if there is one.
+        resumed: Whether the run goes on from its checkpoint.
+        kill: The line, from 1, after which the process is killed.
+    """
+    journal = Journal(Path(log), kill)
+    given = None if resumed else asked(turn)
+    config: Any = {"configurable": {"thread_id": thread}}
+    is_postgres = database.startswith("postgresql")
+    saver_kind: Any = PostgresSaver if is_postgres else SqliteSaver
+    asaver_kind: Any = AsyncPostgresSaver if is_postgres else AsyncSqliteSaver
 
-def do(job: Job) -> None:
-    """Run or resume a turn, each super-step kept before the next one begins."""
-    journal = Journal(Path(job.log), job.kill)
-    given = None if job.resumed else asked(job.turn)
-    config: Any = {"configurable": {"thread_id": job.thread}}
-    if job.path == "async":
-        state = asyncio.run(_arun(job, journal, given, config))
-    else:
-        with _saver(job.database) as saver:
-            agent = agent_of(job.host, job.turn, journal, noting(saver, journal))
+    def run() -> Any:
+        with saver_kind.from_conn_string(database) as saver:
+            agent = agent_of(host, turn, journal, noting(saver, journal))
             agent.invoke(given, config, durability="sync")
-            state = agent.get_state(config)
-    Path(job.report).write_text(json.dumps(outcome(state)))
+            return agent.get_state(config)
 
+    async def arun() -> Any:
+        async with asaver_kind.from_conn_string(database) as saver:
+            agent = agent_of(host, turn, journal, noting(saver, journal))
+            await agent.ainvoke(given, config, durability="sync")
+            return await agent.aget_state(config)
 
-async def _arun(job: Job, journal: Journal, given: Any, config: Any) -> Any:
-    kind = AsyncPostgresSaver if job.database.startswith("postgresql") else AsyncSqliteSaver
-    async with kind.from_conn_string(job.database) as saver:
-        agent = agent_of(job.host, job.turn, journal, noting(saver, journal))
-        await agent.ainvoke(given, config, durability="sync")
-        return await agent.aget_state(config)
-
-
-def _saver(database: str) -> AbstractContextManager[Any]:
-    kind = PostgresSaver if database.startswith("postgresql") else SqliteSaver
-    return kind.from_conn_string(database)
+    state = asyncio.run(arun()) if path == "async" else run()
+    Path(report).write_text(json.dumps(outcome(state)))
 
 
 if __name__ == "__main__":

@@ -44,10 +44,9 @@ def test_several_processes_lose_no_writes(port):
         assert store.list_namespaces() == [*(("own", str(number)) for number in range(2)), SHARED]
 
 
-def test_an_experience_on_a_server_is_looked_at_while_it_learns(port, monkeypatch):
-    monkeypatch.setattr(view_module, "REREAD", 1e-9)
+def test_an_experience_on_a_server_is_looked_at_while_it_learns(port):
     address = f"http://127.0.0.1:{port}/viewed"
-    options = argparse.Namespace(what=address, port=0, no_browser=True, embeddings=None, output=None, afterwards=None)
+    options = argparse.Namespace(what=address, port=0, no_browser=True, output=None, afterwards=None)
     said = [{"role": "user", "content": "Hello."}, {"role": "assistant", "content": "Hello."}]
     with chroma_client(port, "viewed") as client, ChromaStore(client) as store:
         experience = Experience(store, namespace=("tooltree",))
@@ -55,11 +54,9 @@ def test_an_experience_on_a_server_is_looked_at_while_it_learns(port, monkeypatc
         view_module.run_view(options, Terminal(quiet=True))
         server = options.afterwards.args[0]
         try:
-            before, again = server.find("tooltree"), server.find("tooltree")
+            assert '"runs":1' in server.find("tooltree")
             experience.learn(Trajectory.from_chat(said, id="2", success=True))
-            after = server.find("tooltree")
-            assert before.version == again.version != after.version
-            assert '"runs":2' in after.page()
+            assert '"runs":2' in server.find("tooltree")
             assert server.find("none") is None
         finally:
             server.shutdown()

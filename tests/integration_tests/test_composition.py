@@ -142,7 +142,7 @@ def public_middleware() -> set[Any]:
 
 
 def test_every_middleware_that_langchain_ships_has_a_case() -> None:
-    elsewhere = {"ModelRefusalMiddleware"}  # in test_refusals.py, since typed streams lose refusals
+    elsewhere = {"ModelRefusalMiddleware"}  # in test_composition_failures.py, since typed streams lose refusals
     assert {each.__name__ for each in CASES} == {each.__name__ for each in public_middleware()} - elsewhere
 
 

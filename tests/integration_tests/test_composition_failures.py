@@ -33,6 +33,7 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.types import Command
 
 from langchain_tooltree import create_tooltree_agent
+from langchain_tooltree.testing import ScriptedChatModel
 
 pytestmark = pytest.mark.filterwarnings("ignore:The v3 streaming protocol")
 
@@ -383,3 +384,30 @@ def test_a_tool_of_the_run_time_runs_as_in_the_plain_agent(planner: str, path: s
     assert offering.ran == ["bolt"]
     branched = once(RunTimeTool(), planner=planner, path=path, steps=steps, **BRANCH)
     assert branched.messages == plain.messages
+
+
+# --- a model that refuses; typed streams lose refusals, so these runs are not streamed ---
+
+REFUSAL = AIMessage([{"type": "refusal", "refusal": "I cannot help with that."}])
+
+
+def answer_to(request: str, model: Any, *others: Any, planner: str | None, path: str) -> Any:
+    agent = create_agent(model, Depot().tools, middleware=middleware_of(others, planner))
+    return invoke(agent, asking(request), path=path)["messages"][-1]
+
+
+def test_a_refusal_is_an_answer_and_asks_for_no_second_one(planner: str, path: str) -> None:
+    for place in (None, planner):
+        model = ScriptedChatModel(replies=[REFUSAL, "It costs 90."])
+        answer = answer_to("Find the price of an item, the bolt.", model, planner=place, path=path)
+        assert answer.content == REFUSAL.content
+        assert len(model.calls) == 1
+
+
+@pytest.mark.skipif(not hasattr(mw, "ModelRefusalMiddleware"), reason="it is in langchain from 1.5 on")
+def test_a_fallback_answers_where_a_refusal_is_an_error(planner: str, path: str) -> None:
+    for place in (None, planner):
+        model, fallback = ScriptedChatModel(replies=[REFUSAL]), ScriptedChatModel(replies=["Good day."])
+        others = [mw.ModelFallbackMiddleware(fallback), mw.ModelRefusalMiddleware()]
+        assert answer_to("Hello!", model, *others, planner=place, path=path).text == "Good day."
+        assert (len(model.calls), len(fallback.calls)) == (1, 1)

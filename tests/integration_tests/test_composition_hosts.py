@@ -25,6 +25,7 @@ from composition import (
 from conversations import check_conversation, check_pairs, outline
 from deepagents import FilesystemPermission, create_deep_agent
 from deepagents.backends.utils import create_file_data
+from doubts import node_agent
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 from langchain_core.tools import BaseTool, InjectedToolCallId, StructuredTool, tool
@@ -60,11 +61,6 @@ BOTH = pytest.mark.parametrize("model", [STRAIGHT, BRANCH], ids=["straight", "br
 FOUND = ["call find", "result find", "call price", "result price", "answer"]
 
 
-def plain(model: Any, tools: Sequence[Any], **options: Any) -> Any:
-    """An agent without a planner."""
-    return create_agent(model, tools, **options)
-
-
 def effects_of(tools: Sequence[Any]) -> dict[str, Any]:
     return {name: effect for name, effect in EFFECTS.items() if name in {getattr(each, "name", "") for each in tools}}
 
@@ -74,15 +70,9 @@ def with_planner(model: Any, tools: Sequence[Any], **options: Any) -> Any:
     return create_tooltree_agent(model, tools, effects=effects_of(tools), **options)
 
 
-def with_node(model: Any, tools: Sequence[Any], *, schema: Any = MessagesState, **options: Any) -> Any:
+def with_node(model: Any, tools: Sequence[Any], **options: Any) -> Any:
     """A graph of one's own with the node."""
-    graph = StateGraph(schema)
-    graph.add_node("model", ToolTreeNode(model, tools, effects=effects_of(tools)))
-    graph.add_node("tools", ToolNode(tools))
-    graph.add_edge(START, "model")
-    graph.add_conditional_edges("model", tools_condition)
-    graph.add_edge("tools", "model")
-    return graph.compile(**options)
+    return node_agent(model, tools, effects=effects_of(tools), **options)
 
 
 KINDS = [with_planner, with_node]
@@ -218,7 +208,7 @@ def test_a_supervisor_sees_of_a_worker_what_it_sees_of_a_plain_one(
         check_conversation(messages)
         return [each if kind is not with_node else each[:3] for each in told(messages)], depot.calls
 
-    (right, calls), (run, made) = once(plain, **as_right(model)), once(kind, **model)
+    (right, calls), (run, made) = once(create_agent, **as_right(model)), once(kind, **model)
 
     assert run == right
     assert made == [*(["find bolts"] if model is BRANCH else []), *calls]
@@ -239,7 +229,7 @@ def test_a_member_of_a_swarm_hands_over_as_a_plain_one(kind: Any, path: str, mod
         check_conversation(state["messages"])
         return [state["active_agent"], outline(state["messages"])], depot.calls
 
-    (right, calls), (run, made) = once(plain, **as_right(model)), once(kind, **model)
+    (right, calls), (run, made) = once(create_agent, **as_right(model)), once(kind, **model)
 
     assert run == right
     assert run[0] == "seller"

@@ -7,7 +7,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import count, product, repeat
 from pathlib import Path
 from signal import SIGKILL
@@ -19,7 +19,7 @@ from conversations import check_pairs
 from langchain_core.messages import AIMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.postgres import PostgresSaver
-from rescued import Job, Journal, agent_of, asked
+from rescued import Journal, agent_of, asked
 from store_references import References
 from store_servers import postgres_programs
 
@@ -111,12 +111,12 @@ def test_a_process_that_was_killed_at_any_step_is_resumed_by_another(
     def run(host: str, turn: str, at: int | None) -> Run:
         name = f"{host} {turn} {at}"
         log, report = tmp_path / f"{name}.log", tmp_path / f"{name}.json"
-        files = {"database": next(databases), "thread": name, "log": str(log), "report": str(report)}
-        job = Job(host=host, turn=turn, path=paths[host], kill=at, **files)
-        ended = children.do(vars_of(job))
+        job = {"host": host, "turn": turn, "path": paths[host], "database": next(databases), "thread": name}
+        job |= {"log": str(log), "report": str(report)}
+        ended = children.do({**job, "kill": at})
         if at is not None:
             assert ended == -SIGKILL
-            ended = children.do(vars_of(replace(job, resumed=True, kill=None)))
+            ended = children.do({**job, "resumed": True})
         assert ended == 0
         return Run(json.loads(report.read_text()), Journal(log).lines)
 
@@ -129,10 +129,6 @@ def test_a_process_that_was_killed_at_any_step_is_resumed_by_another(
         points = [(*kind, at) for kind in kinds for at in range(starts[kind[0]], len(whole[kind].lines), every)]
         for (host, turn, at), resumed in zip(points, pool.map(lambda point: run(*point), points), strict=True):
             check_resumed(resumed, whole[host, turn], at)
-
-
-def vars_of(job: Job) -> dict[str, Any]:
-    return {name: getattr(job, name) for name in Job.__dataclass_fields__}
 
 
 # --- time travel ---

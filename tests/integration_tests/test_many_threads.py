@@ -10,15 +10,14 @@ from typing import Annotated, Any
 
 import pytest
 from conversations import check_conversation, outline
-from langchain.agents import AgentState, create_agent
+from doubts import middleware_agent, node_agent
+from langchain.agents import AgentState
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.tools import BaseTool, StructuredTool
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import START, StateGraph
-from langgraph.prebuilt import InjectedState, ToolNode, ToolRuntime, tools_condition
+from langgraph.prebuilt import InjectedState, ToolRuntime
 from langgraph.store.memory import InMemoryStore
 
-from langchain_tooltree import ToolTreeMiddleware, ToolTreeNode
 from langchain_tooltree.testing import ScriptedChatModel
 
 RUNS = 16
@@ -108,24 +107,13 @@ def _seen(runtime: ToolRuntime[Customer, Any], state: dict[str, Any]) -> str:
     )
 
 
-def desk_agent(host: str) -> Any:
+def desk_agent(make: Any) -> Any:
     """An agent with a store in which every customer has an entry."""
     store = InMemoryStore()
     for number in range(RUNS):
         store.put(("customers",), str(number), {"name": str(number)})
     kept: dict[str, Any] = {"checkpointer": InMemorySaver(), "store": store}
-    effects: Any = {"look": "read"}
-    if host == "middleware":
-        planner = ToolTreeMiddleware(effects=effects)
-        schemas: Any = {"state_schema": DeskState, "context_schema": Customer}
-        return create_agent(Clerk(), desk_tools(), middleware=[planner], **schemas, **kept)
-    graph = StateGraph(DeskState, context_schema=Customer)
-    graph.add_node("model", ToolTreeNode(Clerk(), desk_tools(), effects=effects))
-    graph.add_node("tools", ToolNode(desk_tools()))
-    graph.add_edge(START, "model")
-    graph.add_conditional_edges("model", tools_condition)
-    graph.add_edge("tools", "model")
-    return graph.compile(**kept)
+    return make(Clerk(), desk_tools(), effects={"look": "read"}, schema=DeskState, context_schema=Customer, **kept)
 
 
 def run_of(number: int) -> dict[str, Any]:
@@ -150,16 +138,13 @@ def check_own(number: int, chunks: Sequence[tuple[str, Any]]) -> None:
     assert "".join(token.text for token in tokens if token.type == "AIMessageChunk") == answer
 
 
-@pytest.fixture(params=["node", "middleware"])
-def host(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
+MAKERS = pytest.mark.parametrize("make", [node_agent, middleware_agent])
 BOTH: Any = ["messages", "values"]
 
 
-def test_many_runs_on_threads_keep_to_themselves(host: str) -> None:
-    agent = desk_agent(host)
+@MAKERS
+def test_many_runs_on_threads_keep_to_themselves(make: Any) -> None:
+    agent = desk_agent(make)
 
     with ThreadPoolExecutor(RUNS) as pool:
         runs = pool.map(lambda number: list(agent.stream(**run_of(number), stream_mode=BOTH)), range(RUNS))
@@ -167,8 +152,9 @@ def test_many_runs_on_threads_keep_to_themselves(host: str) -> None:
             check_own(number, chunks)
 
 
-async def test_many_runs_on_one_loop_keep_to_themselves(host: str) -> None:
-    agent = desk_agent(host)
+@MAKERS
+async def test_many_runs_on_one_loop_keep_to_themselves(make: Any) -> None:
+    agent = desk_agent(make)
 
     async def run(number: int) -> list[Any]:
         return [chunk async for chunk in agent.astream(**run_of(number), stream_mode=BOTH)]

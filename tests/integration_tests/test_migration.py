@@ -76,10 +76,6 @@ def functions_as_tools(factory: Factory, path: str) -> Any:
     return invoke(factory(Clerk(steps=[FIND]), [find], name="finder"), asking(), path=path)
 
 
-def without_tools(factory: Factory, path: str) -> Any:
-    return [invoke(factory(Clerk(steps=[]), tools), asking(), path=path) for tools in ([], None)]
-
-
 def structured_output(factory: Factory, path: str) -> Any:
     formats = [Offer, ToolStrategy(Offer), ProviderStrategy(Offer)]
     agents = [factory(Seller(), Depot().tools, response_format=form) for form in formats]
@@ -171,7 +167,6 @@ def shape(result: Any) -> Any:
 
 EXAMPLES = [
     functions_as_tools,
-    without_tools,
     structured_output,
     memory_of_a_conversation,
     a_tool_that_changes_the_state,

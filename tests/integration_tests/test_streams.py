@@ -13,13 +13,13 @@ import pytest
 from doubts import node_agent
 from langchain.agents import create_agent
 from langchain.chat_models import init_chat_model
-from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.tools import tool
 from openai_server import OpenAIServer
 from openai_wire import Reply, WrittenCall
 from signing_servers import AnthropicServer, GeminiServer
 
-from langchain_tooltree import SearchConfig, ToolTreeMiddleware
+from langchain_tooltree import ToolTreeMiddleware
 from langchain_tooltree.testing import ScriptedChatModel
 
 pytestmark = pytest.mark.filterwarnings(
@@ -274,18 +274,6 @@ async def test_a_conversation_goes_on_after_a_search(client: str) -> None:
             messages = (await agent.ainvoke(given))["messages"]
             assert messages[-1].text == ANSWER
         assert server.rejected == []
-
-
-async def test_a_doubtful_answer_that_stays_the_best_is_streamed_whole(client: str) -> None:
-    script = [["hall"], f"{UNSURE}{DRAFT}", f"{UNSURE}{DRAFT}"]
-    async with opened(client, script) as (server, model):
-        agent = planned(model, config=SearchConfig(max_model_calls=1))
-        shown = await streamed(agent, "messages", path="async")
-
-    assert server.rejected == []
-    texts = [message.text for message, _ in shown if isinstance(message, AIMessage) and message.text]
-    assert texts == [DRAFT]
-    assert not isinstance(shown[-1][0], AIMessageChunk)
 
 
 @pytest.mark.parametrize("script", [STRAIGHT, SEARCHES["others asked for"]], ids=["straight", "search"])
