@@ -173,10 +173,10 @@ class Branches:
         results: list[Any] = [*takewhile(lambda each: isinstance(each, ToolMessage), reversed(self.path()))]
         return results[::-1]
 
-    def has_trouble(self, path: Sequence[BaseMessage]) -> bool:
-        """Whether the latest result of some tool in this turn is an error; a person's refusal is no result."""
-        results = (each for each in self.this_turn(path) if isinstance(each, ToolMessage) and not is_decided(each))
-        return any({each.name: each.status == "error" for each in results}.values())
+    def results(self, path: Sequence[BaseMessage]) -> list[tuple[str, bool]]:
+        """Of each result of the turn on a path, its tool and whether it has failed; a person's refusal is none."""
+        results = (each for each in self.this_turn(path) if isinstance(each, ToolMessage))
+        return [(each.name or "", each.status == "error") for each in results if not is_decided(each)]
 
     def weakest(self) -> list[str]:
         """The ids that are hidden if the search goes on from the weakest state of the turn.

@@ -7,7 +7,7 @@ line is accepted as it is.
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
@@ -215,3 +215,25 @@ def next_move(stop: Stop) -> Move:
     if stop.missing and stop.asked == 0 and left > 1:
         return "others"
     return "accept"
+
+
+def is_trouble(results: Iterable[tuple[str, bool]]) -> bool:
+    """Whether a failure stands that nothing has made good: of each result in order, its tool and whether it failed."""
+    return any(dict(results).values())  # of each tool, the latest result
+
+
+def admits(*, writes: bool, stops: int, named: bool, evident: bool, resumed: bool) -> bool:
+    """Whether an own step goes to the host: the first write after an answer needs two voices.
+
+    One voice is the own step; the other one is a report that has `named` the tool, or a turn that was `evident`, see
+    `Stop.is_evident`. Before any answer, and once the agent has `resumed` its work by a write, it needs none.
+    """
+    return not writes or stops == 0 or named or evident or resumed
+
+
+def is_better(*, missing: bool, best_missing: bool, extends: bool) -> bool:
+    """Whether a later answer takes the place of the best one so far.
+
+    It does if it leaves nothing open, or no more than that one with new results beside all of its path (`extends`).
+    """
+    return not missing or (best_missing and extends)

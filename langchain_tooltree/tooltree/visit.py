@@ -51,7 +51,7 @@ from langchain_tooltree.tooltree.branches import (
     results_of,
     with_only_call,
 )
-from langchain_tooltree.tooltree.report import NamedCall, Report, Stop, next_move
+from langchain_tooltree.tooltree.report import NamedCall, Report, Stop, admits, is_better, is_trouble, next_move
 
 if TYPE_CHECKING:
     from langchain_tooltree.tooltree.host import PlannerHost
@@ -154,9 +154,9 @@ class Visit:
         writes = [call for call in reply.tool_calls if not self._branches.is_read(call["name"], call["args"])]
         if mark.best:
             named = all(call["name"] in mark.writes or self._is_missing(call) for call in writes)
-            # The first write after an answer needs two voices: that of the own step, and of a report that names the
-            # tool, or of the turn itself.
-            is_admitted = not writes or mark.stops == 0 or named or mark.evident or mark.resumed
+            is_admitted = admits(
+                writes=bool(writes), stops=mark.stops, named=named, evident=mark.evident, resumed=mark.resumed
+            )
             if not (is_admitted and self._has_steps()):
                 self._add_usage(reply)
                 return (yield from self._conclude("recursion_limit" if is_admitted else "write_not_missing"))
@@ -186,7 +186,7 @@ class Visit:
             missing=bool(missing) or bool(report and report.wrong is not None),
             has_read=bool(waiting) and self._has_steps(),
             idle=mark.stops == 1 and self._is_idle(),
-            trouble=mark.stops == 1 and self._branches.has_trouble(self._path),
+            trouble=mark.stops == 1 and is_trouble(self._branches.results(self._path)),
             used=mark.used,
             budget=self._budget(),
             stops=mark.stops,
@@ -267,9 +267,7 @@ class Visit:
             beyond = set(path).difference(best.path)
             extends = bool(beyond) and set(path).issuperset(best.path)
             wrote = not self._branches.may_be_given_up(beyond)
-            # It leaves nothing open, or no more than the best one with new results beside all of its path.
-            is_better = not missing or (best.missing and extends)
-            if not (wrote or is_better):
+            if not wrote and not is_better(missing=bool(missing), best_missing=bool(best.missing), extends=extends):
                 self._add_usage(answer)
                 return
             self._add_usage(*messages_from_dict([best.answer]))

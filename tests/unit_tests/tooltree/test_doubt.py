@@ -5,7 +5,7 @@ from itertools import product
 
 import pytest
 
-from langchain_tooltree.tooltree.report import Stop, next_move
+from langchain_tooltree.tooltree.report import Stop, admits, is_better, next_move
 
 FLAGS = (False, True)
 BUDGETS = (2, 4, 8)
@@ -89,3 +89,16 @@ def test_every_turn_ends_within_its_budget_however_often_the_answer_leaves_somet
         )
         assert used <= budget
     assert moves.count("again") == budget // 2
+
+
+def test_the_first_write_after_an_answer_needs_two_voices() -> None:
+    for writes, named, evident, resumed in product(FLAGS, repeat=4):
+        voices = {"named": named, "evident": evident, "resumed": resumed}
+        assert admits(writes=writes, stops=0, **voices)  # the agent by itself
+        assert admits(writes=writes, stops=1, **voices) == (not writes or named or evident or resumed)
+
+
+def test_the_best_answer_gives_way_only_to_one_that_is_better_supported() -> None:
+    for best_missing, extends in product(FLAGS, repeat=2):
+        assert is_better(missing=False, best_missing=best_missing, extends=extends)
+        assert is_better(missing=True, best_missing=best_missing, extends=extends) == (best_missing and extends)
