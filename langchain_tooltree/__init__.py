@@ -3,7 +3,7 @@
 A name is imported when it is first used, so `import langchain_tooltree` costs next to nothing, and what an agent does
 not use is never loaded. Names for rarer needs stand in their modules: all exceptions in `langchain_tooltree.errors`,
 the parts of records in `langchain_tooltree.experience.trajectory`, tasks and tips in `langchain_tooltree.cfgm`,
-`sql_reads` and `http_reads` in `langchain_tooltree.effects`, phrases of text worlds in
+`sql_reads` and `http_reads` in `langchain_tooltree.effects`, phrases in
 `langchain_tooltree.anomaly.rules`, models for tests in `langchain_tooltree.testing`.
 """
 
@@ -42,8 +42,7 @@ _NAMES = {
     # Memory: what was learnt from similar tasks, and help when something goes wrong
     "cfgm.memory": ("CFGMMemory",),
     "cfgm.agents": ("CFGMMiddleware", "CFGMRecallNode", "CFGMReflectionNode"),
-    "cfgm.reflection": ("Reflector",),
-    "anomaly.detector": ("AnomalyDetector", "anomaly_condition"),
+    "cfgm.online": ("Reflector", "AnomalyDetector", "anomaly_condition"),
     # Errors
     "errors": ("ToolTreeError", "ConfigurationError"),
 }
@@ -55,13 +54,13 @@ __all__ = list(_MODULES)
 
 if TYPE_CHECKING:
     from langchain_tooltree.agent import create_tooltree_agent as create_tooltree_agent
-    from langchain_tooltree.anomaly.detector import AnomalyDetector as AnomalyDetector
-    from langchain_tooltree.anomaly.detector import anomaly_condition as anomaly_condition
     from langchain_tooltree.cfgm.agents import CFGMMiddleware as CFGMMiddleware
     from langchain_tooltree.cfgm.agents import CFGMRecallNode as CFGMRecallNode
     from langchain_tooltree.cfgm.agents import CFGMReflectionNode as CFGMReflectionNode
     from langchain_tooltree.cfgm.memory import CFGMMemory as CFGMMemory
-    from langchain_tooltree.cfgm.reflection import Reflector as Reflector
+    from langchain_tooltree.cfgm.online import AnomalyDetector as AnomalyDetector
+    from langchain_tooltree.cfgm.online import Reflector as Reflector
+    from langchain_tooltree.cfgm.online import anomaly_condition as anomaly_condition
     from langchain_tooltree.effects import mcp_effects as mcp_effects
     from langchain_tooltree.errors import ConfigurationError as ConfigurationError
     from langchain_tooltree.errors import ToolTreeError as ToolTreeError

@@ -1,7 +1,10 @@
-"""The rules: what each of them says about a call and its observation, surest rule first. Pure.
+"""The rules by which an observation shows that something is off, surest first. Pure.
 
-An observation is read by its words (`Phrase`), by its structure (`error_in`), and beside earlier calls (`loop_in`).
-The words are data, in `phrases.toml` beside this file, and are read when they are first needed.
+Each rule looks at a call with its observation (`Reading`) and at what came before (`Situation`). The words in which
+environments refuse an action are data, in `phrases.toml` beside this file, and are read when they are first needed.
+
+A rule of your own takes three steps here: a row in `KINDS`, a function of a reading and a situation, and its place in
+`RULES`.
 """
 
 import ast
@@ -10,30 +13,34 @@ import re
 import tomllib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatchcase
-from functools import cache, cached_property, lru_cache, partial
+from functools import cache, cached_property, lru_cache
 from importlib.resources import files
 from itertools import chain, islice, takewhile
-from typing import Any, Literal, NamedTuple, Self, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from langchain_tooltree.effects.names import is_read
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.experience.trajectory import Outcome, Step
 from langchain_tooltree.text import compact_json, cut, mentions, one_line
 
-AnomalyKind = Literal[
-    "error",
-    "error_field",
-    "phrase",
-    "empty",
-    "repetition",
-    "cycle",
-    "stagnation",
-    "unknown_tool",
-    "drift",
-    "classified",
-]
+KINDS: Mapping[str, str] = {
+    "unknown_tool": "there is no such tool",
+    "drift": "a tool used earlier is not there any more",
+    "error": "the tool failed",
+    "error_field": "the tool reports an error",
+    "phrase": "the action was refused or had no effect",
+    "repetition": "the same call has brought the same outcome again and again",
+    "cycle": "the same calls come round in a circle",
+    "stagnation": "other arguments make no difference to the outcome",
+    "empty": "again there is nothing under the name that was asked for",
+    "classified": "something seems to be off",
+}
+"""The kinds of anomalies, surest first, and what an agent is told of each."""
+
+LOOPS = frozenset({"repetition", "cycle", "stagnation", "empty"})
+"""Kinds that are trouble that has gone on already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +48,7 @@ class Anomaly:
     """What is off, and how one can tell.
 
     Attributes:
-        kind: Which rule noticed it: the tool raised or reported an `error`; an `error_field` of structured output; a
-            `phrase` by which environments refuse an action; `empty` results again; a `repetition` of the same call with
-            the same outcome; a `cycle` of several calls; `stagnation`, where arguments vary and the outcome does not;
-            an `unknown_tool`; `drift`, where a tool used earlier is gone; or the user's classifier (`classified`).
+        kind: Which rule noticed it, by its name in `KINDS`.
         evidence: The part of the conversation that shows it, in words.
         confidence: How sure the rule is, in [0, 1].
         recoverable: Whether the agent itself can do something about it; it cannot about a wrong password.
@@ -52,7 +56,7 @@ class Anomaly:
         call_id: Id of the call whose observation it is; `None` where there is no id.
     """
 
-    kind: AnomalyKind
+    kind: str
     evidence: str
     confidence: float
     recoverable: bool
@@ -136,22 +140,13 @@ Place = Literal["anywhere", "sentence", "opening", "start", "last_line"]
 short observation, the first of a longer one); in the first of these alone, the opening; in the first sentence even
 of data, logs, programs and letters; in the last line alone."""
 
-DEFAULT_PHRASES: tuple["Phrase", ...]
-"""The general language of failure, of no environment in particular."""
-
-ALFWORLD_PHRASES: tuple["Phrase", ...]  # household tasks in text
-WEBSHOP_PHRASES: tuple["Phrase", ...]  # shopping on a simulated web site
-SCIENCEWORLD_PHRASES: tuple["Phrase", ...]  # elementary science in a simulated laboratory
-"""How these environments refuse an action."""
-
 
 @dataclass(frozen=True)
 class Phrase:
     """A way of saying that something did not work.
 
     Args:
-        text: The words, whatever their case; a regular expression if `regex` is set.
-        regex: Whether `text` is a regular expression. It is searched for, so begin it with `^` where a sentence must
+        pattern: A regular expression, whatever the case. It is searched for, so begin it with `^` where a sentence must
             begin with it.
         place: Where it counts.
         longest: It counts in observations of at most so many characters; in any if left out.
@@ -159,44 +154,29 @@ class Phrase:
         confidence: How sure it is, in [0, 1].
     """
 
-    text: str
-    regex: bool = False
+    pattern: str
     place: Place = "anywhere"
     longest: int | None = None
     unless: str = ""
     confidence: float = 0.9
 
     def __post_init__(self) -> None:
-        if not self.text.strip() or self.place not in get_args(Place) or not 0 <= self.confidence <= 1:
+        if not self.pattern.strip() or self.place not in get_args(Place) or not 0 <= self.confidence <= 1:
             places = ", ".join(get_args(Place))
-            msg = f"A phrase takes a text that is not empty, a place ({places}) and a confidence in [0, 1]; got {self}."
+            msg = f"A phrase takes a pattern, not empty, a place ({places}) and a confidence in [0, 1]; got {self}."
             raise ConfigurationError(msg)
-
-    # Expressions are compiled when they are first needed: all of the default phrases take a tenth of a second.
-
-    @cached_property
-    def _pattern(self) -> re.Pattern[str]:
-        return _compiled(self.text if self.regex else r"\s+".join(map(re.escape, _plain(self.text).split())))
-
-    @cached_property
-    def _normal(self) -> re.Pattern[str] | None:
-        return _compiled(self.unless) if self.unless else None
-
-    def check(self) -> Self:
-        """The phrase; a `ConfigurationError` if what should be a regular expression is none."""
         try:
-            self._pattern, self._normal  # noqa: B018 - compiled
+            _compiled(self.pattern), _compiled(self.unless)
         except re.error as error:
-            msg = f"{self.text!r:.80} is no regular expression: {error}. Leave regex out for a plain text."
+            msg = f"{self.pattern!r:.80} or {self.unless!r:.80} is no regular expression: {error}."
             raise ConfigurationError(msg) from error
-        return self
 
     def sentence_in(self, observation: Signals) -> str | None:
         """The words, or the sentence, of an observation that say it; `None` if none do."""
         if self.longest is not None and observation.length > self.longest:
             return None
         if self.place == "anywhere":
-            match = self._pattern.search(observation.ends)
+            match = _compiled(self.pattern).search(observation.ends)
             return None if match is None else match[0]
         in_data_too = self.place in {"start", "last_line"}
         if observation.shows and not in_data_too:
@@ -204,7 +184,8 @@ class Phrase:
         sentences = (observation.last_line,) if self.place == "last_line" else observation.sentences
         for sentence in sentences if self.place == "sentence" else sentences[:1]:
             words = sentence if in_data_too else _ASIDE.sub(" ", sentence)
-            if self._pattern.search(words) and not (self._normal and self._normal.search(words)):
+            normal = self.unless and _compiled(self.unless).search(words)
+            if _compiled(self.pattern).search(words) and not normal:
                 return sentence
         return None
 
@@ -214,7 +195,12 @@ def phrases_from(phrases: Iterable[str | Phrase]) -> tuple[Phrase, ...]:
     if isinstance(phrases, str):
         msg = f"phrases are a list, got the text {phrases!r:.80}; for a single phrase, {[phrases]!r:.80}."
         raise ConfigurationError(msg)
-    return tuple((phrase if isinstance(phrase, Phrase) else Phrase(phrase)).check() for phrase in phrases)
+    return tuple(each if isinstance(each, Phrase) else Phrase(_words_in(each)) for each in phrases)
+
+
+def _words_in(text: str) -> str:
+    """A pattern for a plain text, however its words are spaced."""
+    return r"\s+".join(map(re.escape, _plain(text).split()))
 
 
 _ASIDE = re.compile(r"""(?<!\w)["`\u201c][^"`\u201d]{0,200}["`\u201d]|(?<=\s)\([^()\n]{0,200}\)""")
@@ -227,7 +213,7 @@ _LINE_BREAK = re.compile(r"\n *")
 class PhraseBook(NamedTuple):
     """What `phrases.toml` holds."""
 
-    packs: dict[str, tuple[Phrase, ...]]  # the general ones as "default", and those of single environments
+    phrases: tuple[Phrase, ...]  # the general language of failure, of no environment in particular
     ways: dict[str, str]  # expressions by which observations are read
 
 
@@ -237,21 +223,17 @@ def phrase_book() -> PhraseBook:
     book = tomllib.loads(files(__package__).joinpath("phrases.toml").read_text("utf-8"))
     pieces = {name: f"(?:{'|'.join(words)})" for name, words in book["words"].items()} | book["fragments"]
     general = (_general(book["defaults"] | family, pieces) for family in book["general"])
-    packs = {"default": tuple(chain.from_iterable(general))}
-    for name, pack in book["packs"].items():
-        refusals = [f"^(?:{_expression(text, pieces)})" for text in pack["refusals"]]
-        packs[name] = tuple(Phrase(text, regex=True, place="start", confidence=0.98) for text in refusals)
     reasons = {name: list(book[name].values()) for name in ("out_of_reach", "up_to_the_agent")}
     ways = {name: "|".join(_expression(each, pieces) for each in listed) for name, listed in reasons.items()}
     ways |= {name: _expression(each, pieces) for name, each in book["patterns"].items()}
-    return PhraseBook(packs, ways)
+    return PhraseBook(tuple(chain.from_iterable(general)), ways)
 
 
-@cache
 def _way(name: str) -> re.Pattern[str]:
     return _compiled(phrase_book().ways[name])
 
 
+@cache
 def _compiled(expression: str) -> re.Pattern[str]:
     return re.compile(expression, re.IGNORECASE)
 
@@ -263,7 +245,6 @@ def _general(family: Mapping[str, Any], pieces: Mapping[str, Any]) -> Iterator[P
         normal = [_expression(each[key], pieces) for key in ("normal", "unless") if each.get(key)]
         yield Phrase(
             f"^(?:{begins})" if begins else says,
-            regex=True,
             place=each["place"],
             longest=each["longest"] or None,
             unless="|".join(normal),
@@ -275,14 +256,6 @@ def _expression(written: str | Sequence[str], pieces: Mapping[str, Any]) -> str:
     """An expression as the file has it, one text or a list of alternatives, with the pieces that it names."""
     joined = "|".join(_LINE_BREAK.sub("", part) for part in ([written] if isinstance(written, str) else written))
     return _NAME.sub(lambda name: _expression(pieces[name[1]], pieces), joined)
-
-
-def __getattr__(name: str) -> tuple[Phrase, ...]:
-    pack, ending, _ = name.rpartition("_PHRASES")
-    if ending and pack.lower() in phrase_book().packs:
-        return phrase_book().packs[pack.lower()]
-    msg = f"module {__name__!r} has no attribute {name!r}"
-    raise AttributeError(msg)
 
 
 SCANNED = 2_000
@@ -453,16 +426,36 @@ class Reading:
         """The observation as evidence shows it."""
         return _quoted(self.text) if self.text.strip() else "nothing"
 
-    def anomaly(
-        self, kind: AnomalyKind, evidence: str, confidence: float, *, recoverable: bool | None = None
-    ) -> Anomaly:
+    def anomaly(self, kind: str, evidence: str, confidence: float, *, recoverable: bool | None = None) -> Anomaly:
         """Say that the call is anomalous; by its observation, the agent can do something about it or not."""
         recoverable = is_recoverable(self.text) if recoverable is None else recoverable
         return Anomaly(kind, evidence, confidence, recoverable, self.step.tool, self.step.call_id)
 
-    def remark(self, kind: AnomalyKind, remark: str, confidence: float) -> Anomaly:
-        """An anomaly that the observation does not show by itself: a second empty one, or what a classifier says."""
-        return self.anomaly(kind, f"{self.call} brought {self.quote}. {remark}", confidence)
+
+@dataclass(frozen=True, kw_only=True)
+class Situation:
+    """What a rule may look at beside a call; what has to be looked for in the conversation is a function.
+
+    Attributes:
+        latest: The calls of the latest round with their observations.
+        earlier: The calls of the run before these, latest first.
+        worked_before: Whether a tool has brought something, and no error, in an earlier round of the conversation.
+        tools: Names of the tools that the agent has; `None` if that is not known.
+        phrases: Ways of saying that something did not work.
+        pollers: Calls that may be made again and again.
+        request: What the user has asked for.
+    """
+
+    latest: Sequence[Reading]
+    earlier: Callable[[], Iterator[Step]] = lambda: iter(())
+    worked_before: Callable[[str], bool] = lambda _: False
+    tools: Collection[str] | None = None
+    phrases: Sequence[Phrase]
+    pollers: Sequence[str] = ()
+    request: Callable[[], str] = str
+
+
+Rule = Callable[[Reading, Situation], Anomaly | None]
 
 
 def rendered(step: Step) -> str:
@@ -477,16 +470,25 @@ def readings_of(steps: Iterable[Step]) -> list[Reading]:
     return [reading for reading in map(Reading, steps) if not _opens("rejected", reading.text)]
 
 
-def first_anomaly(
-    latest: Sequence[Reading],
-    tools: Collection[str] | None,
-    worked_before: Callable[[str], bool],
-    phrases: Sequence[Phrase],
-) -> Anomaly | None:
-    """What the surest rule says of the latest calls; the rules stand in this order."""
-    missing = partial(_missing_tool, tools=tools, worked_before=worked_before)
-    checks = (missing, _error, _error_field, partial(_phrase, phrases=phrases))
-    return next((anomaly for check in checks for reading in latest if (anomaly := check(reading))), None)
+def first_anomaly(situation: Situation) -> Anomaly | None:
+    """What the surest rule says of the latest calls."""
+    for rule in RULES:
+        for reading in situation.latest:
+            anomaly = rule(reading, situation)
+            if anomaly is not None and (anomaly := _unless_weak(anomaly, reading.step, situation)):
+                return anomaly
+    return None
+
+
+def _unless_weak(anomaly: Anomaly, step: Step, situation: Situation) -> Anomaly | None:
+    """An anomaly; `None` if it says no more than that there is nothing under a name that the user gave.
+
+    They may have mistaken it, and the agent does right to tell them. With the second such answer of a tool it counts.
+    """
+    if anomaly.confidence <= WEAK or not (is_absent(step) and asks_for(step, situation.request())):
+        return anomaly
+    again = any(is_absent(each) for each in situation.earlier() if each.tool == step.tool)
+    return replace(anomaly, confidence=WEAK) if again else None
 
 
 def has_failed(step: Step) -> bool:
@@ -498,12 +500,11 @@ def has_failed(step: Step) -> bool:
     )
 
 
-@lru_cache(
-    maxsize=1_000
-)  # looking for phrases takes 1 ms, and a thread that goes on is learnt again with all its calls
+# Looking for phrases takes 1 ms, and a thread that goes on is learnt again with all its calls.
+@lru_cache(maxsize=1_000)
 def _says_failure(tool: str, arguments: str, text: str) -> bool:
     reading = Reading(Step(tool, json.loads(arguments), Outcome(text)))
-    anomaly = first_anomaly([reading], None, lambda _: False, phrase_book().packs["default"])
+    anomaly = first_anomaly(Situation(latest=[reading], phrases=phrase_book().phrases))
     return anomaly is not None and anomaly.confidence >= SURE
 
 
@@ -546,25 +547,23 @@ def is_no_tool(text: str) -> bool:
     return _opens("no_such_tool", text)
 
 
-def _missing_tool(
-    reading: Reading, tools: Collection[str] | None, worked_before: Callable[[str], bool]
-) -> Anomaly | None:
+def _missing_tool(reading: Reading, situation: Situation) -> Anomaly | None:
     """A call of a tool that is not there: `drift` if it was there before, `unknown_tool` if it never was.
 
     The observation decides: a tool that brings back a result is there, also if it is not in `tools`. Agents get tools
     at run time, and some calls are answered by something else than the tools node.
     """
     tool = reading.step.tool
-    absent = reading.failed and tools is not None and tool not in tools
+    absent = reading.failed and situation.tools is not None and tool not in situation.tools
     if not tool or not (absent or is_no_tool(reading.text)):
         return None
-    drifted = worked_before(tool)
+    drifted = situation.worked_before(tool)
     before = "worked earlier in this conversation and is gone now" if drifted else "is no tool of this agent"
     evidence = f"`{tool}` {before}. It brought {reading.quote}."
     return reading.anomaly("drift" if drifted else "unknown_tool", evidence, 1.0, recoverable=True)
 
 
-def _error(reading: Reading) -> Anomaly | None:
+def _error(reading: Reading, _: Situation) -> Anomaly | None:
     """A call whose observation is marked as an error, or is what a tools node makes of an exception."""
     if not reading.failed and not _opens("tool_node", reading.text):
         return None
@@ -572,7 +571,7 @@ def _error(reading: Reading) -> Anomaly | None:
     return reading.anomaly("error", evidence, 1.0 if reading.failed else 0.95)
 
 
-def _error_field(reading: Reading) -> Anomaly | None:
+def _error_field(reading: Reading, _: Situation) -> Anomaly | None:
     """A call whose observation has a field that says that something went wrong."""
     field_name = error_in(reading.objects)
     if field_name is None:
@@ -580,11 +579,11 @@ def _error_field(reading: Reading) -> Anomaly | None:
     return reading.anomaly("error_field", f"{reading.call} brought {reading.quote}; see {field_name!r}.", 0.9)
 
 
-def _phrase(reading: Reading, phrases: Sequence[Phrase]) -> Anomaly | None:
+def _phrase(reading: Reading, situation: Situation) -> Anomaly | None:
     """A call whose observation says in words that it did not work. What the agent wrote itself does not count."""
     for part in (reading.text, *texts_in(reading.objects)):
         observation = Signals.of(part)
-        for each in phrases:
+        for each in situation.phrases:
             if reading.objects and part is reading.text and each.place != "anywhere":
                 continue  # the sentences of structured output are those in its fields
             sentence = each.sentence_in(observation)
@@ -600,6 +599,17 @@ def _is_echo(sentence: str, step: Step) -> bool:
     return len(sentence) >= SHORTEST_ECHO and any(isinstance(each, str) and sentence in each for each in values)
 
 
+def _empty_again(reading: Reading, situation: Situation) -> Anomaly | None:
+    """A call that names something and brought back nothing, where another one of the run had done so before."""
+    if not is_empty(reading.step):
+        return None
+    before = (each.step for each in takewhile(lambda each: each is not reading, situation.latest))
+    if not any(map(is_empty, chain(before, situation.earlier()))):
+        return None
+    evidence = f"{reading.call} brought {reading.quote}. A call before it brought nothing either."
+    return reading.anomaly("empty", evidence, WEAK)
+
+
 # --- loops ---
 
 REPEATS = 3  # times in a row from which on the same is a loop: twice may be a second try, three times is none
@@ -612,20 +622,18 @@ LONGEST_ACKNOWLEDGEMENT = 160  # characters of an outcome that only confirms; a 
 MOST_SHOWN = 3  # calls that evidence names
 
 
-def loop_in(steps: Iterator[Step], pollers: Sequence[str]) -> Anomaly | None:
-    """The loop that the latest call is part of, in answered calls, latest first.
-
-    Pollers are exempt, and so is a cycle that contains one.
-    """
-    calls = [Reading(step) for step in islice(steps, max(PERIODS) + 1)]
-    if not calls or _is_poller(calls[0], pollers):
+def _loop(reading: Reading, situation: Situation) -> Anomaly | None:
+    """The loop that the latest call is part of. Pollers are exempt, and so is a cycle that contains one."""
+    if reading is not situation.latest[-1] or _is_poller(reading, situation.pollers):
         return None
+    steps = chain((each.step for each in reversed(situation.latest)), situation.earlier())
+    calls = [Reading(step) for step in islice(steps, max(PERIODS) + 1)]
     alike = any(call.content == calls[0].content for call in calls[1:2])
     if not alike and not any(_same(call, calls[0]) for call in calls[2:]):
         return None  # a conversation that goes well is read no further
     most = 2 * REPEATS * max(PERIODS)  # as many as the longest cycle takes
     calls += [Reading(step) for step in islice(steps, most - len(calls))]
-    return _cycle(calls, pollers) or _stagnation(calls, pollers)
+    return _cycle(calls, situation.pollers) or _stagnation(calls, situation.pollers)
 
 
 def acknowledges(text: str) -> bool:
@@ -672,3 +680,7 @@ def _same(one: Reading, other: Reading) -> bool:
     """Whether it is the same call with the same outcome."""
     same_call = one.step.tool == other.step.tool and one.step.arguments == other.step.arguments
     return same_call and one.content == other.content
+
+
+RULES: tuple[Rule, ...] = (_missing_tool, _error, _error_field, _phrase, _loop, _empty_again)
+"""The rules, surest first: the first that says something decides."""

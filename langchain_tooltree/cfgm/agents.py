@@ -12,10 +12,16 @@ from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.runtime import Runtime
 
-from langchain_tooltree.anomaly.detector import AnomalyDetector
 from langchain_tooltree.cfgm.memory import DEFAULT_K, CFGMMemory, check_memory, recovery_with
-from langchain_tooltree.cfgm.recall import SOURCE, Tip, examples_in, recall_text
-from langchain_tooltree.cfgm.reflection import AgentTool, Help, Reflector
+from langchain_tooltree.cfgm.online import (
+    PAST_RUNS,
+    AgentTool,
+    AnomalyDetector,
+    Reflector,
+    Tip,
+    examples_in,
+    recall_text,
+)
 from langchain_tooltree.conversation import Conversation, visible_path
 from langchain_tooltree.errors import check_count
 from langchain_tooltree.experience.recorder import RunRecorder
@@ -149,11 +155,7 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
             return None
         turn: Mapping[str, Any] = state.get("cfgm_recalled") or {}
         message = yield from self._recovery.correction(
-            conversation,
-            help_=self._help(turn, runtime),
-            task=turn.get("latest", ""),
-            instructions=self._recorder.requests.of(runtime).instructions,
-            writer=runtime.stream_writer,
+            conversation, help_=self._help(turn, runtime), writer=runtime.stream_writer
         )
         return None if message is None else {"messages": [message]}
 
@@ -193,18 +195,20 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
 
     aafter_agent = async_twin(after_agent)  # type: ignore[arg-type] # as above
 
-    def _help(self, turn: Mapping[str, Any], runtime: Runtime[Any]) -> Flow[Help]:
-        """The tips that were recalled when the run began, and the tools that its model was offered."""
+    def _help(self, turn: Mapping[str, Any], runtime: Runtime[Any]) -> Flow[dict[str, Any]]:
+        """What was recalled when the run began, and what its model was offered and told."""
         yield from ()
-        tips = map(Tip.from_dict, turn.get("tips", ()))
-        return Help(tips, examples_in(turn.get("text", "")), [*self._recorder.requests.of(runtime).tools.values()])
+        offered = self._recorder.requests.of(runtime)
+        tips, examples = map(Tip.from_dict, turn.get("tips", ())), examples_in(turn.get("text", ""))
+        about = {"task": turn.get("latest", ""), "instructions": offered.instructions}
+        return {"tips": tips, "examples": examples, "tools": offered.tools.values(), **about}
 
     def _with_recalled(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
         self._recorder.requests.add(request.runtime, request.tools, request.system_message)
         turn: Mapping[str, Any] = request.state.get("cfgm_recalled") or {}  # type: ignore[assignment]
         if not self._recalls or not turn.get("text"):
             return request
-        prompt = extended(request.system_message, remarked(turn["text"], source=SOURCE))
+        prompt = extended(request.system_message, remarked(turn["text"], source=PAST_RUNS))
         return request.override(system_message=prompt)
 
 
@@ -329,9 +333,9 @@ class CFGMReflectionNode(Runnable[Any, dict[str, list[BaseMessage]]]):
 
     ainvoke = async_twin(invoke)  # type: ignore[arg-type] # mypy takes `self` from the declaration in Runnable
 
-    def _help(self, conversation: Conversation, writer: Writer | None) -> Flow[Help]:
+    def _help(self, conversation: Conversation, writer: Writer | None) -> Flow[dict[str, Any]]:
         if self._memory is None or not conversation.task:
-            return Help((), (), self._tools)
+            return {"tools": self._tools}
         recollection = yield from self._memory.recaller.recall_here(conversation.aim, k=self._k, writer=writer)
         text = recall_text(recollection, max_characters=self._memory.max_characters)
-        return Help(recollection.tips, examples_in(text), self._tools)
+        return {"tips": recollection.tips, "examples": examples_in(text), "tools": self._tools}

@@ -6,7 +6,7 @@ An attempt is done when its trajectory is in the store: a collection makes those
 import json
 import logging
 import math
-import threading
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
@@ -25,7 +25,7 @@ from langgraph.pregel import Pregel
 from pydantic import BaseModel, Field
 
 from langchain_tooltree._langgraph import interrupts_in, without_graph
-from langchain_tooltree.cfgm.recall import example_text
+from langchain_tooltree.cfgm.online import example_text
 from langchain_tooltree.errors import ConfigurationError, ReplyError, ToolTreeError, described
 from langchain_tooltree.experience.excerpts import DEFAULT_MAX_CHARACTERS, excerpt
 from langchain_tooltree.experience.recorder import MESSAGES_KEY, TrajectoryRecorder
@@ -87,38 +87,33 @@ class FocusForm(BaseModel):
 def make_focus_points(
     model: BaseChatModel, collection: RecordCollection, description: str, examples: Sequence[str | Trajectory] = ()
 ) -> Flow[list[str]]:
-    """Make the focus points for an environment, at most 10, unless the latest ones were made from the same.
+    """Make the focus points for an environment, at most 10, and keep them.
 
     Raises `ReplyError` if the model's replies hold none.
     """
     if not isinstance(description, str) or not description.strip():
         msg = f"description must be a text that says what the environment is, got {description!r:.80}."
         raise ConfigurationError(msg)
-    examples = [examples] if isinstance(examples, str) else examples
     document: dict[str, Any] = {"description": shortened(description.strip(), DEFAULT_MAX_CHARACTERS)}
     if examples:
         room = DEFAULT_MAX_CHARACTERS // min(len(examples), MOST_EXAMPLES)
         document["examples"] = [_example(each, room) for each in examples[:MOST_EXAMPLES]]
-    made_from = digest([{"prompt": DEFAULT_FOCUS_PROMPT, **document}])
-    record = yield from collection.getting(CURRENT)
-    if record is None or record["made_from"] != made_from:
-        meter = Meter(ATTEMPTS)
-        prompt = document_prompt(DEFAULT_FOCUS_PROMPT, document)
-        reply = yield from filled_in(model, FocusForm, prompt, inner_config("focus", {}), meter)
-        if reply is None or not reply.focus_points:
-            problem = "; ".join(meter.problems) or "the list is empty"
-            msg = f"The model named no focus points: {problem}. Try again, or use another model."
-            raise ReplyError(msg)
-        lines = [" ".join(each.focus_point.split()) for each in reply.focus_points]
-        distinct = {line.casefold().rstrip("."): line for line in lines}.values()
-        record = {
-            "focus_points": [shortened(line, LONGEST_FOCUS_POINT) for line in distinct][:MOST_FOCUS_POINTS],
-            "examples": list(map(example_text, examples)),
-            "trajectories": [each.id for each in examples if isinstance(each, Trajectory)],
-            "made_from": made_from,
-        }
-        yield from collection.putting(CURRENT, record)
-    points: list[str] = record["focus_points"]
+    meter = Meter(ATTEMPTS)
+    prompt = document_prompt(DEFAULT_FOCUS_PROMPT, document)
+    reply = yield from filled_in(model, FocusForm, prompt, inner_config("focus", {}), meter)
+    if reply is None or not reply.focus_points:
+        problem = "; ".join(meter.problems) or "the list is empty"
+        msg = f"The model named no focus points: {problem}. Try again, or use another model."
+        raise ReplyError(msg)
+    lines = [" ".join(each.focus_point.split()) for each in reply.focus_points]
+    distinct = {line.casefold().rstrip("."): line for line in lines}.values()
+    points = [shortened(line, LONGEST_FOCUS_POINT) for line in distinct][:MOST_FOCUS_POINTS]
+    record = {
+        "focus_points": points,
+        "examples": list(map(example_text, examples)),
+        "trajectories": [each.id for each in examples if isinstance(each, Trajectory)],
+    }
+    yield from collection.putting(CURRENT, record)
     return points
 
 
@@ -241,8 +236,7 @@ class CollectionReport:
 
 # --- attempts ---
 
-OUTAGES = (ConnectionError, TimeoutError)
-"""What is raised where a service cannot be reached."""
+OUTAGES = (ConnectionError, TimeoutError)  # what is raised where a service cannot be reached
 
 
 class UnfinishedError(ToolTreeError, RuntimeError):
@@ -266,7 +260,6 @@ class Attempt:
     number: int
     request: str  # the task, and before it what may help
     max_steps: int
-    stopped: threading.Event = field(default_factory=threading.Event)  # once it is set, nothing new begins
     spent: Meter = field(default_factory=lambda: Meter(0))  # it only counts
 
     @property
@@ -278,12 +271,6 @@ class Attempt:
     def id(self) -> str:
         """The id of the trajectory that it becomes."""
         return self.task.attempt_id(self.number)
-
-    def check(self) -> None:
-        """Raise `UnfinishedError` once the collection is being stopped."""
-        if self.stopped.is_set():
-            msg = "The collection was stopped."
-            raise UnfinishedError(msg)
 
 
 # --- in an environment ---
@@ -300,20 +287,13 @@ class StepResult(NamedTuple):
 
 def is_environment(candidate: object) -> bool:
     """Whether it is an environment: an object, not a class, that can be reset and stepped."""
-    able = all(callable(getattr(candidate, name, None)) for name in ("reset", "step"))
-    return able and not isinstance(candidate, type)
+    reset, step = getattr(candidate, "reset", None), getattr(candidate, "step", None)
+    return callable(reset) and callable(step) and not isinstance(candidate, type)
 
 
 def is_agent(candidate: object) -> bool:
     """Whether it is an agent or a world by itself: a compiled graph, or an environment with reset and step."""
     return isinstance(candidate, Pregel) or is_environment(candidate)
-
-
-def reset_world(world: Any, task: Any) -> Flow[str]:
-    """Begin an episode, as a flow: `reset(task)` returns the first observation, or that and an info."""
-    match (yield FunctionStep(world.reset, task)):
-        case tuple((observation, Mapping())) | observation:
-            return as_text(observation)
 
 
 def read_step(returned: Any) -> StepResult:
@@ -324,8 +304,7 @@ def read_step(returned: Any) -> StepResult:
     if not isinstance(returned, tuple):
         return StepResult(as_text(returned))
     if len(returned) not in (3, 4, 5):
-        remedy = "Return (observation, reward, done), with an info if you like, or gymnasium's five values."
-        msg = f"step returned {len(returned)} values: {returned!r:.120}. {remedy}"
+        msg = f"step has to return (observation, reward, done) or gymnasium's five values, got {returned!r:.120}."
         raise UnfinishedError(msg)
     observation, reward, done, *others = returned
     truncated = len(others) == 2 and bool(others[0])  # noqa: PLR2004 - and an info
@@ -378,8 +357,9 @@ def run_in_environment(
     messages: list[BaseMessage] = []
     rewards: list[float] = []
     step, steps, problem = StepResult(""), 0, ""
-    observation = yield from reset_world(world, attempt.original)
-    messages.append(HumanMessage(f"{attempt.request}\n\n{observation}".strip()))
+    match (yield FunctionStep(world.reset, attempt.original)):
+        case tuple((observation, Mapping())) | observation:
+            messages.append(HumanMessage(f"{attempt.request}\n\n{as_text(observation)}".strip()))
     while not (step.done or problem):
         messages.append(reply := (yield from _reply(attempt, model, messages)))
         if not reply.tool_calls:
@@ -413,7 +393,6 @@ def run_in_environment(
 
 def _reply(attempt: Attempt, model: BaseChatModel, messages: Sequence[BaseMessage]) -> Flow[AIMessage]:
     """What the model says next."""
-    attempt.check()
     meter = Meter(1)
     prompt = [SystemMessage(DEFAULT_ACT_PROMPT), *messages]
     config = inner_config("collect", {"trajectory": attempt.id})
@@ -425,8 +404,6 @@ def _reply(attempt: Attempt, model: BaseChatModel, messages: Sequence[BaseMessag
 
 
 # --- by a graph ---
-
-AgentGraph = Pregel[Any, Any, Any, Any]
 
 
 class _Halt(BaseException):
@@ -444,9 +421,9 @@ class _Watch(BaseCallbackHandler):
         self._attempt = attempt
 
     def on_tool_start(self, *_: Any, tags: list[str] | None = None, **__: Any) -> None:
-        """Let no tool begin once the run is to end."""
+        """Let no tool begin beyond the limit."""
         self.calls += TAG not in (tags or ())
-        if self.calls > self._attempt.max_steps or self._attempt.stopped.is_set():
+        if self.calls > self._attempt.max_steps:
             raise _Halt
 
     def on_llm_end(self, response: Any, **_: Any) -> None:
@@ -459,7 +436,9 @@ class _Watch(BaseCallbackHandler):
         self.errors.append(error)
 
 
-def run_graph(attempt: Attempt, graph: AgentGraph, config: RunnableConfig | None, context: Any) -> Flow[AttemptResult]:
+def run_graph(
+    attempt: Attempt, graph: Pregel[Any, Any, Any, Any], config: RunnableConfig | None, context: Any
+) -> Flow[AttemptResult]:
     """Try a task with an agent whose state has `messages`, as a flow.
 
     Nothing is kept before it ends: its tools may have changed a world that is gone, so going on from a checkpoint would
@@ -499,7 +478,6 @@ def run_graph(attempt: Attempt, graph: AgentGraph, config: RunnableConfig | None
         raise
     except Exception as error:  # noqa: BLE001 - what it means is decided below
         raised = error
-    attempt.check()
     problem = _problem(raised, end, watch, attempt)
     messages = end.get(MESSAGES_KEY) if isinstance(end, Mapping) else getattr(end, MESSAGES_KEY, None)
     if not runs or not (problem or messages):
@@ -548,7 +526,6 @@ class Collection:
     max_steps: int
     config: RunnableConfig | None
     context: Any
-    _stopped: threading.Event = field(default_factory=threading.Event)
     _spent: list[Meter] = field(default_factory=list)  # of each attempt, also of one that was not finished
 
     def collecting(self, tasks: Sequence[str | Task], max_concurrency: int) -> Flow[CollectionReport]:
@@ -560,20 +537,19 @@ class Collection:
         try:
             yield TogetherStep([self._working(waiting, outcomes) for _ in range(workers)])
         finally:
-            self._stopped.set()  # after Ctrl-C other threads still run
+            deque(waiting, maxlen=0)  # after Ctrl-C other threads still run, and begin no other task
         cost = Meter(0)
         for each in self._spent:
             cost.add(each)
         return CollectionReport(tuple(outcomes[place] for place in range(len(tasks))), cost)
 
     def _working(self, waiting: Iterator[tuple[int, str | Task]], outcomes: dict[int, TaskOutcome]) -> Flow[None]:
-        """Try one task after the other, beside others who do so; after an error nobody begins anything new."""
+        """Try one task after the other, beside others who do so; after an error nobody begins another one."""
         try:
             for place, original in waiting:
                 outcomes[place] = yield from self._trying(original)
-        except BaseException:
-            self._stopped.set()
-            raise
+        finally:
+            deque(waiting, maxlen=0)
 
     def _trying(self, original: str | Task) -> Flow[TaskOutcome]:
         """Try a task until it succeeds or there are no retries left."""
@@ -584,7 +560,7 @@ class Collection:
             trajectory = yield from flow_of(self.experience.get)(task.attempt_id(number))
             if trajectory is None:
                 reflections = [text for each in attempts if (text := str(each.metadata.get("reflection") or ""))]
-                attempt = Attempt(original, number, self._request(task, reflections), self.max_steps, self._stopped)
+                attempt = Attempt(original, number, self._request(task, reflections), self.max_steps)
                 try:
                     trajectory = yield from self._attempting(attempt, reflections)
                 except ConfigurationError:
@@ -599,10 +575,9 @@ class Collection:
             attempts.append(trajectory)
             if trajectory.success:
                 break
-        ids = tuple(each.id for each in attempts)
         success = None if problem else bool(attempts[-1].success)
         reasons = attempts[-1].reasons if attempts else ""
-        return TaskOutcome(task, success, ids, reasons, problem)
+        return TaskOutcome(task, success, tuple(each.id for each in attempts), reasons, problem)
 
     def _request(self, task: Task, reflections: Sequence[str]) -> str:
         """What an agent is asked: the task, and in front of it what may help, marked as reference material."""
@@ -619,7 +594,6 @@ class Collection:
 
     def _attempting(self, attempt: Attempt, reflections: Sequence[str]) -> Flow[Trajectory]:
         """Make an attempt, evaluate it, and reflect on it if it failed."""
-        attempt.check()
         run = yield from self._in_world(attempt)
         success, reward, reasons = yield from evaluating(self.evaluate, attempt.original, run)
         trajectory = replace(run.trajectory, success=success, reasons=reasons)
@@ -634,8 +608,7 @@ class Collection:
             return (yield from self._running(attempt, self.agent))
         world = yield FunctionStep(self.agent, attempt.original)
         if not is_agent(world):
-            remedy = "It has to return a compiled graph or an environment with reset and step."
-            msg = f"The function passed as agent returned {type(world).__name__} for the task {attempt.task}. {remedy}"
+            msg = f"agent returned {type(world).__name__}, no graph or environment, for the task {attempt.task}."
             raise ConfigurationError(msg)
         try:
             run = yield from self._running(attempt, world)
@@ -647,8 +620,8 @@ class Collection:
 
     def _running(self, attempt: Attempt, world: Any) -> Flow[AttemptResult]:
         if isinstance(world, Pregel):
-            return (yield from run_graph(attempt, world, self.config, self.context))
-        return (yield from run_in_environment(attempt, world, self.model))
+            return run_graph(attempt, world, self.config, self.context)
+        return run_in_environment(attempt, world, self.model)
 
     def _reflecting(self, attempt: Attempt, trajectory: Trajectory, earlier: Sequence[str]) -> Flow[str]:
         """Have a model reflect on a failed attempt; empty, and logged, if it gives no usable reply."""
@@ -698,12 +671,12 @@ def evaluating(
     verdict = yield FunctionStep(lambda task: evaluate(task, run.result), original)
     if isinstance(verdict, bool):
         return verdict, run.reward, f"evaluate says that it {'succeeded' if verdict else 'failed'}."
-    with suppress(OverflowError, TypeError, ValueError):
-        if math.isfinite(reward := float(verdict)):
-            return reward >= SUCCESS_REWARD, reward, f"Its reward is {reward:g}; {SUCCESS_REWARD:g} is a success."
-    remedy = "Return True, False or a reward (1 is a success)."
-    msg = f"evaluate returned {verdict!r:.80} for the task {task_of(original)}. {remedy}"
-    raise UnfinishedError(msg)
+    try:
+        reward = float(verdict)
+    except (TypeError, ValueError) as error:
+        msg = f"evaluate returned {verdict!r:.80} for the task {task_of(original)}, which is no bool or reward."
+        raise UnfinishedError(msg) from error
+    return reward >= SUCCESS_REWARD, reward, f"Its reward is {reward:g}; {SUCCESS_REWARD:g} is a success."
 
 
 DEFAULT_FAILURE_PROMPT = """\
@@ -719,8 +692,7 @@ say what to do next time: concrete steps in the environment's own words, and wha
 out first. Go by what the record shows, make nothing up, and do not repeat earlier reflections: where one of them was \
 followed and did not help, say so. A few sentences each."""
 
-LONGEST_REFLECTION = 2_000
-"""Characters of a reflection that are kept: about 500 tokens, in every later attempt's prompt."""
+LONGEST_REFLECTION = 2_000  # characters of a reflection: about 500 tokens, in every later attempt's prompt
 
 
 class FailureForm(BaseModel):

@@ -14,7 +14,6 @@ from langgraph.graph import StateGraph
 from langgraph.pregel import Pregel
 from langgraph.store.base import BaseStore
 
-from langchain_tooltree.anomaly.detector import AnomalyDetector
 from langchain_tooltree.cfgm.collect import (
     ACT_TOOL,
     FOCUS,
@@ -32,15 +31,17 @@ from langchain_tooltree.cfgm.collect import (
     run_in_environment,
     task_of,
 )
-from langchain_tooltree.cfgm.recall import (
+from langchain_tooltree.cfgm.online import (
+    AnomalyDetector,
     Recaller,
     Recollection,
+    Recovery,
+    Reflector,
     Tip,
     example_text,
     examples_in,
     recall_text,
 )
-from langchain_tooltree.cfgm.reflection import Help, Recovery, Reflector
 from langchain_tooltree.cfgm.tips import aligned_tips, extract_tips
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError, check_count
@@ -339,12 +340,13 @@ class CFGMMemory:
         reflector = self.reflector(self._model_for("reflection"), recall=similar)
         recovery = recovery_with(self, reflector, detector)
 
-        def help_() -> Flow[Help]:
+        def help_() -> Flow[dict[str, Any]]:
             yield from ()
-            return Help(recollection.tips, examples_in(recalled), [ACT_TOOL])
+            about = {"tips": recollection.tips, "examples": examples_in(recalled)}
+            return {**about, "tools": [ACT_TOOL], "task": to_do.text}
 
         def reviewed(messages: Sequence[BaseMessage]) -> Flow[ToolMessage | None]:
-            return recovery.correction(Conversation(messages), help_=help_(), task=to_do.text, writer=None)
+            return recovery.correction(Conversation(messages), help_=help_(), writer=None)
 
         attempt = Attempt(original, 1, f"{recalled}\n\n{to_do.text}".strip(), max_steps)
         run = yield from run_in_environment(attempt, environment, self._model_for("policy"), reviewed)

@@ -2,7 +2,8 @@
 
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -10,19 +11,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.utils import batch_iterate
 from pydantic import BaseModel, Field
 
-from langchain_tooltree.cfgm.recall import (
-    IDENTIFYING,
-    LABEL,
-    Note,
-    Source,
-    Tip,
-    all_tips,
-    distinct,
-    drop_runs,
-    other_tips,
-    task_key,
-    tips_in,
-)
+from langchain_tooltree.cfgm.online import IDENTIFYING, LABEL, Note, Source, Tip, distinct, task_key
 from langchain_tooltree.errors import ConfigurationError, ReplyError
 from langchain_tooltree.experience.excerpts import DEFAULT_MAX_CHARACTERS, excerpt
 from langchain_tooltree.experience.store import PAGE, QUARANTINED, ExperienceStore
@@ -243,6 +232,49 @@ def _stands_in(evidence: EvidenceForm, steps: Sequence[Step]) -> bool:
 
 def _spaced(text: str) -> str:
     return f" {' '.join(words_of(text))} "
+
+
+# --- what is kept ---
+
+
+def all_tips(experience: ExperienceStore) -> Flow[list[Tip]]:
+    """The tips of all tasks, each once."""
+    return tips_in((yield from experience.collection(LABEL).reading()))
+
+
+def tips_in(notes: Mapping[str, Note]) -> list[Tip]:
+    """The tips of tasks, in the order of these, each once."""
+    in_order = sorted(notes.items(), key=lambda item: (item[1]["task"], item[0]))
+    return list(dict.fromkeys(Tip.from_dict(tip) for _, note in in_order for tip in note["tips"]))
+
+
+def other_tips(notes: Mapping[str, Note], key: str) -> list[Tip]:
+    """The tips of all tasks but one."""
+    return tips_in({each: note for each, note in notes.items() if each != key})
+
+
+def forget_tips(experience: ExperienceStore, runs: AbstractSet[str] | None) -> Flow[int]:
+    """Delete the tips that were taken of some runs, whatever others they were taken of, or all; how many there were.
+
+    What is left of these others is asked about again by the next extraction.
+    """
+    before = yield from all_tips(experience)
+    yield from drop_runs(experience, lambda run: runs is None or run in runs)
+    return len(before) - len((yield from all_tips(experience)))
+
+
+def drop_runs(experience: ExperienceStore, is_gone: Callable[[str], bool]) -> Flow[None]:
+    """Take what was made of some runs out of what is kept."""
+    collection = experience.collection(LABEL)
+    for key, note in (yield from collection.reading()).items():
+        tips = [tip for tip in note["tips"] if not any(map(is_gone, tip["trajectories"]))]
+        # Where tips are gone, the other runs may have more to say.
+        complete = tips == note["tips"]
+        made_from = {run: each for run, each in note["made_from"].items() if complete and not is_gone(run)}
+        if not tips and not made_from:
+            yield from collection.deleting(key)
+        elif made_from != note["made_from"]:
+            yield from collection.putting(key, {**note, "made_from": made_from, "tips": tips})
 
 
 MOST_FAILURES = 3  # failed attempts beside a successful one: the paper tries a task once and three times again

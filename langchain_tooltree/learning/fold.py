@@ -29,7 +29,7 @@ from langchain_core.utils import batch_iterate
 from langgraph.store.base import Item, SearchItem
 
 from langchain_tooltree.cfgm.memory import CFGMMemory
-from langchain_tooltree.cfgm.recall import all_tips
+from langchain_tooltree.cfgm.tips import all_tips
 from langchain_tooltree.errors import described
 from langchain_tooltree.experience.embeddings import embedder_name
 from langchain_tooltree.experience.store import (

@@ -9,15 +9,21 @@ from typing import Any
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage, SystemMessage
 
-from langchain_tooltree.anomaly.detector import standard_detector
 from langchain_tooltree.cfgm.memory import DEFAULT_K, CFGMMemory
-from langchain_tooltree.cfgm.recall import Recollection, Tip, chain_of, tips_for
-from langchain_tooltree.cfgm.reflection import Reflector, correction_text
+from langchain_tooltree.cfgm.online import (
+    Recollection,
+    Reflector,
+    Tip,
+    chain_of,
+    correction_text,
+    standard_detector,
+    tips_for,
+)
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.experience.guide import LEAST_SHARE, Advice, NextTools, counted_line
 from langchain_tooltree.experience.recorder import RunRecorder
-from langchain_tooltree.experience.run_identity import TurnNote, is_collecting, run_id, tools_in, turn_note
+from langchain_tooltree.experience.run_identity import TurnNote, is_collecting, run_id, turn_note
 from langchain_tooltree.experience.trajectory import Recall, Trajectory, aim_of
 from langchain_tooltree.experience.verdict import AnyVerdict
 from langchain_tooltree.flows import Flow, current_runtime, current_writer, flow_of, if_it_can
@@ -132,8 +138,7 @@ class PastRuns:
         anomaly = yield from flow_of(standard_detector().check)(conversation)
         if anomaly is None or not anomaly.recoverable:
             return ""
-        offered = tools_in(list(tools)).values()
-        options: Any = {"tips": self._tips, "tools": offered, "task": self._first, "meter": meter}
+        options: Any = {"tips": self._tips, "tools": tools, "task": self._first, "meter": meter}
         reflection = yield from flow_of(Reflector(self._model).reflect)(conversation, anomaly, **options)
         return "" if reflection is None else as_reference(correction_text(anomaly, reflection), source="review")
 

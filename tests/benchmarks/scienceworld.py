@@ -26,14 +26,14 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from langchain_tooltree import CFGMMemory, dump_trajectories, load_trajectories
-from tests.benchmarks.scienceworld_detection import Tally, detectors, runs_of, tallied
+from langchain_tooltree import AnomalyDetector, CFGMMemory, dump_trajectories, load_trajectories
+from tests.benchmarks.scienceworld_detection import Tally, runs_of, tallied
 from tests.benchmarks.scienceworld_injections import Run
 from tests.benchmarks.scienceworld_loop import ARMS, POSSIBLE, Played, by_type, loop_figures, play, play_alone
 from tests.benchmarks.scienceworld_players import Assumptions, Way
 from tests.benchmarks.scienceworld_pool import Pool
 from tests.benchmarks.scienceworld_recall import memory_of, recall_figures, trajectory
-from tests.benchmarks.scienceworld_world import Task, World, missing
+from tests.benchmarks.scienceworld_world import WAITING, Task, World, missing
 
 QUICK_TYPES = 6
 """Task types of a quick run: those with the shortest names, which is as good as any."""
@@ -81,10 +81,10 @@ def measure(pool: Pool, folder: Path, options: argparse.Namespace) -> dict[str, 
     names = sorted(sorted(variations, key=len)[:QUICK_TYPES]) if options.quick else sorted(variations)
     chosen = {name: _chosen(variations[name], options) for name in names}
     jobs = [(Task(name, each), options.copies, options.seed) for name in names for each in chosen[name]["known"]]
-    known, tallies = [], dict.fromkeys(detectors(), Tally())
-    for run, found in pool.map(_detect, jobs, "detection"):
+    known, tally = [], Tally()
+    for run, steps in pool.map(_detect, jobs, "detection"):
         known.append(trajectory(run.task, run.text, [step.taken for step in run.steps]))
-        tallies = {name: tallies[name] + found[name] for name in tallies}
+        tally += steps
     dump_trajectories(known, folder / "known.jsonl")
     asked = [(Task(name, each),) for name in names for each in chosen[name]["asked"]]
     texts = dict(zip([task for (task,) in asked], pool.map(_describe, asked, "recall"), strict=True))
@@ -95,10 +95,8 @@ def measure(pool: Pool, folder: Path, options: argparse.Namespace) -> dict[str, 
     ]
     played = [each for many in pool.map(_play, jobs, "loop") for each in many]
     recall = recall_figures(memory_of(known), texts)
-    first, *others = tallies
     return {
-        "detection": {"phrases": first, **tallies[first].figures()},
-        "detection_with_packs": {name: tallies[name].figures() for name in others},
+        "detection": tally.figures(),
         "recall_at_2": recall["recall_at_2"],
         "recall": recall,
         "loop": {arm: figures for arm, figures in loop_figures(played).items() if arm in ARMS},
@@ -121,9 +119,9 @@ def _variations(world: World) -> dict[str, int]:
     return {name: world.variations(name) for name in world.task_names()}
 
 
-def _detect(world: World, task: Task, copies: int, seed: int) -> tuple[Run, dict[str, Tally]]:
+def _detect(world: World, task: Task, copies: int, seed: int) -> tuple[Run, Tally]:
     runs = runs_of(world, task, copies=copies, seed=seed)
-    return runs[0], {name: tallied(runs, detector.check) for name, detector in detectors().items()}
+    return runs[0], tallied(runs, AnomalyDetector(pollers=[WAITING]).check)
 
 
 def _describe(world: World, task: Task) -> str:
@@ -168,39 +166,33 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _print(console: Console, report: Mapping[str, Any]) -> None:
-    packs = {report["detection"]["phrases"]: report["detection"], **report["detection_with_packs"]}
+    detection = report["detection"]
     console.print(f"\n[bold]Detection[/bold], {report['task_types']} task types")
     console.print(
         _table(
-            ("phrases", "recall", "precision", "false per 1,000", "normal steps", "anomalies"),
+            ("recall", "precision", "false per 1,000", "normal steps", "anomalies"),
             (
                 (
-                    name,
-                    _percent(each["recall"]),
-                    _percent(each["precision"]),
-                    f"{each['false_per_1000']:.2f} ({each['false_positives']})",
-                    each["normal_steps"],
-                    each["anomalies"],
-                )
-                for name, each in packs.items()
+                    _percent(detection["recall"]),
+                    _percent(detection["precision"]),
+                    f"{detection['false_per_1000']:.2f} ({detection['false_positives']})",
+                    detection["normal_steps"],
+                    detection["anomalies"],
+                ),
             ),
         )
     )
     kinds = report["detection"]["kinds"]
     console.print(
         _table(
-            ("\nnoticed", *(f"{name}" for name in packs), "steps"),
-            (
-                (kind, *(_percent(each["kinds"][kind]["recall"]) for each in packs.values()), kinds[kind]["steps"])
-                for kind in kinds
-            ),
+            ("\nnoticed", "recall", "steps"),
+            ((kind, _percent(kinds[kind]["recall"]), kinds[kind]["steps"]) for kind in kinds),
         )
     )
-    for name, each in packs.items():
-        for told in (*each["false"], *each["missed"]):
-            what = f"false ({told['kind']})" if "kind" in told else f"missed ({told['injected']})"
-            answer = told["answer"].replace("\n", " ")
-            console.print(f"{name}, {what}: {told['task']}: {told['action']} -> {answer}", markup=False)
+    for told in (*detection["false"], *detection["missed"]):
+        what = f"false ({told['kind']})" if "kind" in told else f"missed ({told['injected']})"
+        answer = told["answer"].replace("\n", " ")
+        console.print(f"{what}: {told['task']}: {told['action']} -> {answer}", markup=False)
     _print_recall(console, report["recall"])
     _print_loop(console, report)
 

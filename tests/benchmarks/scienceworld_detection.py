@@ -19,8 +19,7 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage
 
-from langchain_tooltree import AnomalyDetector
-from langchain_tooltree.anomaly.rules import DEFAULT_PHRASES, SCIENCEWORLD_PHRASES, Anomaly
+from langchain_tooltree.anomaly.rules import Anomaly
 from tests.benchmarks.scienceworld_injections import (
     KINDS,
     NORMAL,
@@ -30,18 +29,12 @@ from tests.benchmarks.scienceworld_injections import (
     gold_run,
     wrong_run,
 )
-from tests.benchmarks.scienceworld_world import WAITING, Task, World, dialogue
+from tests.benchmarks.scienceworld_world import Task, World, dialogue
 
 SHOWN = 160
 """Characters of an answer that are printed."""
 
 Check = Callable[[Sequence[BaseMessage]], Anomaly | None]
-
-
-def detectors() -> dict[str, AnomalyDetector]:
-    """The detectors that are measured, by name."""
-    packs = {"default phrases": DEFAULT_PHRASES, "with ScienceWorld's": (*DEFAULT_PHRASES, *SCIENCEWORLD_PHRASES)}
-    return {name: AnomalyDetector(phrases=phrases, pollers=(WAITING,)) for name, phrases in packs.items()}
 
 
 def runs_of(world: World, task: Task, *, copies: int, seed: int) -> list[Run]:

@@ -12,7 +12,7 @@ from langchain_core.tools import ToolException, tool
 from pydantic import Field
 
 from langchain_tooltree.cfgm.collect import DEFAULT_FAILURE_PROMPT, DEFAULT_FOCUS_PROMPT
-from langchain_tooltree.cfgm.reflection import REFLECTION_PROMPT
+from langchain_tooltree.cfgm.online import REFLECTION_PROMPT
 from langchain_tooltree.cfgm.tips import DEFAULT_COMPARISON_PROMPT, DEFAULT_SUCCESS_PROMPT
 from langchain_tooltree.models import CORRECTION
 from langchain_tooltree.testing import ScriptedChatModel

@@ -18,7 +18,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.store.memory import InMemoryStore
 
 from langchain_tooltree import CFGMMemory, CFGMMiddleware
-from langchain_tooltree.cfgm.reflection import REFLECTION_PROMPT
+from langchain_tooltree.cfgm.online import REFLECTION_PROMPT
 from langchain_tooltree.testing import ScriptedChatModel
 
 TASK = "Leave the house."

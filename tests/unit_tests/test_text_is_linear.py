@@ -16,7 +16,7 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, Tool
 import langchain_tooltree
 from langchain_tooltree import AnomalyDetector, HashingEmbeddings, Trajectory
 from langchain_tooltree.anomaly.rules import phrase_book
-from langchain_tooltree.cfgm.recall import IDENTIFYING
+from langchain_tooltree.cfgm.online import IDENTIFYING
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.effects import only_reads
 from langchain_tooltree.experience.excerpts import excerpt
@@ -72,8 +72,8 @@ def patterns_in(held: Any, depth: int = 0) -> Iterator[re.Pattern[str]]:
 @cache
 def patterns() -> dict[str, re.Pattern[str]]:
     held = [each for module in modules() for each in vars(module).values()]
-    phrases = [phrase.check() for pack in phrase_book().packs.values() for phrase in pack]  # all compiled
-    held += [value for phrase in phrases for value in vars(phrase).values()]
+    phrases = ((phrase.pattern, phrase.unless) for phrase in phrase_book().phrases)
+    held += [re.compile(text, re.IGNORECASE) for both in phrases for text in both if text]
     return {pattern.pattern: pattern for pattern in patterns_in(held)}
 
 

@@ -19,7 +19,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from langchain_core.tools import BaseTool
 
 from langchain_tooltree import CFGMMemory, Sandbox
-from langchain_tooltree.cfgm.recall import recall_text
+from langchain_tooltree.cfgm.online import recall_text
 from langchain_tooltree.flows import run_flow
 from langchain_tooltree.models import ATTEMPTS, Meter, bind_tools, call_tools, request, validated, was_refused
 from langchain_tooltree.replies import storable

@@ -16,7 +16,7 @@ from pydantic import Field
 
 from langchain_tooltree import AnomalyDetector, CFGMMemory, ModelVerdict, ToolLibrary, ToolTreeNode, Trajectory
 from langchain_tooltree.cfgm import tips as tips_module
-from langchain_tooltree.cfgm.reflection import Reflector
+from langchain_tooltree.cfgm.online import Reflector
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ReplyError
 from langchain_tooltree.flows import flow_of, run_flow

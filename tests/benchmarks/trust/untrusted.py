@@ -19,7 +19,7 @@ from langgraph.store.memory import InMemoryStore
 from pydantic import PrivateAttr
 
 from langchain_tooltree import Experience, SearchConfig, SearchResult, Trajectory, search
-from langchain_tooltree.cfgm.recall import Recollection, Tip, recall_text
+from langchain_tooltree.cfgm.online import Recollection, Tip, recall_text
 from langchain_tooltree.experience.guide import hints
 from langchain_tooltree.testing import Question, ScriptedChatModel, read_question
 from langchain_tooltree.text import digest

@@ -1,6 +1,5 @@
 """The phrases by which environments refuse an action, and what is not to be taken for one."""
 
-import importlib
 import re
 from time import perf_counter
 
@@ -9,15 +8,10 @@ from runs_to_read import calls, seen
 
 from langchain_tooltree import AnomalyDetector, ConfigurationError
 from langchain_tooltree.anomaly.rules import (
-    ALFWORLD_PHRASES,
-    DEFAULT_PHRASES,
     HEAD,
-    SCIENCEWORLD_PHRASES,
-    WEBSHOP_PHRASES,
     Phrase,
     Signals,
     phrase_book,
-    phrases_from,
 )
 
 REFUSALS = """\
@@ -88,7 +82,10 @@ You should say whether you want to go up or down.
 Please fill out this form.
 net::ERR_NAME_NOT_RESOLVED at http://exmple.com
 channel_not_found
-usage: tool [-h] name"""
+usage: tool [-h] name
+You are already in the kitchen.
+Item is already in the cart.
+Try searching by phone number."""
 
 NORMAL = """\
 The door is already open.
@@ -133,7 +130,10 @@ Breaking news: Talks fail as ministers cannot agree on the budget
 Roaming was already enabled
 [{"sender": "+1123", "content": "Sorry, I cannot make it, the car won't start"}]
 Motion not detected for 12 minutes.
-Collision count: 0"""
+Collision count: 0
+Your order is already in transit.
+No results found.
+No issues found."""
 
 
 def found(observation, **options):
@@ -154,7 +154,7 @@ def test_refusals_of_many_environments_are_found(text):
 def test_no_phrase_searches_long_for_what_is_not_there(unit):
     sentence = Signals.of((unit * 400)[:1_200])
     begin = perf_counter()
-    for phrase in DEFAULT_PHRASES:
+    for phrase in phrase_book().phrases:
         phrase.sentence_in(sentence)
     assert perf_counter() - begin < 1
 
@@ -190,7 +190,7 @@ def test_a_text_counts_anywhere_at_the_ends_whatever_its_case():
 
 
 def test_texts_and_phrases_may_be_mixed():
-    phrases = ["It rains", Phrase(r"^\d+ leaks$", regex=True, place="sentence", confidence=0.5)]
+    phrases = ["It rains", Phrase(r"^\d+ leaks$", place="sentence", confidence=0.5)]
     assert found("3 leaks", phrases=phrases).confidence == 0.5
     assert found("It rains again.", phrases=phrases).recoverable
 
@@ -206,32 +206,11 @@ def test_a_phrase_may_be_limited_in_place_and_length():
 
 @pytest.mark.parametrize(
     ("options", "word"),
-    [({"text": " "}, "empty"), ({"text": "(", "regex": True}, "regular"), ({"text": "a", "place": "end"}, "place")],
+    [({"pattern": " "}, "empty"), ({"pattern": "("}, "regular"), ({"pattern": "a", "place": "end"}, "place")],
 )
 def test_a_phrase_that_cannot_work_is_refused(options, word):
     with pytest.raises(ConfigurationError, match=word):
         AnomalyDetector(phrases=[Phrase(**options)])
-
-
-def test_a_single_text_is_no_list_of_phrases():
-    with pytest.raises(ConfigurationError, match="list"):
-        phrases_from("it rains")
-
-
-@pytest.mark.parametrize(
-    ("pack", "text"),
-    [
-        (ALFWORLD_PHRASES, "Nothing happens."),
-        (WEBSHOP_PHRASES, "Invalid action!"),
-        (SCIENCEWORLD_PHRASES, "No known action matches that input."),
-        (SCIENCEWORLD_PHRASES, "The fridge isn't open, so you can't see inside."),
-        (SCIENCEWORLD_PHRASES, "It's not clear how to use those items together."),
-    ],
-)
-def test_packs_know_their_environments_alone(pack, text):
-    assert found(text, phrases=pack).confidence > 0.9
-    assert found("The door is now open.", phrases=pack) is None
-    assert found(text, phrases=DEFAULT_PHRASES) is not None
 
 
 def test_prompts_labels_and_quotes_do_not_hide_a_sentence():
@@ -239,35 +218,6 @@ def test_prompts_labels_and_quotes_do_not_hide_a_sentence():
     assert found("Observation: You can't do that.") is not None
 
 
-def test_the_phrases_are_read_once():
-    AnomalyDetector(), AnomalyDetector()
-    assert phrase_book.cache_info().misses == 1
-
-
-def test_what_is_no_pack_of_phrases_is_not_there():
-    with pytest.raises(AttributeError, match="NETHACK_PHRASES"):
-        importlib.import_module(phrases_from.__module__).NETHACK_PHRASES  # noqa: B018 - looked up for the error
-
-
 def test_no_fragment_is_left_in_an_expression():
-    packs = (DEFAULT_PHRASES, ALFWORLD_PHRASES, WEBSHOP_PHRASES, SCIENCEWORLD_PHRASES)
-    assert [len(pack) for pack in packs] == [50, 1, 3, 16]
-    for phrase in (phrase for pack in packs for phrase in pack):
-        assert not re.search(r"\{[A-Z]|\n|  ", phrase.text + phrase.unless)
-
-
-@pytest.mark.parametrize(
-    "said",
-    [
-        "You are already in the kitchen.",
-        "Item is already in the cart.",
-        "No customers found. Try searching by phone number.",
-    ],
-)
-def test_what_was_so_before_or_has_to_be_tried_another_way_is_a_refusal(said):
-    assert any(phrase.sentence_in(Signals.of(said)) for phrase in phrase_book().packs["default"])
-
-
-@pytest.mark.parametrize("said", ["Your order is already in transit.", "No results found.", "No issues found."])
-def test_news_and_empty_results_are_none(said):
-    assert not any(phrase.sentence_in(Signals.of(said)) for phrase in phrase_book().packs["default"])
+    for phrase in phrase_book().phrases:
+        assert not re.search(r"\{[A-Z]|\n|  ", phrase.pattern + phrase.unless)

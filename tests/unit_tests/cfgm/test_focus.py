@@ -42,32 +42,6 @@ def test_they_are_asked_for_from_a_description_and_examples():
     assert [*asked["properties"]] == ["reasoning", "focus_point"]  # first the reasoning, as in the paper
 
 
-def test_asking_again_asks_no_model_and_another_question_does():
-    store = ExperienceStore(InMemoryStore())
-    ours, model = memory(FORM, form("Mind the gap."), store=store)
-    assert ours.focus_points("A house.", ["One."]) == ours.focus_points("A house.", ["One."]) == POINTS
-    assert ours.focus_points("A house.", ["Two."]) == ["Mind the gap."]
-    assert len(model.calls) == 2
-    other, asked = memory(store=store)
-    assert other.focus_points("A house.", ["Two."]) == ["Mind the gap."]
-    assert asked.calls == []
-
-
-async def test_the_async_twin_does_the_same():
-    ours, model = memory(FORM)
-    assert await ours.afocus_points("A house.") == ours.focus_points("A house.") == POINTS
-    assert len(model.calls) == 1
-
-
-def test_each_tenant_has_its_own():
-    store = ExperienceStore(InMemoryStore(), namespace=("tooltree", "{user}"))
-    ours, model = memory(FORM, form("Mind the gap."), store=store)
-    ada, bob = ({"configurable": {"user": user}} for user in ("ada", "bob"))
-    assert ours.focus_points("A house.", config=ada) == POINTS
-    assert ours.focus_points("A house.", config=bob) == ["Mind the gap."]
-    assert len(model.calls) == 2
-
-
 def test_they_are_trimmed_cut_told_once_and_at_most_ten():
     said = ["  Look\n where things are. ", "look where things are", "x" * 5_000]
     ours, _ = memory(form(*said, *(f"Point {n}." for n in range(20))))

@@ -8,7 +8,7 @@ from langgraph.store.memory import InMemoryStore
 from teacher import Teacher, attempt, tip_reply
 
 from langchain_tooltree import CFGMMemory, ConfigurationError, ExperienceStore, HashingEmbeddings, Trajectory
-from langchain_tooltree.cfgm.recall import recall_text
+from langchain_tooltree.cfgm.online import recall_text
 from langchain_tooltree.testing import ScriptedChatModel
 
 MODEL = ScriptedChatModel(replies=[])

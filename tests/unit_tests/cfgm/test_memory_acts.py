@@ -21,7 +21,7 @@ from langchain_tooltree import (
     Trajectory,
 )
 from langchain_tooltree.cfgm.memory import PAPER_EMBEDDINGS
-from langchain_tooltree.cfgm.reflection import NEXT_STEP as NEXT_STEP_MARK
+from langchain_tooltree.cfgm.online import NEXT_STEP as NEXT_STEP_MARK
 from langchain_tooltree.testing import ScriptedChatModel
 
 REFUSED = "Nothing happens."

@@ -7,8 +7,8 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.store.memory import InMemoryStore
 from teacher import attempt
 
-from langchain_tooltree import CFGMMemory, ConfigurationError, SITGraph, Trajectory
-from langchain_tooltree.cfgm.recall import Recollection, Tip, chain_of, most_like, recall_text
+from langchain_tooltree import CFGMMemory, SITGraph, Trajectory
+from langchain_tooltree.cfgm.online import Recollection, Tip, chain_of, most_like, recall_text
 from langchain_tooltree.text import TAG, without_reference
 from tests.internals.experience import run_of_calls
 
@@ -145,12 +145,6 @@ def test_what_is_recalled_is_not_mined_again():
     run = Trajectory.from_messages(messages, success=True)
     assert run.task == "Boil milk."
     assert "kettle" not in f"{run} {SITGraph.from_trajectories([run]).to_mermaid()}"
-
-
-@pytest.mark.parametrize("room", ["500", 500.0, None, True])
-def test_room_must_be_a_number_of_characters(room):
-    with pytest.raises(ConfigurationError, match="max_characters must be"):
-        text_of(WATER, room=room)
 
 
 @pytest.mark.parametrize(

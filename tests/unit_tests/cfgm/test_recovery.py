@@ -9,7 +9,7 @@ from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_tooltree import CFGMReflectionNode
-from langchain_tooltree.cfgm.reflection import DEFAULT_PATIENCE
+from langchain_tooltree.cfgm.online import DEFAULT_PATIENCE
 
 pytestmark = pytest.mark.parametrize("path", ["sync", "async"])
 WELL = [call("turn_valve", number, valve="red" if number % 2 else "blue") for number in range(20, 30)]

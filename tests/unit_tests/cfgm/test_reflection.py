@@ -21,8 +21,7 @@ from teacher import attempt
 
 from langchain_tooltree import CFGMMemory, ConfigurationError, ExperienceStore, Reflector
 from langchain_tooltree.anomaly.rules import Anomaly
-from langchain_tooltree.cfgm.recall import Recollection
-from langchain_tooltree.cfgm.reflection import REFLECTION_PROMPT, Reflection, with_correction
+from langchain_tooltree.cfgm.online import REFLECTION_PROMPT, Recollection, Reflection, with_correction
 from langchain_tooltree.experience.run_identity import tools_in
 from langchain_tooltree.flows import driven, flow_of
 from langchain_tooltree.models import ATTEMPTS, Meter

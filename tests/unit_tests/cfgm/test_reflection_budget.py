@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langchain_tooltree import ConfigurationError
-from langchain_tooltree.cfgm.reflection import DEFAULT_COOLDOWN, DEFAULT_MAX_REFLECTIONS, Recovery, within_budget
+from langchain_tooltree.cfgm.online import DEFAULT_COOLDOWN, DEFAULT_MAX_REFLECTIONS, Recovery, within_budget
 
 
 def pace_of(cooldown=DEFAULT_COOLDOWN, max_reflections=DEFAULT_MAX_REFLECTIONS):

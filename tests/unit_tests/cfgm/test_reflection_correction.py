@@ -1,7 +1,6 @@
 """The correction: part of the observation for the model, and nothing that happened for everybody else."""
 
 import json
-import typing
 
 import pytest
 from boiler_room import ANOMALY, KEY_INFORMATION, NEXT_STEP, NO_VALVE, failed, in_trouble
@@ -11,11 +10,10 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.graph.message import add_messages
 
 from langchain_tooltree import Trajectory
-from langchain_tooltree.anomaly.rules import Anomaly, AnomalyKind
-from langchain_tooltree.cfgm.reflection import (
+from langchain_tooltree.anomaly.rules import Anomaly
+from langchain_tooltree.cfgm.online import (
     LONGEST_CORRECTION,
     NOTE,
-    NOTICES,
     Reflection,
     advice_in,
     anomaly_in,
@@ -68,10 +66,6 @@ def test_it_is_short_whatever_the_model_has_said():
     told = correction_text(ANOMALY, reflected("Turn " * 900, [{"question": "?", "answer": "Since " * 90}]))
     assert len(told) == LONGEST_CORRECTION
     assert "\nNext step: Turn " in told
-
-
-def test_every_kind_of_anomaly_has_words():
-    assert NOTICES.keys() == set(typing.get_args(AnomalyKind))
 
 
 def test_an_anomaly_without_evidence_is_told_all_the_same():

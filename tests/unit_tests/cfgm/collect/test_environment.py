@@ -4,8 +4,11 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from langgraph.store.memory import InMemoryStore
 
-from langchain_tooltree.cfgm.collect import StepResult, UnfinishedError, is_environment, read_step, reset_world
+from langchain_tooltree import CFGMMemory
+from langchain_tooltree.cfgm.collect import StepResult, UnfinishedError, is_environment, read_step
+from langchain_tooltree.testing import ScriptedChatModel
 
 
 class NamedStep(NamedTuple):
@@ -43,35 +46,30 @@ def test_tuples_of_other_lengths_are_refused_with_a_remedy(brought):
 
 
 class Own:
-    """An environment whose `reset` does what it is told."""
+    """An environment whose `reset` brings what it is told to."""
 
-    def __init__(self, reset):
-        self.reset = reset
-
-    def step(self, action):
-        return action
+    def __init__(self, brought):
+        self.reset = brought and (lambda task: brought)
+        self.step = print
 
 
 @pytest.mark.parametrize(
-    ("reset", "observation"),
+    ("brought", "observation"),
     [
-        (lambda task: f"to {task}", "to leave"),
-        (lambda task: (f"to {task}", {"info": 1}), "to leave"),
-        (lambda task=None: f"to {task}", "to leave"),
-        (lambda goal, seed=None: f"to {goal}", "to leave"),
-        (lambda *given: f"to {given[0]}", "to leave"),
-        (lambda task: ("a", "b"), '["a", "b"]'),
-        (dict, "{}"),
+        ("a hall", "a hall"),
+        (("a hall", {"info": 1}), "a hall"),
+        (("a", "b"), '["a", "b"]'),
+        ({"room": "hall"}, '{"room": "hall"}'),
     ],
 )
-async def test_an_episode_begins_with_the_task(drive, reset, observation):
-    if reset is dict:
-        reset = lambda task: {}  # noqa: E731 - an empty observation
-    assert await drive(reset_world(Own(reset), "leave")) == observation
+def test_an_episode_begins_with_what_reset_brings(brought, observation):
+    model = ScriptedChatModel(replies=["I am there."])
+    run = CFGMMemory(model, InMemoryStore()).act(Own(brought), "leave", lambda *_: True)
+    assert run.messages[0]["content"] == f"leave\n\n{observation}"
 
 
 def test_objects_with_reset_and_step_are_environments_and_classes_are_not():
-    assert is_environment(Own(print))
+    assert is_environment(Own("seen"))
     assert not is_environment(Own)
     assert not is_environment(print)
     assert not is_environment(Own(None))
