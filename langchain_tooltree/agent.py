@@ -240,7 +240,9 @@ def _learner(
 ) -> Learner | None:
     """What the agent learns with: an experience, a graph, a memory, or the last two; `None` if there is nothing."""
     if isinstance(experience, Experience):
-        experience = experience if verdict is None else experience.judged_by(verdict)
+        if verdict is not None:
+            msg = f"verdict={verdict!r:.80} judges runs for a graph or a memory. Pass it to Experience(..., verdict=)."
+            raise ConfigurationError(msg)
         if not experience.has_verdict:
             warnings.warn(_NOTHING_LEARNT.format("experience"), stacklevel=3)
         return experience

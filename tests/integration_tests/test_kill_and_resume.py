@@ -33,11 +33,11 @@ SCRIPT = Path(__file__).with_name("rescued.py")
 CHECKPOINT = "checkpoint"
 
 PLACES = [
-    pytest.param("sqlite", {"agent": "sync", "node": "async"}, 10, id="sqlite"),
+    pytest.param("sqlite", {"agent": "sync", "node": "async"}, 13, id="sqlite"),
     pytest.param(
         "postgres",
         {"agent": "async", "node": "sync"},
-        24,
+        34,
         id="postgres",
         marks=pytest.mark.skipif(postgres_programs() is None, reason="pgserver has no wheel for this Python"),
     ),

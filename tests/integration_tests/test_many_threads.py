@@ -20,7 +20,7 @@ from langgraph.store.memory import InMemoryStore
 
 from langchain_tooltree.testing import ScriptedChatModel
 
-RUNS = 16
+RUNS = 8
 
 HANGS_AFTER = 60
 """Seconds after which runs that take a few count as hanging."""
