@@ -15,7 +15,6 @@ from uuid import UUID
 from langchain_core.messages import BaseMessage, RemoveMessage, convert_to_messages
 from langchain_core.runnables import RunnableConfig
 from langgraph.callbacks import GraphCallbackHandler, GraphInterruptEvent
-from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.errors import GraphBubbleUp, ParentCommand
 from langgraph.pregel import Pregel
 from langgraph.types import Command, StateSnapshot
@@ -724,10 +723,15 @@ def load_thread(
     whether it succeeded.
 
     Raises:
-        ConfigurationError: If the graph has no checkpointer, or `config` names no thread.
+        ConfigurationError: If `config` names no thread.
+        ValueError: As LangGraph raises it, if the graph has no checkpointer.
         TrajectoryFormatError: If the thread is unknown, or its state has no messages under `messages_key`.
     """
-    thread_id, dialogue = _thread_id(graph, config), Dialogue()
+    thread_id = config.get("configurable", {}).get("thread_id")
+    if thread_id is None:
+        msg = f"config names no thread: {config!r:.200}. Pass {{'configurable': {{'thread_id': ...}}}}."
+        raise ConfigurationError(msg)
+    thread_id, dialogue = str(thread_id), Dialogue()
     thread: RunnableConfig = {"configurable": {"thread_id": thread_id}}
     states: list[StateSnapshot] = yield TwinStep(
         lambda: list(graph.get_state_history(thread)), partial(_listed, graph.aget_state_history, thread)
@@ -747,17 +751,3 @@ aload_thread = async_twin(load_thread)
 
 async def _listed(history: Callable[..., AsyncIterator[StateSnapshot]], thread: RunnableConfig) -> list[StateSnapshot]:
     return [state async for state in history(thread)]
-
-
-def _thread_id(graph: Pregel[Any, Any, Any, Any], config: RunnableConfig) -> str:
-    if not isinstance(graph.checkpointer, BaseCheckpointSaver):
-        msg = (
-            f"{graph.name!r} has no checkpointer, so its threads have no history. Compile it with one, as in "
-            "compile(checkpointer=InMemorySaver())."
-        )
-        raise ConfigurationError(msg)
-    thread_id = config.get("configurable", {}).get("thread_id")
-    if thread_id is None:
-        msg = f"config names no thread: {config!r:.200}. Pass {{'configurable': {{'thread_id': ...}}}}."
-        raise ConfigurationError(msg)
-    return str(thread_id)

@@ -60,7 +60,8 @@ conditions and numbers. Empty if none does.
 `missing`: a list with everything that the assistant should have done and did not do, or not rightly, each in one \
 sentence. Empty if there is nothing. Go through all that the user wanted, with its conditions ("the cheapest", "all of \
 them", "if not, then ..."); where the user changed their mind, the last word counts. Something is missing if it was \
-forgotten; if it was promised and no call did it; if a question was answered wrongly; if the assistant refused it, or \
+forgotten; if it was promised and no call did it; if a question was answered wrongly, or with "none" although the \
+results do not cover all that was asked; if the assistant refused it, or \
 passed it on to somebody else, although the rules allowed it; if the rules told the assistant to do it; or if the user \
 was told something false that changes how things stand in the end. What the rules forbid, what no tool can do, and \
 what the user gave up freely does not count as missing.
@@ -77,7 +78,8 @@ NUMBERED = """ \
 A call with a number under `write` may have changed something; the others looked something up."""
 
 WRITES_PROMPT = """
-`writes`: a list with one object for each write that did not fail; handing the user over is no write.
+`writes`: a list with one object for each numbered call that did not fail; handing the user over is no write. One that \
+only looked something up is allowed and confirmed: say so in `facts`.
 - `write`: its number in the record.
 - `facts`: for each condition that a rule sets for it, what the results show, with your own calculation; and whether \
 each argument (which thing, how many, how much, how it is paid) follows from the rules and from the user's words. A \
@@ -86,7 +88,6 @@ condition counts as met only if the results show it.
 forbid.
 - `confirmed`: true if, before the write, the user asked for just this or agreed to it in words of their own. Where \
 the rules demand that details are listed and a yes is obtained, a wish alone is not enough.
-A numbered call that only looked something up is allowed and confirmed.
 """
 
 
@@ -140,7 +141,7 @@ class WriteCheck(BaseModel):
 
 
 class Review(BaseModel):
-    """What a model replies about a run; each part is the ground of the next. A run that only reads has no `writes`.
+    """What a model replies about a run; each part is the ground of the next.
 
     It is asked for every field, but a reply that leaves out an empty list is read all the same.
     """
@@ -148,7 +149,7 @@ class Review(BaseModel):
     model_config = ConfigDict(json_schema_extra=_require_all)
 
     rules: list[str] = Field(default_factory=list, description="The rules that decide something in this run")
-    writes: list[WriteCheck] = Field(default_factory=list, description="One for each write that did not fail")
+    writes: list[WriteCheck] = Field(default_factory=list, description="One for each numbered call that did not fail")
     missing: list[str] = Field(default_factory=list, description="What should have been done and was not")
     verdict: Literal["success", "failure", "unclear"]
     reasons: str = Field(description="What decided it, in two or three sentences")

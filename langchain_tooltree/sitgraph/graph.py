@@ -191,13 +191,6 @@ class Graph:
         return [each.id for each in every if tool is None or any(tool in pair for pair in each.transitions)]
 
     @property
-    def is_of_one(self) -> bool:
-        """Whether all runs came from one giver, whom nobody can second."""
-        givers = (run.giver for run in self.runs.values())
-        first = next(givers, None)
-        return all(giver == first for giver in givers)
-
-    @property
     def sample(self) -> Sample:
         """The runs that the vote is fitted to: the first in the order of their hashes, with some hundred states.
 

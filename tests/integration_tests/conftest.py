@@ -1,6 +1,7 @@
 """What the integration tests share."""
 
 import pytest
+from browser import Browser
 from store_references import STORES, References
 
 
@@ -24,4 +25,11 @@ async def store(request, references):
     if reason := references.missing(name):
         pytest.skip(reason)
     async with references.open(name, path) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory):
+    """A browser, which is started once."""
+    with Browser(tmp_path_factory.mktemp("profile")) as opened:
         yield opened

@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise, product
 from pathlib import Path
@@ -41,12 +40,6 @@ MEASURE = (
     "return spent.sort((a, b) => a - b)[10]; })"
 )
 HOSTILE = [markup.replace("{}", word).replace("}}", "}") for markup, word in product(MARKUP, WORDS)] + ["x" * 1_000_000]
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    with Browser(tmp_path_factory.mktemp("profile")) as browser:
-        yield browser
 
 
 @pytest.fixture(scope="module")

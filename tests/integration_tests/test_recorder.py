@@ -36,7 +36,7 @@ from langchain_tooltree import ExperienceStore, Trajectory, TrajectoryRecorder, 
 from langchain_tooltree.experience.verdict import Verdict
 from langchain_tooltree.testing import ScriptedChatModel
 
-RUNS = 24
+RUNS = 16
 LOGGER = "langchain_tooltree.experience.recorder"
 REQUEST: Any = {"messages": [("user", "Look around.")]}
 CALL = AIMessage("", tool_calls=[{"name": "look", "args": {"place": "shed"}, "id": "call_1"}])
@@ -131,7 +131,7 @@ async def test_runs_of_all_kinds_are_recorded_as_their_threads_tell(experience: 
 
     counts = comparison.counts
     assert counts["held"] == RUNS
-    assert min(counts[each] for each in ("broken", "interrupts", "branches", "errors", "parallel", "removed")) > 10
+    assert min(counts[each] for each in ("broken", "interrupts", "branches", "errors", "parallel", "removed")) > 5
     assert len(list(experience.trajectories())) == RUNS
     assert recorder._runs == {}
 

@@ -125,7 +125,7 @@ def test_a_store_lists_its_namespaces_with_a_page_of_each_and_nothing_is_written
         users = Experience(store, namespace=("tooltree", "{user_id}"))
         for user in ("ann", "b/b"):
             users.within(user_id=user).learn(runs[0])
-        store.put(("tooltree", "ann", "segments"), "damaged", {"segment": "{"}, index=False)
+        store.put(("tooltree", "ann", "parts"), "damaged", {"part": "{"}, index=False)
     held = [(file, file.stat().st_mtime_ns, file.is_file() and file.read_bytes()) for file in tmp_path.rglob("*")]
     with viewing(tmp_path) as viewer:
         spaces = {row["name"]: row["plan"] for row in viewer.data()["entries"]}
@@ -318,10 +318,12 @@ def test_a_port_in_use_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str
 
 
 @pytest.mark.skipif(not (PROGRAM and SHELL), reason="no chromium is installed")
-def test_a_list_in_the_browser_grows_unless_somebody_looks_for_something_there(tmp_path: Path) -> None:
+def test_a_list_in_the_browser_grows_unless_somebody_looks_for_something_there(
+    browser: Browser, tmp_path: Path
+) -> None:
     folder, shown = tmp_path / "searches", "[...document.querySelectorAll('tbody tr')].length"
     saved_module.record(folder, demo.solved().to_dict(), key="1")
-    with viewing(folder) as viewer, Browser(tmp_path / "profile") as browser:
+    with viewing(folder) as viewer:
         browser.open(viewer.address)
         assert browser.run(shown) == 1
         saved_module.record(folder, demo.solved().to_dict(), key="2")

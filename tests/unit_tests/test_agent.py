@@ -256,24 +256,21 @@ def test_a_graph_learns_from_the_runs_of_the_agent_as_the_verdict_says():
     ("options", "message"),
     [
         ({"experience": InMemoryStore()}, "experience must be an Experience, or .* got <.*InMemoryStore"),
-        ({"middleware": [CFGMMiddleware(ScriptedChatModel())]}, "holds a CFGMMiddleware already"),
-    ],
-    ids=["no memory", "twice"],
-)
-def test_what_cannot_work_with_a_memory_is_refused(offline, options, message):
-    with pytest.raises(ConfigurationError, match=message):
-        create_tooltree_agent(offline(), [echo], **{"experience": CFGMMemory(offline(), InMemoryStore()), **options})
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"middleware": [SITGraphMiddleware(SITGraph())]}, "holds a SITGraphMiddleware already"),
-        ({"effects": ["echo"]}, "effects must be a mapping"),
         ({"experience": [SITGraph(), SITGraph()]}, "experience must be an Experience, or"),
+        (
+            {
+                "experience": CFGMMemory(ScriptedChatModel(), InMemoryStore()),
+                "middleware": [CFGMMiddleware(ScriptedChatModel())],
+            },
+            "holds a CFGMMiddleware already",
+        ),
+        (
+            {"experience": SITGraph(), "middleware": [SITGraphMiddleware(SITGraph())]},
+            "holds a SITGraphMiddleware already",
+        ),
     ],
-    ids=["twice", "effects", "two graphs"],
+    ids=["no memory", "two graphs", "a memory twice", "a graph twice"],
 )
-def test_what_cannot_work_with_a_graph_is_refused(offline, graph, options, message):
+def test_what_cannot_work_with_an_experience_is_refused(offline, options, message):
     with pytest.raises(ConfigurationError, match=message):
-        create_tooltree_agent(offline(), [echo], **{"experience": graph, **options})
+        create_tooltree_agent(offline(), [echo], **options)

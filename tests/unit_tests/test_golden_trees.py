@@ -176,41 +176,5 @@ async def test_the_tree_is_the_one_on_record(find, offline, make):
     assert json.loads(json.dumps(tree)) == json.loads(recorded.read_text(encoding="utf-8"))
 
 
-def on_record(make):
-    return json.loads((FOLDER / f"{make.__name__}.json").read_text(encoding="utf-8"))
-
-
-def best_tools(tree):
-    return [tree["nodes"][node]["call"]["tool"] for node in tree["best"]]
-
-
-def test_the_search_in_the_loop_on_record_settles_what_the_agent_left_open():
-    tree = on_record(sign_in_the_loop)
-    assert best_tools(tree)[-2:] == ["look_at_sign", "to_miles"]
-    assert tree["stop_reason"] == "answered"
-    assert tree["cost"]["model_calls"] <= on_record(sign_by_the_posterior)["cost"]["model_calls"]
-
-
-def test_a_search_by_eq_1_on_record_recovers_from_a_bad_first_step():
-    tree = on_record(sign_by_eq_1_as_released)
-    zoomed = next(node for node in tree["nodes"] if node["call"] and node["call"]["tool"] == "zoom")
-    assert (zoomed["pruned"], zoomed["N"]) == ("post_evaluation", 1)
-    assert (best_tools(tree), tree["stop_reason"]) == (["look_at_sign", "to_miles"], "solved")
-
-
-def test_the_papers_search_on_record_has_no_goal_scores():
-    tree = on_record(sign_in_the_papers_form)
-    assert {node["goal"] for node in tree["nodes"]} == {None}
-    assert best_tools(tree) == ["look_at_sign", "to_miles"]
-
-
-def test_the_search_with_a_sandbox_on_record_ends_in_a_write_that_was_never_run():
-    tree = on_record(shop_with_sandbox_and_deferred_write)
-    assert (best_tools(tree), tree["stop_reason"]) == (["put", "put", "mail"], "solved")
-    mails = [node for node in tree["nodes"] if node["call"] and node["call"]["tool"] == "mail"]
-    assert {node["observation"] for node in mails} == {None}
-    assert any(node["world"] for node in tree["nodes"])
-
-
 def test_there_is_no_tree_on_record_that_nothing_compares():
     assert {path.stem for path in FOLDER.glob("*.json")} == {make.__name__ for make in SEARCHES}

@@ -92,7 +92,6 @@ def test_a_solved_task_is_done_and_gets_no_more_proposals():
     assert policy().propose(question(*TASK.gold)) == []
 
 
-@pytest.mark.slow
 def test_the_right_call_is_offered_as_often_as_hit_says_and_first_half_of_the_time():
     offers = [keys(policy(hit=0.8, seed=seed).propose(question(PUT))) for seed in range(1500)]
     hits = [offer for offer in offers if ADD.key in offer]
@@ -102,7 +101,6 @@ def test_the_right_call_is_offered_as_often_as_hit_says_and_first_half_of_the_ti
     assert all(len(set(offer)) == len(offer) for offer in offers)
 
 
-@pytest.mark.slow
 def test_a_right_call_outranks_a_wrong_one_with_probability_auc():
     models = [policy(auc=0.8, seed=seed) for seed in range(3000)]
     asked = question(kind="pre")
@@ -131,7 +129,6 @@ def test_with_a_perfect_model_the_search_solves_the_task_without_touching_the_or
     assert report.replayed_alike
 
 
-@pytest.mark.slow
 def test_greedy_fails_where_its_first_proposal_does_harm():
     reports = [
         run_task(TASK, gold_arguments([TASK]), Simulation(seed=seed), KernelConfig(max_depth=6)) for seed in range(8)

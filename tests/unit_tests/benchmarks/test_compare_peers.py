@@ -43,11 +43,6 @@ PEERS = {
 ENDLESS = ("treequest-ab-mcts", "tooltree-mcts-fused", "treequest-ab-mcts-fused")
 
 
-# The package that it runs takes a second for a search on a busy machine.
-SLOW = {"tooltree-mcts-fused", "treequest-ab-mcts-fused", "treequest-ab-mcts"}
-ALL = [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in PEERS]
-
-
 def worked(name, seed, *, auc=1.0, max_model_calls=BUDGET):
     simulation = Simulation(TASK, gold_arguments([TASK]), seed=seed)
     asked = []
@@ -56,7 +51,7 @@ def worked(name, seed, *, auc=1.0, max_model_calls=BUDGET):
     return desk, asked
 
 
-@pytest.mark.parametrize("peer", ALL)
+@pytest.mark.parametrize("peer", PEERS)
 @pytest.mark.parametrize("seed", range(5))
 def test_a_peer_with_a_perfect_judge_solves_the_task(peer, seed):
     desk, _ = worked(peer, seed)
@@ -65,7 +60,7 @@ def test_a_peer_with_a_perfect_judge_solves_the_task(peer, seed):
     assert desk.model_calls < BUDGET or peer in ENDLESS
 
 
-@pytest.mark.parametrize("peer", ALL)
+@pytest.mark.parametrize("peer", PEERS)
 def test_a_peer_with_a_smaller_budget_keeps_what_it_would_have_kept_by_then(peer):
     whole, _ = worked(peer, seed=0, auc=0.85)
     cut, _ = worked(peer, seed=0, auc=0.85, max_model_calls=12)

@@ -32,7 +32,6 @@ def path(tmp_path):
     return tmp_path / "recording.jsonl"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("file", KEPT, ids=lambda file: file.stem)
 @pytest.mark.parametrize("method", ["react", "tooltree"])
 def test_what_real_models_answered_still_solves_what_it_solved(file, method):

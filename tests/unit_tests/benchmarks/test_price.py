@@ -70,7 +70,6 @@ def test_plain_agent_solves_what_its_model_is_right_in(name):
     assert price.solved == (not name.startswith("errs") or name in DETOURS)
 
 
-@pytest.mark.slow
 def test_every_effort_holds_the_targets():
     planners = ("plain", *EFFORTS)
     prices = {name: {planner: measure(task, planner) for planner in planners} for name, task in TASKS.items()}

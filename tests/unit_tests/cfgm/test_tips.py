@@ -118,7 +118,7 @@ def test_a_task_with_new_attempts_is_asked_about_again():
     assert ours.model.asked[5:] == [(PRAISED, "bravo")]
 
 
-@pytest.mark.parametrize("killed_at", range(1, 8))
+@pytest.mark.parametrize("killed_at", [1, 2, 5, 7])
 def test_an_extraction_that_was_killed_goes_on_where_it_stopped(killed_at):
     attempts = [made for task in NAMES[:4] for made in (failure(task), success(task))]
     whole = memory(*attempts).extract_tips()

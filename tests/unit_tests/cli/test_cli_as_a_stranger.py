@@ -42,6 +42,7 @@ def test_the_version_is_that_of_the_package(capsys):
     assert capsys.readouterr().out == f"langchain-tooltree {version('langchain-tooltree')}\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["demo", "--help"], []])
 def test_help_and_version_import_nothing_that_takes_time(arguments):
     code = (

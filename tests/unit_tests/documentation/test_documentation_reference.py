@@ -4,8 +4,6 @@ import inspect
 import json
 import re
 
-import pytest
-
 import langchain_tooltree
 from langchain_tooltree import ToolTreeError, errors, testing
 from tests.unit_tests.documentation import pages
@@ -18,7 +16,10 @@ REPOSITORY = re.compile(
     r"https://github\.com/langchain-tooltree/langchain-tooltree/(?:blob|tree|raw|edit)/\w+/([^)\"#\s]+)"
 )
 SITE = re.compile(r"https://langchain-tooltree\.github\.io/langchain-tooltree/([^)\"#\s]*)")
-NOTEBOOKS = {path.name: path.read_text() for path in sorted((pages.ROOT / "cookbook").glob("*.ipynb"))}
+NOTEBOOKS = {
+    path.name: "".join("".join(cell["source"]) for cell in json.loads(path.read_text())["cells"])
+    for path in sorted((pages.ROOT / "cookbook").glob("*.ipynb"))
+}
 
 
 def test_the_reference_has_every_public_name():
@@ -36,38 +37,30 @@ def test_each_error_says_what_causes_it_and_what_to_do():
     ]
 
 
-@pytest.mark.parametrize("page", [*pages.PAGES, *NOTEBOOKS])
-def test_absolute_links_to_our_own_home_lead_somewhere(page):
-    text = pages.PAGES.get(page) or "".join(
-        line
-        for cell in json.loads(NOTEBOOKS[page])["cells"]
-        if cell["cell_type"] == "markdown"
-        for line in cell["source"]
-    )
-    assert [path for path in REPOSITORY.findall(text) if not (pages.ROOT / path).exists()] == []
-    for path in SITE.findall(text):
-        assert is_page(path), f"the site has no page {path!r}"
+def test_absolute_links_to_our_own_home_lead_somewhere():
+    for page, text in {**pages.PAGES, **NOTEBOOKS}.items():
+        assert [path for path in REPOSITORY.findall(text) if not (pages.ROOT / path).exists()] == [], page
+        assert [path for path in SITE.findall(text) if not is_page(path)] == [], page
 
 
 RELATIVE = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)")
 
 
-@pytest.mark.parametrize("page", pages.PAGES)
-def test_relative_links_lead_to_files_of_the_repository(page):
-    place = (pages.ROOT / page).parent
-    assert [link for link in RELATIVE.findall(pages.PAGES[page]) if not (place / link).exists()] == []
+def test_relative_links_lead_to_files_of_the_repository():
+    for page, text in pages.PAGES.items():
+        place = (pages.ROOT / page).parent
+        assert [link for link in RELATIVE.findall(text) if not (place / link).exists()] == [], page
 
 
 ON_THE_SITE_ALONE = re.compile(r"--8 ?<|^(?:!!!|\?\?\?|===) |\{#|\]\[langchain_tooltree", re.MULTILINE)
 """What GitHub shows as it stands, and what a formatter of Markdown has broken before."""
 
 
-@pytest.mark.parametrize("page", pages.PAGES)
-def test_a_page_reads_well_on_github_too(page):
-    text = pages.PAGES[page]
-    assert ON_THE_SITE_ALONE.findall(text) == []
-    if re.search(r"^::: |<!-- include: ", text, re.MULTILINE):
-        assert "<!-- on GitHub -->" in text or "](../../.github/SECURITY.md)" in text
+def test_a_page_reads_well_on_github_too():
+    for page, text in pages.PAGES.items():
+        assert ON_THE_SITE_ALONE.findall(text) == [], page
+        if re.search(r"^::: |<!-- include: ", text, re.MULTILINE):
+            assert "<!-- on GitHub -->" in text or "](../../.github/SECURITY.md)" in text, page
 
 
 def test_each_picture_is_shown_somewhere():

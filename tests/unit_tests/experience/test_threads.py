@@ -160,7 +160,7 @@ async def test_the_thread_may_be_named_by_a_number_or_by_one_of_its_checkpoints(
 
 
 async def test_without_a_checkpointer_there_is_no_history(load):
-    with pytest.raises(ConfigurationError, match=r"has no checkpointer.*compile\(checkpointer="):
+    with pytest.raises(ValueError, match="No checkpointer set"):
         await load(agent("One."))
 
 

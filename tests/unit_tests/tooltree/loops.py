@@ -9,6 +9,7 @@ from langchain_core.messages import AIMessage, AIMessageChunk, AnyMessage, Human
 from langchain_core.tools import StructuredTool
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
+from pydantic import BaseModel
 
 from langchain_tooltree import ToolTreeMiddleware, ToolTreeNode
 from langchain_tooltree.testing import ScriptedChatModel
@@ -23,6 +24,12 @@ class AddedUp(TypedDict):
     messages: Annotated[list[AnyMessage], operator.add]
 
 
+class Item(BaseModel):
+    """What all tools of the shop take; made once, since that takes longer than to call them."""
+
+    item: str
+
+
 class Shop:
     """Three reads, one of which fails, and a write; it notes what was called."""
 
@@ -30,7 +37,8 @@ class Shop:
         self.made: list[str] = []
 
     def tools(self) -> list[StructuredTool]:
-        return [StructuredTool.from_function(each) for each in (self.stock, self.price, self.broken, self.order)]
+        each_one = (self.stock, self.price, self.broken, self.order)
+        return [StructuredTool.from_function(each, args_schema=Item) for each in each_one]
 
     def stock(self, item: str) -> str:
         """Count an item in the stock."""
