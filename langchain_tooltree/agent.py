@@ -13,7 +13,7 @@ from langchain_core.tools import BaseTool
 
 from langchain_tooltree.cfgm.agents import CFGMMiddleware
 from langchain_tooltree.cfgm.memory import CFGMMemory
-from langchain_tooltree.effects.calls import CallEffects, Effects
+from langchain_tooltree.effects import CallEffects, Effects
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.experience.guide import Learner
 from langchain_tooltree.experience.verdict import AnyVerdict
@@ -27,7 +27,7 @@ from langchain_tooltree.sitgraph.sit_graph import SITGraph
 from langchain_tooltree.tools import ToolLibrary, as_tools, check_effects
 from langchain_tooltree.tooltree.judge import Judge
 from langchain_tooltree.tooltree.middleware import BranchCleanup, ToolTreeMiddleware
-from langchain_tooltree.tooltree.search import SearchConfig
+from langchain_tooltree.tooltree.search.config import SearchConfig
 
 if TYPE_CHECKING:
     from langchain.agents.middleware.types import (

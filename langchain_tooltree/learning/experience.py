@@ -19,7 +19,7 @@ from langgraph.store.base import BaseStore
 
 from langchain_tooltree.cfgm.memory import CFGMMemory
 from langchain_tooltree.conversation import Conversation
-from langchain_tooltree.effects.calls import CallEffects, Effects
+from langchain_tooltree.effects import CallEffects, Effects
 from langchain_tooltree.effects.names import EFFECTS
 from langchain_tooltree.errors import ConfigurationError, ForeignNamespaceError, described
 from langchain_tooltree.experience.embeddings import resolve_embeddings

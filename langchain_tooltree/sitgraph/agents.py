@@ -16,7 +16,7 @@ from langgraph.runtime import Runtime
 from pydantic import BaseModel, Field
 
 from langchain_tooltree.conversation import Conversation, is_observation, visible_path
-from langchain_tooltree.effects.calls import CallEffects, Effects, ReadTool
+from langchain_tooltree.effects import CallEffects, Effects, ReadTool
 from langchain_tooltree.errors import ConfigurationError, ReplyError, check_count, described
 from langchain_tooltree.experience.excerpts import DEFAULT_MAX_CHARACTERS, excerpt
 from langchain_tooltree.experience.guide import LEAST_SHARE, Learner, hints
