@@ -17,7 +17,7 @@ _NAMES = {
     "tooltree.node": ("ToolTreeNode", "search", "asearch"),
     "selection": ("ToolSelectionMiddleware", "ToolRetriever"),
     # Search: how it is asked, set up and judged, and where writes may be tried
-    "tooltree.search": ("SearchConfig",),
+    "tooltree.search.config": ("SearchConfig",),
     "tooltree.result": ("SearchResult", "search_result"),
     "tools": ("ToolCard", "ToolLibrary"),
     "effects": ("mcp_effects",),
@@ -97,7 +97,7 @@ if TYPE_CHECKING:
     from langchain_tooltree.tooltree.prompts import Prompts as Prompts
     from langchain_tooltree.tooltree.result import SearchResult as SearchResult
     from langchain_tooltree.tooltree.result import search_result as search_result
-    from langchain_tooltree.tooltree.search import SearchConfig as SearchConfig
+    from langchain_tooltree.tooltree.search.config import SearchConfig as SearchConfig
 else:
 
     def __getattr__(name: str) -> Any:

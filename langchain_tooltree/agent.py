@@ -13,7 +13,7 @@ from langchain_core.tools import BaseTool
 
 from langchain_tooltree.cfgm.agents import CFGMMiddleware
 from langchain_tooltree.cfgm.memory import CFGMMemory
-from langchain_tooltree.effects.calls import CallEffects, Effects
+from langchain_tooltree.effects import CallEffects, Effects
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.experience.guide import Learner
 from langchain_tooltree.experience.verdict import AnyVerdict
@@ -27,7 +27,7 @@ from langchain_tooltree.sitgraph.sit_graph import SITGraph
 from langchain_tooltree.tools import ToolLibrary, as_tools, check_effects
 from langchain_tooltree.tooltree.judge import Judge
 from langchain_tooltree.tooltree.middleware import BranchCleanup, ToolTreeMiddleware
-from langchain_tooltree.tooltree.search import SearchConfig
+from langchain_tooltree.tooltree.search.config import SearchConfig
 
 if TYPE_CHECKING:
     from langchain.agents.middleware.types import (
@@ -240,7 +240,9 @@ def _learner(
 ) -> Learner | None:
     """What the agent learns with: an experience, a graph, a memory, or the last two; `None` if there is nothing."""
     if isinstance(experience, Experience):
-        experience = experience if verdict is None else experience.judged_by(verdict)
+        if verdict is not None:
+            msg = f"verdict={verdict!r:.80} judges runs for a graph or a memory. Pass it to Experience(..., verdict=)."
+            raise ConfigurationError(msg)
         if not experience.has_verdict:
             warnings.warn(_NOTHING_LEARNT.format("experience"), stacklevel=3)
         return experience

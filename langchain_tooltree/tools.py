@@ -21,7 +21,7 @@ from langgraph.prebuilt import InjectedStore, ToolRuntime
 from langgraph.types import Command
 from pydantic import PydanticSchemaGenerationError, PydanticUserError, TypeAdapter, ValidationError
 
-from langchain_tooltree.effects.calls import CallEffects
+from langchain_tooltree.effects import CallEffects
 from langchain_tooltree.errors import ConfigurationError, ToolDefinitionError, described
 from langchain_tooltree.text import LONGEST_TEXT, counted, cut, shortened
 

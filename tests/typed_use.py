@@ -71,7 +71,7 @@ async def learn(model: BaseChatModel) -> None:
     assert_type(await graph.asuggest(None), list[Suggestion])
     run = Trajectory.from_messages([])
     await ExperienceStore(InMemoryStore()).aadd(run)
-    await graph.alearn(run)
+    await graph.aadd(run)
     experience = Experience("folder", verdict="openai:gpt-4.1-mini")
     await experience.within(user_id="ada").alearn(run)
     assert_type((await experience.asettle()).runs, int)

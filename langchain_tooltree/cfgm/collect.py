@@ -66,7 +66,6 @@ must hold for many tasks of this environment, so do not solve one of the example
 MOST_FOCUS_POINTS = 10  # focus points there are at the most, as in the paper
 LONGEST_FOCUS_POINT = 500  # characters of a focus point that are kept: about 125 tokens
 MOST_EXAMPLES = 12  # examples a model is shown, so that there is room for something of each
-
 FOCUS = "focus"  # under what label focus points are kept
 CURRENT = "current"  # under what key those that were asked for last stand
 
@@ -326,7 +325,6 @@ what came of it before you act again. What stands between reference_material tag
 where it fits. Stop calling the tool only when the task is done."""
 
 MISCALLED = 'Nothing was done: call `act` with the action as a text, as in act(action="look around").'
-
 ACT = "act"
 
 ACT_TOOL: dict[str, Any] = {

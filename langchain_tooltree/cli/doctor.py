@@ -9,8 +9,7 @@ from langchain_core.tools import BaseTool
 
 from langchain_tooltree.agent import create_tooltree_agent
 from langchain_tooltree.cli.terminal import Terminal, answering, imported, table
-from langchain_tooltree.effects import hints_of
-from langchain_tooltree.effects.calls import CallEffects
+from langchain_tooltree.effects import CallEffects, hints_of
 from langchain_tooltree.effects.names import is_read, verb_of_write
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.sandbox import names_bound_by

@@ -18,7 +18,7 @@ from langchain_tooltree.errors import ConfigurationError, MissingExtraError, imp
 from langchain_tooltree.experience.run_identity import Namespace
 from langchain_tooltree.experience.store import HEAD, MOST_ITEMS, PAGE, TASKS, TOKEN, TRAJECTORIES, StoreCall, listing
 from langchain_tooltree.flows import Flow, run_flow
-from langchain_tooltree.learning.fold import SEGMENTS
+from langchain_tooltree.learning.fold import PARTS
 from langchain_tooltree.stores.chroma import DATABASE, ChromaStore, snapshot
 
 T = TypeVar("T")
@@ -150,5 +150,5 @@ def namespaces_of(store: BaseStore) -> Flow[dict[Namespace, list[str]]]:
     listed: list[Namespace] = yield StoreCall(store, "list_namespaces", (), {"limit": MOST_ITEMS})
     places = sorted(tuple(each) for each in listed if len(each) > 1)
     roots = sorted({each[:-1] for each in places if each[-1] in (TASKS, TRAJECTORIES)})
-    own = (TASKS, TRAJECTORIES, HEAD, SEGMENTS)  # segments are made again in the target
+    own = (TASKS, TRAJECTORIES, HEAD, PARTS)  # parts are made again in the target
     return {root: [each[-1] for each in places if each[:-1] == root and each[-1] not in own] for root in roots}

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from langchain_core.messages import BaseMessage
 
 from langchain_tooltree.conversation import Conversation
-from langchain_tooltree.effects.calls import CallEffects, Effects
+from langchain_tooltree.effects import CallEffects, Effects
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.experience.run_identity import TurnNote
 from langchain_tooltree.experience.trajectory import Trajectory

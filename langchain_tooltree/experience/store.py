@@ -543,7 +543,9 @@ class ExperienceStore:
         """The vectors of the tasks of some runs, as a flow; none where the store ranks tasks itself."""
         catalogue = yield from self.current()
         tasks = {run: catalogue.entries[run].task for run in runs if run in catalogue.entries}
-        if not tasks or (yield from self._indexed(next(iter(tasks.values())), 1, success=None)) is not None:
+        if not tasks or self._memory.is_indexed:
+            return {}
+        if (yield from self._indexed(next(iter(tasks.values())), 1, success=None)) is not None:
             return {}
         missing = catalogue.tasks.missing(catalogue.entries)
         yield from self._embedding(catalogue, [task for task in missing if task in tasks.values()])

@@ -124,9 +124,9 @@ class _Affected:
 def erase(fold: Fold, selection: Selection, graphs: Sequence[AnyGraph]) -> Flow[Erased]:
     """Forget runs of a namespace, as a flow.
 
-    Nobody judges them meanwhile, takes tips, or writes segments. Graphs come first: where one cannot be read, that is
-    raised, and the records still say what is to be forgotten. Segments come last: who writes one looks afterwards
-    whether the records are still there.
+    Nobody judges them meanwhile, takes tips, or stores parts of the fold. Graphs come first: where one cannot be read,
+    that is raised, and the records still say what is to be forgotten. Parts come last: who writes one looks afterwards
+    whether its record is still there.
     """
     claimed = yield FunctionStep(fold.claim_all, [TIPS, STORING])
     store, place = fold.store.place
@@ -157,7 +157,7 @@ def erase(fold: Fold, selection: Selection, graphs: Sequence[AnyGraph]) -> Flow[
         fold.store.forget_memory()
         latest_searches.clear()
         yield from fold.refresh(whole=True)
-        yield from fold.segments.erase()
+        yield from fold.parts.erase()
     finally:
         fold.release(claimed)
     if not (affected.runs or any(taken.values()) or selection.is_all):

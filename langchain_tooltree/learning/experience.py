@@ -19,7 +19,7 @@ from langgraph.store.base import BaseStore
 
 from langchain_tooltree.cfgm.memory import CFGMMemory
 from langchain_tooltree.conversation import Conversation
-from langchain_tooltree.effects.calls import CallEffects, Effects
+from langchain_tooltree.effects import CallEffects, Effects
 from langchain_tooltree.effects.names import EFFECTS
 from langchain_tooltree.errors import ConfigurationError, ForeignNamespaceError, described
 from langchain_tooltree.experience.embeddings import resolve_embeddings
@@ -114,7 +114,7 @@ class Experience:
         self._store = _store_from(store_or_path, namespace, self._embeddings)
         self._model = None if model is None else resolve_model(model)
         self._judge = None if verdict is None else resolve_verdict(verdict)
-        self._asks_function = _is_function(verdict)
+        self._asks_function = callable(verdict) and not is_chat_model(verdict)
         self._settle_seconds = settle_seconds
         self._quarantine = quarantine
         self._folds: dict[Namespace, Fold] = {}
@@ -127,22 +127,8 @@ class Experience:
 
     def within(self, **values: Any) -> "Experience":
         """The same experience for one user or tenant: the namespace's variables have these values."""
-        return self._with(_store=self._store.within(**values))
-
-    def judged_by(self, verdict: AnyVerdict) -> "Experience":
-        """The same experience with this verdict.
-
-        Raises:
-            ConfigurationError: If it has one already.
-        """
-        if self._judge is not None:
-            msg = f"This Experience has a verdict, but verdict={verdict!r:.80} was passed, too. Leave one out."
-            raise ConfigurationError(msg)
-        return self._with(_judge=resolve_verdict(verdict), _asks_function=_is_function(verdict))
-
-    def _with(self, **changes: Any) -> "Experience":
         other = object.__new__(Experience)
-        other.__dict__ |= self.__dict__ | changes
+        other.__dict__ |= {**self.__dict__, "_store": self._store.within(**values)}
         other._recorder = TrajectoryRecorder.settling(other._store, other._settle)
         return other
 
@@ -481,7 +467,3 @@ def _store_from(store: Any, namespace: Sequence[str] | None, embeddings: Embeddi
     if isinstance(store, str | os.PathLike):
         store = ChromaStore(store, embeddings=embeddings)
     return ExperienceStore(store, namespace=namespace or DEFAULT_NAMESPACE, embeddings=embeddings)
-
-
-def _is_function(verdict: object) -> bool:
-    return callable(verdict) and not is_chat_model(verdict)

@@ -1,8 +1,8 @@
 """Fold: what the records of one namespace come to, which version of each record is in it, and how that is stored.
 
-What runs give to the fold is stored in segments, so that no process reads all records again. A segment is one item with
-the parts of some dozen runs, each with the version of the record that it was made of. Segments are a cache: what is
-damaged or missing is made again from the records, and nothing of a run that was forgotten or has changed stays in one.
+What each run gives is stored as an item, with the version of the record that it was made of, so that no process reads
+all records again. These parts are a cache: what is damaged or missing is made again from the records, and nothing of a
+run that was forgotten or has changed stays in one.
 """
 
 import atexit
@@ -17,16 +17,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from contextvars import Context
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
-from itertools import islice
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from langchain_core.embeddings import Embeddings
 from langchain_core.language_models import BaseChatModel
 from langchain_core.utils import batch_iterate
-from langgraph.store.base import Item, SearchItem
+from langgraph.store.base import Item, PutOp, SearchItem
+from numpy.typing import NDArray
 
 from langchain_tooltree.cfgm.memory import CFGMMemory
 from langchain_tooltree.cfgm.tips import all_tips
@@ -64,31 +64,32 @@ class FoldDefaults:
             whose event loop has stopped never answers.
         read_at_once: Records that are read while somebody waits, about a second of work; more are read in the
             background.
-        segment: Runs in a segment. Of fewer, each process reads the records, which takes about a fifth of a second.
+        together: Parts that are stored together. Of fewer, each process reads the records, which takes a tenth of a
+            second.
     """
 
     workers: int = 4
     exit_seconds: float = 30.0
     read_at_once: int = 128
-    segment: int = 32
+    together: int = 16
 
 
 DEFAULTS = FoldDefaults()
 
-TIPS, STORING = "tips", "segments"
-"""Names under which a fold is claimed for work that is done one at a time: taking tips, and writing segments."""
+TIPS, STORING = "tips", "parts"
+"""Names under which a fold is claimed for work that is done one at a time: taking tips, and writing parts."""
 
 POLL_SECONDS = 0.02
 """Between two looks whether others have released what they claimed."""
 
-SEGMENTS = "segments"
-"""Label under which segments stand."""
+PARTS = "parts"
+"""Label under which what runs give to the fold is stored."""
 
 FORMAT = 5
-"""Version of what stands in a segment, contributions included; one with another version is ignored."""
+"""Version of what is stored there, contributions included; what has another version is ignored."""
 
-VOTE = "vote"
-"""Key of an item without parts that holds the settings of the graph's vote: fitting them takes about a second."""
+VOTE = ""
+"""In place of a run, the settings of the graph's vote: fitting them takes about a second."""
 
 
 class Background:
@@ -157,51 +158,12 @@ class ExperienceStatus:
     quarantined: int = 0
 
 
-Vote = Mapping[str, Any]
-
-
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What one run gives to the fold of its namespace.
+    """What one run gives to the fold of its namespace: nothing to the graph if `contribution` is `None`."""
 
-    Attributes:
-        version: The version of its record.
-        contribution: What it gives to the graph; `None` if that is nothing.
-        task: The packed vector of its task, of 16-bit floats, where the store has no index.
-    """
-
-    version: str
+    version: str  # of its record
     contribution: Contribution | None
-    task: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Segment:
-    """The parts of some runs, by their ids, and the names of what has made the vectors in them."""
-
-    embedders: Sequence[str]
-    parts: Mapping[str, Part] = field(default_factory=dict)
-    vote: Vote | None = None
-
-    def to_value(self) -> dict[str, str]:
-        """The segment as an item's value: one ASCII text, as records are."""
-        return {"segment": json.dumps({"format": FORMAT, **asdict(self)})}
-
-    @classmethod
-    def from_item(cls, item: Item) -> "Segment":
-        """What an item holds; nothing if it is damaged, or of another format."""
-        parts: dict[str, Part] = {}
-        try:
-            data = json.loads(item.value["segment"])
-            if data["format"] != FORMAT:
-                return cls(())
-            for run, part in data["parts"].items():
-                given = part["contribution"]
-                parts[run] = Part(part["version"], None if given is None else Contribution(**given), part["task"])
-            return cls(data["embedders"], parts, data["vote"])
-        except Exception as error:  # noqa: BLE001 - however it is damaged, the records are still there
-            logger.info("The segment %r cannot be read; what it held is made again: %r", item.key, error)
-            return cls(())
 
 
 @contextmanager
@@ -216,116 +178,102 @@ def paused_collection() -> Iterator[None]:
             gc.enable()
 
 
-class Segments:
-    """The segments of one namespace, and the parts that no segment holds yet. Its methods are flows where they ask.
+class StoredParts:
+    """The parts of the runs of one namespace, each stored as an item of its own. Its methods are flows where they ask.
 
-    `embedder` names what makes the vectors of the graph: segments with vectors of others are ignored.
+    `embedder` names what makes the vectors of the graph: parts with vectors of others are ignored.
     """
 
     def __init__(self, store: ExperienceStore, embedder: str) -> None:
         self._store = store
-        self._embedders = [embedder, store.embedder]
-        self._loose: dict[str, Part] = {}
-        self._holders: dict[str, str] = {}  # key of the segment that holds a run
-        self._stale: set[str] = set()  # keys of segments that hold what does not count any more
-        self.vote: Vote | None = None  # as it is stored
+        self._prefix = digest([FORMAT, embedder, store.embedder], 8) + "/"  # of keys, before the id of the run
+        self._unwritten: dict[str, Part | None] = {}  # `None` is to be deleted
         self._lock = threading.Lock()
+        self.vote: Mapping[str, Any] | None = None  # as it is stored
 
     def add(self, run: str, part: Part | None) -> None:
-        """Have the part of a run stored with the next segment, in place of an earlier one; with `None`, nothing."""
+        """Have the part of a run stored, in place of an earlier one, or with `None` deleted."""
         with self._lock:
-            self._loose.pop(run, None)
-            if run in self._holders:
-                self._stale.add(self._holders.pop(run))
-            if part is not None:
-                self._loose[run] = part
+            self._unwritten[run] = part
 
-    def is_due(self, vote: Vote | None) -> bool:
-        """Whether there is something to write; beside segments, the settings of the vote are stored."""
-        has_changed = vote is not None and vote != self.vote and bool(self._holders)
-        return len(self._loose) >= DEFAULTS.segment or bool(self._stale) or has_changed
+    def is_due(self, vote: Mapping[str, Any] | None) -> bool:
+        """Whether there is something to write; beside parts, the settings of the vote are stored."""
+        unwritten = self._unwritten.values()
+        return len(unwritten) >= DEFAULTS.together or None in unwritten or vote not in (None, self.vote)
 
     def load(self, entries: Mapping[str, RunEntry]) -> Flow[dict[str, Part]]:
-        """The parts that segments hold of records in their present version, by the ids of the runs."""
+        """The parts of records in their present version, by the ids of the runs."""
         items = yield from self._items()
         # Reading them takes its time, so it must not hold up an event loop.
-        parts: dict[str, Part] = yield FunctionStep(partial(self._parts, entries), items)
-        tasks = {run: unpack(part.task, np.float16) for run, part in parts.items() if part.task is not None}
-        self._store.hold_vectors(tasks)
+        parts: dict[str, Part] = yield FunctionStep(partial(self._read, entries), items)
         return parts
 
     @paused_collection()
-    def _parts(self, entries: Mapping[str, RunEntry], items: Sequence[Item]) -> dict[str, Part]:
+    def _read(self, entries: Mapping[str, RunEntry], items: Sequence[Item]) -> dict[str, Part]:
         parts: dict[str, Part] = {}
+        tasks: dict[str, NDArray[Any]] = {}
         for item in items:
-            segment = Segment.from_item(item)
-            if segment.embedders != self._embedders:
+            if not item.key.startswith(self._prefix):
                 continue
-            self.vote = segment.vote or self.vote
-            for run, part in segment.parts.items():
-                if run in parts or run not in entries or part.version != entries[run].version:
-                    self._stale.add(item.key)
+            run = item.key.removeprefix(self._prefix)
+            try:
+                data = json.loads(item.value["part"])
+                if run == VOTE:
+                    self.vote = data
+                elif run in entries and data["version"] == entries[run].version:
+                    contribution = data["contribution"]
+                    part = Part(data["version"], None if contribution is None else Contribution(**contribution))
+                    if data["task"] is not None:
+                        tasks[run] = unpack(data["task"], np.float16)
+                    parts[run] = part
                 else:
-                    parts[run], self._holders[run] = part, item.key
+                    self.add(run, None)
+            except Exception as error:  # noqa: BLE001 - however it is damaged, the record is still there
+                logger.info("What %r gives cannot be read, and is made again: %r", run, error)
+        self._store.hold_vectors(tasks)
         return parts
 
-    def write(self, vote: Vote | None) -> Flow[None]:
-        """Write new segments of parts that are enough for one, and old ones without what does not count any more."""
-        while len(self._loose) >= DEFAULTS.segment:
-            yield from self._write_next()
-        while self._stale:
-            key = self._stale.pop()
-            if (item := (yield self._call("get", key))) is not None:
-                yield from self._reduce(item)
-        if self._holders and vote != self.vote:
+    def write(self, vote: Mapping[str, Any] | None) -> Flow[None]:
+        """Write what is not written yet."""
+        with self._lock:
+            page, self._unwritten = self._unwritten, {}
+        tasks = yield from self._store.vectors([run for run, part in page.items() if part is not None])
+        yield from self._put((yield FunctionStep(partial(self._values, page), tasks)))
+        existing = (yield from self._store.current()).entries  # somebody may have had one forgotten meanwhile
+        yield from self._put({run: None for run, part in page.items() if part is not None and run not in existing})
+        if vote not in (None, self.vote):
             self.vote = vote
-            yield from self._put(VOTE, Segment(self._embedders, vote=vote))
+            yield from self._put({VOTE: vote})
 
     def erase(self) -> Flow[None]:
-        """Leave in all segments what they are known to hold here, whoever has written the others."""
-        for item in (yield from self._items()):
-            yield from self._reduce(item)
+        """Delete all that is not of a run that is there, whoever has written it, and what is fitted to all."""
+        entries = (yield from self._store.current()).entries
+        runs = {self._prefix + run for run in entries}
+        store, namespace = self._store.place
+        self.vote = None
+        gone = [item.key for item in (yield from self._items()) if item.key not in runs]
+        for page in batch_iterate(PAGE, gone):
+            yield StoreCall(store, "batch", ([PutOp((*namespace, PARTS), key, None) for key in page],), {})
 
-    def _write_next(self) -> Flow[None]:
-        with self._lock:
-            page = dict(islice(self._loose.items(), DEFAULTS.segment))
-        vectors = yield from self._store.vectors(list(page))
-        tasks = {run: pack(vector.astype(np.float16)) for run, vector in vectors.items()}
-        parts = {run: replace(part, task=tasks.get(run)) for run, part in page.items()}
-        # Of two processes that have come across the same runs, one overwrites what the other has written.
-        key = digest([self._embedders, sorted((run, part.version) for run, part in page.items())])
-        yield from self._put(key, Segment(self._embedders, parts))
-        existing = (yield from self._store.current()).entries  # somebody may have had one forgotten meanwhile
-        with self._lock:
-            for run, part in page.items():
-                is_latest = self._loose.get(run) is part
-                if is_latest:
-                    del self._loose[run]
-                if is_latest and run in existing:
-                    self._holders[run] = key
-                else:
-                    self._stale.add(key)
+    @staticmethod
+    def _values(page: Mapping[str, Part | None], tasks: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
+        packed = {run: pack(vector.astype(np.float16)) for run, vector in tasks.items()}
+        return {run: part and {**asdict(part), "task": packed.get(run)} for run, part in page.items()}
 
-    def _reduce(self, item: Item) -> Flow[None]:
-        """Leave in a segment what it is known to hold; it is deleted where nothing is left."""
-        segment: Segment = yield FunctionStep(Segment.from_item, item)
-        with self._lock:
-            parts = {run: part for run, part in segment.parts.items() if self._holders.get(run) == item.key}
-        if not parts:
-            yield self._call("delete", item.key)
-        elif len(parts) < len(segment.parts):
-            yield from self._put(item.key, Segment(segment.embedders, parts))
-
-    def _put(self, key: str, segment: Segment) -> Flow[None]:
-        yield self._call("put", key, (yield FunctionStep(Segment.to_value, segment)), index=False)
+    def _put(self, values: Mapping[str, Any]) -> Flow[None]:
+        """Write or delete items, in one batch; each is one ASCII text, as records are."""
+        store, namespace = self._store.place
+        lasting = (store.ttl_config or {}).get("default_ttl")
+        puts = [
+            PutOp((*namespace, PARTS), self._prefix + run, value and {"part": json.dumps(value)}, index=False)
+            for run, value in values.items()
+        ]
+        if puts:
+            yield StoreCall(store, "batch", ([put._replace(ttl=lasting) if put.value else put for put in puts],), {})
 
     def _items(self) -> Flow[list[SearchItem]]:
         store, namespace = self._store.place
-        return (yield from listing(store, (*namespace, SEGMENTS)))
-
-    def _call(self, method: Literal["get", "put", "delete"], *arguments: Any, **options: Any) -> StoreCall:
-        store, namespace = self._store.place
-        return StoreCall(store, method, ((*namespace, SEGMENTS), *arguments), options)
+        return (yield from listing(store, (*namespace, PARTS)))
 
 
 class Fold:
@@ -351,12 +299,12 @@ class Fold:
         self.store = store
         self.graph = SITGraph(embeddings=embeddings)
         self.memory = CFGMMemory(model, store)
-        self.segments = Segments(store, embedder_name(embeddings))
+        self.parts = StoredParts(store, embedder_name(embeddings))
         self._background = background
         self._quarantine = quarantine
         self._versions: dict[str, str] = {}  # of the records that are in it
         self._current: tuple[Catalogue | None, int] = (None, 0)  # the catalogue, and which of its changes are in it
-        self._is_loaded = False  # whether the segments were read
+        self._is_loaded = False  # whether the parts were read
         self._refreshing = threading.Lock()
         self._lock = threading.Lock()
         self._claims: set[str] = set()
@@ -385,12 +333,12 @@ class Fold:
                     # Those that cannot be read are not to be tried every time.
                     entries = catalogue.entries
                     self._versions |= {run: entries[run].version for run in page if run in entries}
-                    yield from self._write_segments()
+                    yield from self._write_parts()
                 if len(now) == len(missing):
                     self._current = catalogue, changes
                 else:
                     self._background.start(partial(self.refresh, whole=True))
-            yield from self._write_segments()
+            yield from self._write_parts()
         finally:
             self._refreshing.release()
 
@@ -404,10 +352,10 @@ class Fold:
         for run in [run for run in self._versions if run not in good]:
             self._drop(run)
         if not self._is_loaded:
-            parts = yield from self.segments.load(entries)
+            parts = yield from self.parts.load(entries)
             yield FunctionStep(self._fold, parts)
-            if self.segments.vote is not None:
-                self.graph.restore_vote(self.segments.vote)
+            if self.parts.vote is not None:
+                self.graph.restore_vote(self.parts.vote)
             self._is_loaded = True
         return [run for run, version in good.items() if self._versions.get(run) != version]
 
@@ -425,18 +373,18 @@ class Fold:
         else:
             self.graph.fold(contribution)
         self._versions[trajectory.id] = entry.version
-        self.segments.add(trajectory.id, Part(entry.version, contribution))
+        self.parts.add(trajectory.id, Part(entry.version, contribution))
 
     def _drop(self, run: str) -> None:
         self.graph.remove(run)
-        self.segments.add(run, None)
+        self.parts.add(run, None)
         self._versions.pop(run, None)
 
-    def _write_segments(self) -> Flow[None]:
+    def _write_parts(self) -> Flow[None]:
         # Not in the background: a store may be closed as soon as nobody waits for it, which SQLite does not survive.
-        if self.segments.is_due(vote := self.graph.vote) and self.claim([STORING]):
+        if self.parts.is_due(vote := self.graph.vote) and self.claim([STORING]):
             try:
-                yield from self._background.undisturbed(self.segments.write(vote))
+                yield from self._background.undisturbed(self.parts.write(vote))
             finally:
                 self.release([STORING])
 
@@ -459,7 +407,7 @@ class Fold:
             self._drop(trajectory.id)
         if self._current == (catalogue, changes) and catalogue.changes == changes + 1:
             self._current = catalogue, changes + 1  # nobody else's writes are in between
-        yield from self._write_segments()
+        yield from self._write_parts()
 
     def rollback(self, source: str) -> Flow[list[str]]:
         """Put all runs in quarantine that came from somebody; their ids."""

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from rich.tree import Tree
 
     from langchain_tooltree.tooltree.result import SearchResult
-    from langchain_tooltree.tooltree.search import Node, Observation
+    from langchain_tooltree.tooltree.search.tree import Node, Observation
 
 logger = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ import logging
 import weakref
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Protocol, Self
+from typing import Annotated, Any, Protocol
 
 from langchain.agents.middleware import AgentMiddleware, AgentState, ModelRequest, ModelResponse
 from langchain_core.language_models import BaseChatModel
@@ -16,7 +16,7 @@ from langgraph.runtime import Runtime
 from pydantic import BaseModel, Field
 
 from langchain_tooltree.conversation import Conversation, is_observation, visible_path
-from langchain_tooltree.effects.calls import CallEffects, Effects, ReadTool
+from langchain_tooltree.effects import CallEffects, Effects, ReadTool
 from langchain_tooltree.errors import ConfigurationError, ReplyError, check_count, described
 from langchain_tooltree.experience.excerpts import DEFAULT_MAX_CHARACTERS, excerpt
 from langchain_tooltree.experience.guide import LEAST_SHARE, Learner, hints
@@ -56,9 +56,6 @@ class GraphOfEach(Learner, Protocol):
 
     def graph_here(self) -> Flow[SITGraph]:
         """The graph of the namespace of the running graph, as a flow; `ConfigurationError` if it is not known."""
-
-    def judged_by(self, verdict: AnyVerdict) -> Self:
-        """The same with this verdict."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +107,7 @@ def learn_run(graph: SITGraph, recorder: RunRecorder, messages: Sequence[BaseMes
     trajectory = recorder.trajectory(messages, runtime)
     judged = yield from recorder.judge(trajectory, next(reversed(messages), None))
     if not labels_in(None, USERS):
-        yield from flow_of(graph.learn)(judged)
+        yield from flow_of(graph.add)(judged)
     elif graph not in _WARNED:
         _WARNED.add(graph)
         logger.warning(
@@ -351,7 +348,8 @@ class SITGraphMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         model: Writes the summaries: a chat model, or a name for `init_chat_model`. The agent itself if left out.
         verdict: Says whether a run succeeded: a function (see `VerdictFunction`), a chat model, the name of one, or a
             `ModelVerdict`. A run that went well is part of the graph at once; if it goes on and fails after all, it is
-            taken out again. Without a verdict nothing is learnt, unless an `Experience` has one.
+            taken out again. Without a verdict nothing is learnt. An `Experience` has
+            its own.
         effects: As for the planner: they say which calls a verdict has to review.
     """
 
@@ -366,9 +364,10 @@ class SITGraphMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     ) -> None:
         super().__init__()
         self._effects = effects
-        if verdict is not None and graph is not None and not isinstance(graph, SITGraph):
-            graph, verdict = graph.judged_by(verdict), None
         self._suggester = Suggester(graph, k)
+        if verdict is not None and not isinstance(graph, SITGraph):
+            msg = f"verdict={verdict!r:.80} judges runs for a SITGraph. Pass it to Experience(..., verdict=)."
+            raise ConfigurationError(msg)
         self._recorder = RunRecorder(verdict)
         self._learns = verdict is not None or not isinstance(graph, SITGraph)
         self.tools = [create_summarize_state_tool(graph, model=model, k=k)]

@@ -71,7 +71,9 @@ def load_graph(path: str | os.PathLike[str]) -> tuple[Graph, dict[str, Any], str
     if shape != SHAPE:
         msg = f"{path} was written in another format ({shape}; this version reads {SHAPE}). Mine the graph again."
         raise GraphFileError(msg)
-    return Graph(Contribution(**run) for run in runs), settings, checksum
+    graph = Graph(Contribution(**run) for run in runs)
+    graph.states.unpack()
+    return graph, settings, checksum
 
 
 @contextmanager

@@ -103,10 +103,6 @@ class Contribution:
         return giver if self.came_from else ~giver
 
 
-Sample = tuple[list[int], str]
-"""Some of the runs, by their hashes, and a digest that changes with them."""
-
-
 class Graph:
     """Nodes, edges, and the states on them."""
 
@@ -119,7 +115,7 @@ class Graph:
         self._edges: dict[str, dict[str, Edge]] = defaultdict(lambda: defaultdict(Edge))
         self._voices: dict[str, Counter[int]] = defaultdict(Counter)  # of the edges that leave a tool
         self._ids: dict[int, str] = {}  # of runs, by their hashes
-        self._sample: Sample | None = None
+        self._sample: tuple[list[int], str] | None = None
         for contribution in contributions:
             self.add(contribution)
 
@@ -191,16 +187,10 @@ class Graph:
         return [each.id for each in every if tool is None or any(tool in pair for pair in each.transitions)]
 
     @property
-    def is_of_one(self) -> bool:
-        """Whether all runs came from one giver, whom nobody can second."""
-        givers = (run.giver for run in self.runs.values())
-        first = next(givers, None)
-        return all(giver == first for giver in givers)
+    def sample(self) -> tuple[list[int], str]:
+        """The runs that the vote is fitted to, by their hashes, and a digest that changes with them.
 
-    @property
-    def sample(self) -> Sample:
-        """The runs that the vote is fitted to: the first in the order of their hashes, with some hundred states.
-
+        They are the first in the order of their hashes, with some hundred states.
         Those of who gave more than is usual are left out: nobody is to settle for all others how states are compared.
         """
         if self._sample is None:

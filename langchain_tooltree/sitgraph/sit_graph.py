@@ -4,8 +4,8 @@ import os
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, get_args
 
@@ -13,6 +13,7 @@ import numpy as np
 from langchain_core.embeddings import Embeddings
 from langchain_core.messages import BaseMessage
 from langchain_core.tools import BaseTool
+from langchain_core.utils import batch_iterate
 
 from langchain_tooltree.errors import ConfigurationError, GraphFileError, check_count
 from langchain_tooltree.experience.embeddings import embedded, embedder_name, resolve_embeddings
@@ -83,50 +84,50 @@ class Encoder:
         return np.concatenate([texts, hash_features(features_of(moment))[None]])
 
 
+@dataclass(frozen=True, slots=True)
 class _Draft:
-    """A successful run that is being mined."""
+    """A successful run that is being mined: its states, with the tool that came next, and its summaries."""
 
-    def __init__(self, run: Trajectory) -> None:
+    run: Trajectory
+    moments: Sequence[tuple[Moment, str | None]]  # each with the tool that came next; `None` at an end
+    summaries: Sequence[tuple[int, str]]  # place of the state, and text
+    texts: Sequence[Sequence[str]]  # of each state: for those of many steps, they are made once
+
+    @classmethod
+    def of(cls, run: Trajectory) -> Self:
+        """Read a run."""
         transitions, ends = read_run(run)
-        self.transitions = [each for each in transitions if not each.failed]  # what failed has not gone well
-        self._run = run
-        self._moments = [*(each.moment for each in self.transitions), *ends]
-        self._targets = [*(each.target for each in self.transitions), *[None] * len(ends)]
-        self._views = [([*texts_of(moment).values()], features_of(moment)) for moment in self._moments]
-        self._summaries = [(place, text) for place, each in enumerate(self.transitions) for text in each.summaries]
-
-    @property
-    def texts(self) -> list[str]:
-        """All texts to be embedded."""
-        return [text for texts, _ in self._views for text in texts] + [both_ends(text) for _, text in self._summaries]
+        good = [each for each in transitions if not each.failed]  # what failed has not gone well
+        moments = [*((each.moment, each.target) for each in good), *((moment, None) for moment in ends)]
+        summaries = [(place, text) for place, each in enumerate(good) for text in each.summaries]
+        return cls(run, moments if good else (), summaries, [[*texts_of(moment).values()] for moment, _ in moments])
 
     def contribution(self, vectors: Mapping[str, Floats]) -> Contribution:
         """What the run gives, by the vectors of its texts."""
-        moments = zip(self._moments, self._targets, strict=True)
-        states = [[*(vectors[text] for text in texts), hash_features(features)] for texts, features in self._views]
-        summaries = [vectors[both_ends(text)] for _, text in self._summaries]
+        states = [
+            [*(vectors[text] for text in texts), hash_features(features_of(moment))]
+            for texts, (moment, _) in zip(self.texts, self.moments, strict=True)
+        ]
+        summaries = [vectors[both_ends(text)] for _, text in self.summaries]
         return Contribution(
-            self._run.id,
-            self._run.turns,
-            labels=[(moment.last_tool, moment.tool_before, target) for moment, target in moments],
+            self.run.id,
+            self.run.turns,
+            labels=[(moment.last_tool, moment.tool_before, target) for moment, target in self.moments],
             states=pack(quantize(np.array(states))),
-            summaries=self._summaries,
+            summaries=self.summaries,
             summary_vectors=pack(quantize(np.reshape(summaries, (-1, DIMENSIONS)))),
-            came_from=self._run.came_from,
-            voice=int("".join(digest(each, 8) for each in self._run.voice), 16),
+            came_from=self.run.came_from,
+            voice=int("".join(digest(each, 8) for each in self.run.voice), 16),
         )
 
 
 def mine(runs: Sequence[Trajectory], encoder: Encoder) -> Flow[list[Contribution]]:
     """What the successful ones of some runs give to the graph; their texts are embedded together."""
-
-    def drafts_of(runs: Sequence[Trajectory]) -> list[_Draft]:
-        drafts = [_Draft(run) for run in runs if run.success]
-        return [draft for draft in drafts if draft.transitions]
-
     # Reading long runs takes its time, so it must not hold up an event loop.
-    drafts: list[_Draft] = yield FunctionStep(drafts_of, runs)
-    texts = [text for draft in drafts for text in draft.texts]
+    successes = [run for run in runs if run.success]
+    drafts = yield FunctionStep(lambda runs: [draft for draft in map(_Draft.of, runs) if draft.moments], successes)
+    texts = [text for draft in drafts for texts in draft.texts for text in texts]
+    texts += [both_ends(text) for draft in drafts for _, text in draft.summaries]
     vectors = dict(zip(texts, (yield from encoder.encode(texts)), strict=True))
     mined: list[Contribution] = yield FunctionStep(lambda each: [draft.contribution(vectors) for draft in each], drafts)
     return mined
@@ -193,39 +194,29 @@ class SITGraph:
     def from_trajectories(cls, trajectories: Iterable[Trajectory], **settings: Any) -> Self:
         """Mine runs into a graph with these settings. Those that did not succeed are passed over."""
         graph = cls(**settings)
-        rest = iter(trajectories)
-        while batch := list(islice(rest, BATCH)):
-            run_flow(graph._add(batch))
+        for batch in batch_iterate(BATCH, trajectories):
+            for contribution in run_flow(mine(batch, graph._encoder)):
+                graph.fold(contribution)
         return graph
 
     @driven
     def add(self, trajectory: Trajectory) -> Flow[bool]:
-        """Learn from a run; returns whether it was a success with tools, so that the graph holds it now.
+        """Take a run as the latest version of itself: learn from it if it went well with tools, or forget it.
 
-        One that did not succeed, or that nobody has judged, changes nothing. One of the same id is taken for an earlier
-        version, and makes way.
-        """
-        return (yield from self._add([trajectory]))
-
-    aadd = async_twin(add)
-
-    @driven
-    def learn(self, trajectory: Trajectory) -> Flow[bool]:
-        """Take a run as the latest version of itself: learn from it if it succeeded, and forget it otherwise.
-
-        For judged runs that go on: `TrajectoryRecorder(graph.learn, verdict=...)`. Returns whether the run is in the
-        graph now. It learns all users' runs together: to keep them apart, take an `Experience`.
+        Returns whether the run is in the graph now. For judged runs that go on:
+        `TrajectoryRecorder([experience, graph.add], verdict=...)`. A graph learns all users' runs together: to keep
+        them apart, take an `Experience`.
         """
         contribution = yield from self.contribution(trajectory)
         if contribution is None:
             self.remove(trajectory.id)
         else:
             self.fold(contribution)
-        if self.contextual and not self._is_fitted:
+        if self.contextual and self._fit and not self._is_fitted:
             self._fit_meanwhile()  # now, and not when the next suggestion is asked for
         return contribution is not None
 
-    alearn = async_twin(learn)
+    aadd = async_twin(add)
 
     def contribution(self, trajectory: Trajectory) -> Flow[Contribution | None]:
         """What a run gives to a graph with these settings, for `fold`; `None` if it did not succeed or called nothing.
@@ -484,12 +475,6 @@ class SITGraph:
 
     def __len__(self) -> int:
         return len(self._graph)
-
-    def _add(self, trajectories: Sequence[Trajectory]) -> Flow[bool]:
-        contributions = yield from mine(trajectories, self._encoder)
-        for contribution in contributions:
-            self.fold(contribution)
-        return bool(contributions)
 
 
 def _check(alpha: float, min_support: int, ablation: str | None) -> None:

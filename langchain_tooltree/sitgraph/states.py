@@ -157,6 +157,11 @@ class States:
             self._unpacked.pop(run, None)
             self._sorted, self._latest = None, {}
 
+    def unpack(self) -> None:
+        """Unpack all vectors now, and not while somebody waits for a suggestion."""
+        for run in self._packed:
+            self._numbers(run)
+
     def of_runs(self, runs: Sequence[int]) -> Rows:
         """The states of some runs, by their hashes."""
         labels = [np.zeros(0, LABELS), *(self._labels[run] for run in runs)]

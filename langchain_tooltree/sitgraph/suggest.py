@@ -511,7 +511,7 @@ class Recommender:
     def _by_vote(self, source: str, before: str, views: Floats, allowed: Collection[str] | None) -> Ranking | None:
         """Rank by the vote of all states; `None` where nothing is known."""
         votes = self._votes(source, before, views)
-        if votes is None or (self._done(votes[1]) >= MOSTLY and not self._is_seconded(source)):
+        if votes is None or (not self.graph.outgoing(source) and self._done(votes[1]) >= MOSTLY):
             return None
         scores, support = self._scores(votes[0], source, allowed, least=self.min_support)
         # A tool that is less likely than all that no run did is no suggestion.
@@ -521,10 +521,6 @@ class Recommender:
         shares = softmax(np.array([scores[tool] for tool in likely]), self.fit.temperature).tolist()
         evidence = partial(self._evidence, votes[0])
         return Ranking(dict(zip(likely, shares, strict=True)), support, "contextual", evidence)
-
-    def _is_seconded(self, source: str) -> bool:
-        """Whether more than one source went on after a tool in the same way, or there is one source only."""
-        return self.graph.is_of_one or any(edge.givers > 1 for edge in self.graph.outgoing(source).values())
 
     def _votes(self, source: str, before: str, views: Floats) -> tuple[Ballot, Ballot] | None:
         """The votes on the next tool, and on the end of the turn against any tool, of which the target is 0.

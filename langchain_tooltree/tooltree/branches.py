@@ -9,6 +9,7 @@ to resume.
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from itertools import takewhile
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolCall, ToolMessage
@@ -17,6 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 from langchain_tooltree.anomaly.rules import has_failed
 from langchain_tooltree.experience.trajectory import NOTES, Outcome, Step, added_to, call_key, without_added
 from langchain_tooltree.replies import calls_in
+from langchain_tooltree.text import call_label
 
 KEY = NOTES  # under which a state or a message holds the mark
 SUMMARY = "summarization"  # the `lc_source` of a message that stands in the place of earlier ones
@@ -35,7 +37,7 @@ class Candidate:
     @property
     def label(self) -> str:
         """The call in one line, for people."""
-        return label_of({"name": self.name, "args": self.args})
+        return call_label(self.name, self.args)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,11 +170,7 @@ class Branches:
     @property
     def latest(self) -> list[ToolMessage]:
         """What the latest calls of the path brought back; nothing if the path does not end with it."""
-        results: list[ToolMessage] = []
-        for message in reversed(self.path()):
-            if not isinstance(message, ToolMessage):
-                break
-            results.append(message)
+        results: list[Any] = [*takewhile(lambda each: isinstance(each, ToolMessage), reversed(self.path()))]
         return results[::-1]
 
     def results(self, path: Sequence[BaseMessage]) -> list[tuple[str, bool]]:
@@ -192,7 +190,7 @@ class Branches:
             is_free = all(self.is_free(call["name"], call["args"]) for call in calls)
             if isinstance(path[at], HumanMessage) or not is_free:
                 break
-            results = results_of(path, at) if calls else []
+            results = results_of(path, at)
             if results and is_fruitless(path[at], results) and not any(map(is_decided, results)):
                 hidden = self.mark.hidden + [message.id for message in path[at:] if message.id]
         return hidden
@@ -208,20 +206,12 @@ class Branches:
         )
 
 
-def label_of(call: Mapping[str, Any]) -> str:
-    """A call in one line, for people."""
-    return f"{call['name']}({', '.join(f'{name}={value!r}' for name, value in call['args'].items())})"
-
-
 def results_of(messages: Sequence[BaseMessage], at: int) -> list[ToolMessage]:
     """What the calls of the message at a place brought back; ids may repeat in later messages of some models."""
-    results: list[ToolMessage] = []
-    for message in messages[at + 1 :]:
-        if isinstance(message, AIMessage):
-            break
-        if isinstance(message, ToolMessage):
-            results.append(message)
-    return results
+    if not calls_in(messages[at]):
+        return []
+    later = takewhile(lambda each: not isinstance(each, AIMessage), messages[at + 1 :])
+    return [each for each in later if isinstance(each, ToolMessage)]
 
 
 DECISIONS = ("User rejected the tool call", "Note: a human reviewer replaced this tool call")

@@ -48,12 +48,11 @@ from langchain_tooltree.models import (
     inner_config,
     inner_marks,
     validated,
-    was_refused,
 )
 from langchain_tooltree.replies import UNREADABLE
-from langchain_tooltree.sandbox import Sandbox, forked
-from langchain_tooltree.text import compact_json, one_line, shortened
-from langchain_tooltree.tools import ToolCard, ToolLibrary, checked_arguments, injected_names
+from langchain_tooltree.sandbox import Sandbox
+from langchain_tooltree.text import compact_json, shortened
+from langchain_tooltree.tools import ToolLibrary, checked_arguments
 from langchain_tooltree.tooltree import prompts
 from langchain_tooltree.tooltree.branches import with_only_call
 from langchain_tooltree.tooltree.judge import (
@@ -75,16 +74,9 @@ from langchain_tooltree.tooltree.result import (
     steps_of,
     without_failed_writes,
 )
-from langchain_tooltree.tooltree.search import (
-    Call,
-    Effect,
-    KernelConfig,
-    Node,
-    Observation,
-    Operation,
-    OperationOutcome,
-    TreeSearch,
-)
+from langchain_tooltree.tooltree.search import Operation, OperationOutcome, TreeSearch
+from langchain_tooltree.tooltree.search.config import KernelConfig
+from langchain_tooltree.tooltree.search.tree import Call, Effect, Node, Observation
 
 if TYPE_CHECKING:
     from langchain_tooltree.tooltree.host import PlannerHost
@@ -150,7 +142,6 @@ class DeepSearch:
         # By version: what each write has led to, and the user's own world, which is only ever forked.
         self._worlds = {} if planner.sandbox is None else {"": planner.sandbox}
         self._forking = threading.Lock()  # a world may not be copied while it is being copied elsewhere
-        self._messages_to: dict[int, list[BaseMessage]] = {}  # of the path to a node whose call has run
         self._meters: dict[int, Meter] = {}  # of each operation, by its launch number
         self._meter = Meter(0)  # of all that was told
         self._began = time.monotonic()
@@ -270,13 +261,10 @@ class DeepSearch:
 
     def _path_messages(self, node: Node, observation: Observation | None = None) -> list[BaseMessage]:
         """The messages of the path to a node; its own observation may be one that the tree does not hold yet."""
-        if node.call is None:
-            return []
-        if node.id not in self._messages_to:
-            before = self._path_messages(self._tree.state_before(node))
-            step = replace(self._steps(node)[-1], observation=observation or node.observation)
-            self._messages_to[node.id] = [*before, *messages_of([step])]
-        return self._messages_to[node.id]
+        steps = self._steps(node)
+        if observation is not None:
+            steps[-1] = replace(steps[-1], observation=observation)
+        return messages_of(steps)
 
     # --- running calls ---
 
@@ -295,7 +283,7 @@ class DeepSearch:
 
     def _fork(self, version: str) -> Sandbox:
         with self._forking:
-            return forked(self._worlds[version])
+            return self._worlds[version].fork()
 
     def _observe(self, tool: BaseTool | None, node: Node) -> Flow[Observation]:
         """Run a call with a tool; what the tool raises is an observation, too."""
@@ -303,11 +291,8 @@ class DeepSearch:
             return Observation(f"There is no tool to run {node.label}.", kind="unsupported")
         step = self._steps(node)[-1]
         call = ToolCall(name=tool.name, args=copy.deepcopy(step.call.arguments), id=step.call_id, type="tool_call")
-        state: dict[str, Any] = {}
-        if injected_names(tool):
-            before = self._path_messages(self._tree.state_before(node))
-            messages = [*self._messages, *before, *messages_of([replace(step, observation=None)])]
-            state = {**self._host.state, self._host.messages_key: messages}
+        path = messages_of([*self._steps(node)[:-1], replace(step, observation=None)])
+        state = {**self._host.state, self._host.messages_key: [*self._messages, *path]}
         runner = ToolNode([with_sync_form(tool)], handle_tool_errors=False)
         call_input, config = tool_node_input(call, state), with_runtime(merge_configs(ensure_config(), inner_marks({})))
         try:
@@ -483,8 +468,8 @@ class Proposer:
         ask = partial(self._ask, request, meter, proposal)
         if self.config.proposals == "per_tool":
             for tool in tools:
-                yield from ask(BoundTools([tool], [tool]), prompts.DRAFT_PROMPT.format(tool=tool.name), attempts=1)
-        elif self._has_scores:
+                yield from ask(BoundTools([tool], [tool]), prompts.DRAFT_PROMPT.format(tool=tool.name))
+        elif self.config.selection == "posterior":
             yield from self._ask_with_scores(request, meter, proposal, tools)
         else:
             yield from ask(BoundTools(tools, tools), prompts.PROPOSE_PROMPT.format(count=self.config.top_k))
@@ -494,11 +479,6 @@ class Proposer:
             proposal.error = None
         proposal.finished = _is_empty(proposal)
         return proposal
-
-    @property
-    def _has_scores(self) -> bool:
-        """Whether scores are asked for with the candidates."""
-        return self.config.selection == "posterior"
 
     def _ask_with_scores(
         self, request: ProposalRequest, meter: Meter, proposal: OperationOutcome, tools: Sequence[BaseTool]
@@ -517,43 +497,30 @@ class Proposer:
     def _repair(
         self, request: ProposalRequest, meter: Meter, proposal: OperationOutcome, tools: Sequence[BaseTool]
     ) -> Flow[None]:
-        """Have invalid calls written again, once; what is still invalid stays a problem."""
+        """Have invalid calls written again; what is still invalid stays a problem."""
         propose = prompts.PROPOSE_PROMPT.format(count=len(proposal.dropped))
         repair = prompts.REPAIR_PROMPT.format(problems=_bullets(proposal.dropped))
-        shown = BoundTools.with_scores(tools, assess=False) if self._has_scores else BoundTools(tools, tools)
-        rewritten = OperationOutcome(proposal.operation)
+        has_scores = self.config.selection == "posterior"
+        shown = BoundTools.with_scores(tools, assess=False) if has_scores else BoundTools(tools, tools)
         first_time = replace(request, attempt=1, missing=())
-        yield from self._ask(first_time, meter, rewritten, shown, f"{propose}\n\n{repair}", attempts=1)
-        proposal.calls += rewritten.calls
-        proposal.confidences += rewritten.confidences
-        proposal.dropped += rewritten.dropped
+        yield from self._ask(first_time, meter, proposal, shown, f"{propose}\n\n{repair}")
 
     def _ask(
-        self,
-        request: ProposalRequest,
-        meter: Meter,
-        proposal: OperationOutcome,
-        tools: BoundTools,
-        instruction: str,
-        *,
-        attempts: int = ATTEMPTS,
+        self, request: ProposalRequest, meter: Meter, proposal: OperationOutcome, tools: BoundTools, instruction: str
     ) -> Flow[None]:
-        """Ask for candidates, again if the model cannot be reached, and take them."""
+        """Ask for candidates, and take them."""
+        if not meter.left:
+            proposal.error = "the budget left no question"
+            return
         cards = {name: self.library.additions(name) for name in request.tools}
         messages = proposal_messages(request, instruction, cards)
-        config = inner_config("propose", {})
-        proposal.error = "the budget left no question"
-        for _ in range(min(attempts, meter.left)):
-            try:
-                reply = yield from call_tools(self.model, tools.bound, messages, meter, config)
-            except Exception as error:  # noqa: BLE001 - a model that fails ends the search with what it has
-                proposal.error = f"the model failed: {described(error)}"
-                if was_refused(error):
-                    return  # it would be refused again
-            else:
-                proposal.error = None
-                yield FunctionStep(partial(self._take, reply, tools), proposal)  # which may parse what was proposed
-                return
+        try:
+            reply = yield from call_tools(self.model, tools.bound, messages, meter, inner_config("propose", {}))
+        except Exception as error:  # noqa: BLE001 - a model that fails ends the search with what it has
+            proposal.error = f"the model failed: {described(error)}"
+        else:
+            proposal.error = None
+            yield FunctionStep(partial(self._take, reply, tools), proposal)  # which may parse what was proposed
 
     def _take(self, reply: AIMessage, tools: BoundTools, proposal: OperationOutcome) -> None:
         """Read a reply: each call is a candidate, but for the one that says how the request stands."""
@@ -629,7 +596,7 @@ def plan_tools(model: BaseChatModel, library: ToolLibrary, query: str, meter: Me
     that fails must not take tools away.
     """
     cards = [library.card(name) for name in library.names]
-    prompt = document_prompt(prompts.PLAN_PROMPT, {"request": query, "tools": [*map(_in_short, cards)]})
+    prompt = document_prompt(prompts.PLAN_PROMPT, {"request": query, "tools": [card.to_dict() for card in cards]})
     plan = yield from filled_in(model, prompts.CoarsePlan, prompt, inner_config("plan", {}), meter)
     if plan is None:
         return library.names
@@ -643,14 +610,3 @@ def plan_tools(model: BaseChatModel, library: ToolLibrary, query: str, meter: Me
         if card.name not in unfit and (not card.domains or not domains or not domains.isdisjoint(card.domains))
     )
     return tuple(chosen) or library.names
-
-
-def _in_short(card: ToolCard) -> dict[str, Any]:
-    """What the question says of a tool: the first sentences of its description, its fields, and its examples."""
-    examples = [one_line(compact_json(example), 300) for example in card.examples]
-    short = {"name": card.name, "description": one_line(card.description, 300), "domains": [*card.domains]}
-    fields = {
-        "input": [*(card.input_schema or {}).get("properties", ())],
-        "output": [*(card.output_schema or {}).get("properties", ())],
-    }
-    return {name: value for name, value in {**short, **fields, "examples": examples}.items() if value}

@@ -31,6 +31,7 @@ from langchain_tooltree.tooltree.report import (
 )
 
 ModelT = TypeVar("ModelT")
+ValueT = TypeVar("ValueT")
 
 
 @dataclass(slots=True)
@@ -57,13 +58,16 @@ _GATE: ContextVar["_Gate | None"] = ContextVar("tooltree_gate", default=None)
 
 
 @contextmanager
-def withholding(withheld: Withheld) -> Iterator[None]:
-    """Hand what gated models keep from their streams meanwhile to `withheld`; without it, they keep nothing."""
-    token = _WITHHELD.set(withheld)
+def _holding(variable: ContextVar[Any], value: ValueT) -> Iterator[ValueT]:
+    token = variable.set(value)
     try:
-        yield
+        yield value
     finally:
-        _WITHHELD.reset(token)
+        variable.reset(token)
+
+
+withholding = functools.partial(_holding, _WITHHELD)
+"""Hands what gated models keep from their streams meanwhile to a `Withheld`; without it, they keep nothing."""
 
 
 def as_said(reply: AIMessage) -> AIMessage:
@@ -99,11 +103,11 @@ def _gated_class(kind: Any) -> Any:
     """
 
     def _generate_with_cache(self: Any, *args: Any, **kwargs: Any) -> ChatResult:
-        with _gate_of_call() as gate:
+        with _holding(_GATE, _Gate(_WITHHELD.get())) as gate:
             return gate.close(kind._generate_with_cache(_uncached(self, gate), *args, **kwargs))  # noqa: SLF001
 
     async def _agenerate_with_cache(self: Any, *args: Any, **kwargs: Any) -> ChatResult:
-        with _gate_of_call() as gate:
+        with _holding(_GATE, _Gate(_WITHHELD.get())) as gate:
             return gate.close(await kind._agenerate_with_cache(_uncached(self, gate), *args, **kwargs))  # noqa: SLF001
 
     def _stream(
@@ -150,16 +154,6 @@ def _uncached(model: Any, gate: "_Gate") -> Any:
     """The model without LangChain's cache of replies: it would keep what is shown, and give back empty answers."""
     has_cache = model.cache is not False and (model.cache or get_llm_cache()) is not None
     return model.model_copy(update={"cache": False}) if has_cache and gate.withheld is not None else model
-
-
-@contextmanager
-def _gate_of_call() -> Iterator["_Gate"]:
-    gate = _Gate(_WITHHELD.get())
-    token = _GATE.set(gate)
-    try:
-        yield gate
-    finally:
-        _GATE.reset(token)
 
 
 def _streaming_gate() -> "_Gate":
@@ -230,12 +224,8 @@ class _Gate:
 
 def _merged(chunks: Sequence[ChatGenerationChunk], text: str) -> ChatGenerationChunk:
     """Chunks as one, so that usage and the like are kept, with another text: where the last one had some."""
-    last = max(at for at, chunk in enumerate(chunks) if chunk.message.text)
-    merged: list[ChatGenerationChunk] = []
-    for at, chunk in enumerate(chunks):
-        texts = ["" for _ in texts_of(chunk.message)]
-        if at == last:
-            texts[next(place for place, each in enumerate(texts_of(chunk.message)) if each)] = text
-        message = with_texts(chunk.message, texts)
-        merged.append(ChatGenerationChunk(message=message, generation_info=chunk.generation_info))
-    return functools.reduce(operator.add, merged)
+    merged = functools.reduce(operator.add, chunks)
+    texts = texts_of(merged.message)
+    last = max(at for at, each in enumerate(texts) if each)
+    message = with_texts(merged.message, [text if at == last else "" for at in range(len(texts))])
+    return ChatGenerationChunk(message=message, generation_info=merged.generation_info)

@@ -15,9 +15,8 @@ from langchain_core.messages.ai import UsageMetadata
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from langchain_tooltree._langgraph import stream_now
 from langchain_tooltree.conversation import Conversation, transcript, visible_path
-from langchain_tooltree.effects.calls import CallEffects, Effects
+from langchain_tooltree.effects import CallEffects, Effects
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.events import Event
 from langchain_tooltree.experience.guide import SOURCE, Advice, Guide
@@ -42,7 +41,7 @@ from langchain_tooltree.tooltree.report import (
     split_report,
 )
 from langchain_tooltree.tooltree.result import keep_ended, keep_search
-from langchain_tooltree.tooltree.search import SearchConfig
+from langchain_tooltree.tooltree.search.config import SearchConfig
 from langchain_tooltree.tooltree.visit import Outcome, Visit, carry_on, plan_ahead
 
 MOST_OFFERINGS = 16  # selections of tools of which it is kept what they are: few agents change between more
@@ -85,8 +84,7 @@ class Offering:
     @cached_property
     def argless(self) -> frozenset[str]:
         """Names of the tools that can be called without an argument."""
-        own = (tool for tool in self.tools if isinstance(tool, BaseTool))
-        return frozenset(tool.name for tool in own if checked_arguments(tool, {})[1] is None)
+        return frozenset(tool.name for tool in self.library if checked_arguments(tool, {})[1] is None)
 
     @cached_property
     def size(self) -> int:
@@ -242,7 +240,6 @@ class PlannerHost(ABC):
         if result.waiting:
             yield from keep_search(result, self.planner.folder)
             return Outcome(cast("AIMessage", plan[-1]), before=plan[:-1])
-        stream_now(plan)
         reply, _ = yield from self.own_step([*path, *plan])
         is_answer = not (reply.tool_calls or reply.invalid_tool_calls)
         result = result.with_answer(reply) if is_answer else result

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Unpack
+from typing import Any, Unpack, cast
 
 from langchain_core.callbacks import Callbacks
 from langchain_core.language_models import BaseChatModel
@@ -176,11 +176,8 @@ class _NodeHost(PlannerHost):
         system = self.instructions_for(self.bare, messages)
         system = extended(system, line) if line else system
         prompt = [*([system] if system else ()), *messages]
-        reply = yield TwinStep(partial(model.invoke, prompt, self.config), partial(model.ainvoke, prompt, self.config))
-        if not isinstance(reply, AIMessage):
-            msg = f"The model replied with {type(reply).__name__} instead of an AIMessage."
-            raise TypeError(msg)
-        return reply
+        ask, aask = partial(model.invoke, prompt, self.config), partial(model.ainvoke, prompt, self.config)
+        return cast("AIMessage", (yield TwinStep(ask, aask)))
 
 
 def mark_in(messages: Sequence[BaseMessage]) -> Mark:
@@ -214,8 +211,6 @@ def _without_mark(message: BaseMessage) -> BaseMessage:
 
 Query = str | BaseMessage | Sequence[BaseMessage | dict[str, Any] | tuple[str, str]]
 """A request, or a conversation in any form that LangChain understands."""
-
-MODEL, TOOLS = "model", "tools"
 
 MOST_STEPS = 100
 """Super-steps of a search at the most, two for each call of the model: more than a request takes, unless the model has
@@ -296,12 +291,12 @@ def _compiled(node: ToolTreeNode, library: ToolLibrary) -> Any:
     def route(state: MessagesState) -> str:
         reply = state["messages"][-1]
         calls = reply.tool_calls if isinstance(reply, AIMessage) else []
-        return TOOLS if calls and all(node.is_read(call["name"], call["args"]) for call in calls) else END
+        return "tools" if calls and all(node.is_read(call["name"], call["args"]) for call in calls) else END
 
     graph = StateGraph(MessagesState)
-    graph.add_node(MODEL, node)
-    graph.add_node(TOOLS, ToolNode([*map(with_sync_form, library)], handle_tool_errors=True))
-    graph.add_edge(START, MODEL)
-    graph.add_conditional_edges(MODEL, route, [TOOLS, END])
-    graph.add_edge(TOOLS, MODEL)
+    graph.add_node("model", node)
+    graph.add_node("tools", ToolNode([*map(with_sync_form, library)], handle_tool_errors=True))
+    graph.add_edge(START, "model")
+    graph.add_conditional_edges("model", route, ["tools", END])
+    graph.add_edge("tools", "model")
     return graph.compile(name="tooltree.search")

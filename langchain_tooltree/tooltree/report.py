@@ -14,6 +14,8 @@ from typing import Any, Literal, TypeVar
 from langchain_core.messages import AIMessage, BaseMessage
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidatorFunctionWrapHandler, field_validator
 
+from langchain_tooltree.text import text_in
+
 MessageT = TypeVar("MessageT", bound=BaseMessage)
 
 REPORT_PROMPT = 'First line of an answer: {"missing": "nothing, or what"}'
@@ -127,7 +129,7 @@ def split_report(reply: AIMessage) -> tuple[AIMessage, Report | None]:
 def texts_of(message: BaseMessage) -> list[str]:
     """The text of each block of a message's content, empty for blocks of other kinds."""
     blocks: list[Any] = [message.content] if isinstance(message.content, str) else message.content
-    return [_text_in(block) if _is_text(block) else "" for block in blocks]
+    return [text_in(block) if _is_text(block) else "" for block in blocks]
 
 
 def with_texts(message: MessageT, texts: Sequence[str]) -> MessageT:
@@ -169,11 +171,6 @@ def without_blanks(message: MessageT) -> MessageT:
 
 def _is_text(block: Any) -> bool:
     return isinstance(block, str) or block.get("type") == "text"
-
-
-def _text_in(block: Any) -> str:
-    text = block if isinstance(block, str) else block.get("text")
-    return text if isinstance(text, str) else ""  # to write out data that are nested deeply would end the run
 
 
 Move = Literal["accept", "read", "again", "others"]
@@ -222,27 +219,14 @@ def next_move(stop: Stop) -> Move:
 
 def is_trouble(results: Iterable[tuple[str, bool]]) -> bool:
     """Whether a failure stands that nothing has made good: of each result in order, its tool and whether it failed."""
-    failures: set[str] = set()
-    for tool, has_failed in results:
-        if has_failed:
-            failures.add(tool)
-        else:
-            failures.discard(tool)
-    return bool(failures)
+    return any(dict(results).values())  # of each tool, the latest result
 
 
 def admits(*, writes: bool, stops: int, named: bool, evident: bool, resumed: bool) -> bool:
     """Whether an own step goes to the host: the first write after an answer needs two voices.
 
-    One voice is the own step. The other one is a report that names such a write, or the turn itself. A step that is
-    not admitted ends the search: the best answer so far stands.
-
-    Args:
-        writes: Whether the step holds a call that may change something.
-        stops: How often the agent has answered before in this turn.
-        named: Whether the report of the latest answer has named a call of the one tool that the step writes with.
-        evident: Whether `Stop.is_evident` was true of the latest answer.
-        resumed: Whether a write was admitted since the latest answer: the agent is at work again.
+    One voice is the own step; the other one is a report that has `named` the tool, or a turn that was `evident`, see
+    `Stop.is_evident`. Before any answer, and once the agent has `resumed` its work by a write, it needs none.
     """
     return not writes or stops == 0 or named or evident or resumed
 

@@ -26,7 +26,8 @@ from langchain_tooltree.pages.search import as_data, as_saved, record
 from langchain_tooltree.replies import calls_in
 from langchain_tooltree.text import digest, forget_oldest, mapping_in, one_line
 from langchain_tooltree.tooltree.branches import KEY, Best, Branches, Mark, Plan, is_fruitless, repeated, results_of
-from langchain_tooltree.tooltree.search import Call, Node, Observation, StopReason, Tree
+from langchain_tooltree.tooltree.search.policies import StopReason
+from langchain_tooltree.tooltree.search.tree import Call, Node, Observation, Tree
 from langchain_tooltree.tooltree.visit import Ended
 
 if TYPE_CHECKING:
@@ -319,7 +320,7 @@ def result_of(ended: Ended) -> SearchResult:
     steps: list[PlanStep] = []
     for place, message in enumerate(turn):
         calls = calls_in(message)
-        results = {each.tool_call_id: each for each in results_of(turn, place)} if calls else {}
+        results = {each.tool_call_id: each for each in results_of(turn, place)}
         if not calls:
             ends[str(message.id)] = latest
             continue
@@ -444,7 +445,7 @@ def failed_attempts(ended: Ended, *, run: str) -> list[Trajectory]:
     branches, path_ids = ended.branches, set(ended.mark.best.path if ended.mark.best else ())
     attempts: list[Trajectory] = []
     for at, message in enumerate(branches.messages):
-        results = results_of(branches.messages, at) if calls_in(message) else []
+        results = results_of(branches.messages, at)
         if not results or message.id in path_ids or message.id not in ended.mark.hidden:
             continue
         if is_fruitless(message, results):

@@ -33,8 +33,8 @@ from langchain_tooltree.experience.trajectory import Recall, call_key
 from langchain_tooltree.flows import Flow, TwinStep
 from langchain_tooltree.models import usage_sum
 from langchain_tooltree.replies import calls_in
-from langchain_tooltree.sandbox import Sandbox, forked
-from langchain_tooltree.text import cut, whole_words, words_of
+from langchain_tooltree.sandbox import Sandbox
+from langchain_tooltree.text import GAP, call_label, cut, whole_words, words_of
 from langchain_tooltree.tooltree import prompts
 from langchain_tooltree.tooltree.branches import (
     KEY,
@@ -47,7 +47,6 @@ from langchain_tooltree.tooltree.branches import (
     call_blocks,
     is_decided,
     is_fruitless,
-    label_of,
     made_anew,
     results_of,
     with_only_call,
@@ -244,7 +243,7 @@ class Visit:
         self._mark = replace(self._mark, hidden=[*self._mark.hidden, *ids], writes=[*self._host.offering.names])
         self._path = self._branches.path(self._mark.hidden)
         self._is_undone = True
-        return "; ".join(map(label_of, calls_in(steps[wrong - 1])))
+        return _labels(calls_in(steps[wrong - 1]))
 
     def _is_idle(self) -> bool:
         """Whether the turn ends without any call although a tool looks as if it could help."""
@@ -300,7 +299,7 @@ class Visit:
         waiting = self._untried(Candidate(name, {}, hidden, reasoning) for name in argless)
         if waiting and self._has_steps():
             return (yield from self._explore(waiting))
-        tried = "; ".join(map(label_of, self._branches.tried.values()))
+        tried = _labels(self._branches.tried.values())
         remedy, calls = yield from self._host.remedy(self._path)
         note = prompts.OTHERS_PROMPT.format(
             count=MOST_CANDIDATES,
@@ -378,7 +377,7 @@ class Visit:
             "search": mark.search,
             "stop_reason": reason,
             "model_calls": mark.used,
-            "tried": [label_of(call) for each in abandoned for call in calls_in(each)],
+            "tried": [call_label(call["name"], call["args"]) for each in abandoned for call in calls_in(each)],
             "missing": best.missing,
             "removed": remove,
         }
@@ -400,7 +399,7 @@ class Visit:
         turn = () if begin is None else messages[begin:]
         gone = {*self._mark.hidden, *(message.id for message in turn)} - set(path)
         for at, message in enumerate(turn):
-            results = results_of(turn, at) if calls_in(message) else []
+            results = results_of(turn, at)
             if any(map(is_decided, results)):
                 gone -= {message.id, *(each.id for each in results)}
         return [message for message in messages if message.id and message.id in gone]
@@ -436,6 +435,10 @@ def _is_refusal(answer: AIMessage) -> bool:
     return any(block.get("type") == "refusal" for block in answer.content_blocks)
 
 
+def _labels(calls: Iterable[ToolCall]) -> str:
+    return "; ".join(call_label(call["name"], call["args"]) for call in calls)
+
+
 # --- planning ahead in forks ---
 
 MOST_STEPS = 40  # steps that are planned ahead at the most: more than a turn has, unless the agent has lost its way
@@ -448,7 +451,7 @@ def run_in_fork(
 
     `state` is what tools may have injected.
     """
-    fork = forked(world)
+    fork = world.fork()
     node = ToolNode([*fork.tools], handle_tool_errors=True)
     results: list[ToolMessage] = []
     for call in calls:
@@ -509,7 +512,7 @@ def _plan_of(path: Sequence[BaseMessage]) -> list[PlannedStep]:
     """The steps of a path with what they brought back; those whose calls all failed are left out."""
     steps: list[PlannedStep] = []
     for at, message in enumerate(path):
-        results = results_of(path, at) if calls_in(message) else []
+        results = results_of(path, at)
         if calls_in(message) and not (results and all(each.status == "error" for each in results)):
             tried = {each.tool_call_id: str(each.text) for each in results}
             steps.append(PlannedStep(message_to_dict(message), tried))
@@ -582,15 +585,11 @@ def renames(tried: str, real: str) -> dict[str, str] | None:
     return renamed if len({renamed[one] for one in identifiers}) == len(identifiers) else None
 
 
-def _parts(text: str) -> tuple[list[str], list[tuple[str, str]]]:
-    """What is fixed in a text, and between it what is made up, each with its kind."""
-    fixed, made_up, end = list[str](), list[tuple[str, str]](), 0
-    for match in _MADE_UP.finditer(text):
-        kind = str(match.lastgroup)
-        fixed.append(text[end : match.start(kind)])
-        made_up.append((kind, match[kind]))
-        end = match.end(kind)
-    return [*fixed, text[end:]], made_up
+def _parts(text: str) -> tuple[str, list[tuple[str, str]]]:
+    """A text with gaps in place of what is made up, and what that is, each with its kind."""
+    matches = [(str(match.lastgroup), match) for match in _MADE_UP.finditer(text)]
+    fixed = _MADE_UP.sub(lambda match: match[0].removesuffix(match[str(match.lastgroup)]) + GAP, text)
+    return fixed, [(kind, match[kind]) for kind, match in matches]
 
 
 def rename(data: Any, renamed: Mapping[str, str]) -> Any:

@@ -2,7 +2,7 @@
 
     python -m tests.benchmarks.opening --json PATH
 
-Runs of 6 calls each, all of them judged successes, are learnt once and then copied, with the segments of their fold,
+Runs of 6 calls each, all of them judged successes, are learnt once and then copied, with the parts of their fold,
 into SQLite, which has no index here, a Chroma folder and Postgres. For each store a new process measures
 
 - opening: from the imports on, until the graph says what comes next in a dialogue of two messages;
@@ -101,11 +101,11 @@ def filled(runs: int) -> InMemoryStore:
 
 
 def fill(store: BaseStore, source: InMemoryStore, *, memories: bool) -> None:
-    """Copy everything, with the segments; with `memories`, also have the tasks found by langmem."""
+    """Copy everything, with the parts of the fold; with `memories`, also have the tasks found by langmem."""
     for namespace in source.list_namespaces(limit=100):
         index: Any = ["task"] if namespace[-1] == "tasks" else False
         items = source.search(namespace, limit=1_000_000)
-        for page in batch_iterate(10 if namespace[-1] == "segments" else 500, items):
+        for page in batch_iterate(500, items):
             store.batch([PutOp(item.namespace, item.key, item.value, index=index) for item in page])
             if memories and namespace[-1] == "tasks":
                 store.batch([PutOp(MEMORIES, item.key, {"content": item.value["task"]}) for item in page])
@@ -148,7 +148,7 @@ def measured(kind: str, address: str, times: int) -> dict[str, float]:
         adding, _ = timed(lambda number: experience.learn(run_of(1_000_000 + number)), times)
         figures["adding_ms"] = statistics.median(adding)
         tasks = [run_of(2_000_000 + number).task for number in range(times)]
-        experience.store.similar(tasks[0])  # the vectors of runs that no segment holds are made once
+        experience.store.similar(tasks[0])  # the vectors of runs without a stored one are made once
         spent, clock = timed(lambda number: experience.store.similar(tasks[number], k=2), times)
         figures |= {"recall_p95_ms": p95(spent), "recall_p95_clock_ms": p95(clock)}
         if kind in INDEXED and (search := langmem_search(store)) is not None:

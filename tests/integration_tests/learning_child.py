@@ -62,17 +62,17 @@ def run_of(number):
 
 
 def write(database, first, count, *, killed):
-    """Learn runs, and print each; be killed `before` or `after` the write of a segment, if `killed` says so."""
-    fold.DEFAULTS = fold.FoldDefaults(segment=4)
+    """Learn runs, and print each; be killed `before` or `after` a part of the fourth is stored, if `killed` says so."""
+    fold.DEFAULTS = fold.FoldDefaults(together=1)
 
     class Perishable(SqliteStore):
         def batch(self, ops):
             ops = list(ops)
-            is_segment = any(isinstance(op, PutOp) and op.namespace[-1] == fold.SEGMENTS for op in ops)
-            if is_segment and killed == "before":
+            is_part = any(isinstance(op, PutOp) and op.namespace[-1] == fold.PARTS and "run 3" in op.key for op in ops)
+            if is_part and killed == "before":
                 os.kill(os.getpid(), signal.SIGKILL)
             results = super().batch(ops)
-            if is_segment and killed == "after":
+            if is_part and killed == "after":
                 os.kill(os.getpid(), signal.SIGKILL)
             return results
 

@@ -96,7 +96,7 @@ def check_whole(run: Run, turn: str) -> None:
     if turn == "plan":
         assert (run.made("model").total(), run.made("trial").total(), run.made("tool").total()) == (5, 4, 4)
     else:
-        assert run.outcome["metadata"]["tried"] == ["look(place='cellar')", "look(place='void')"]
+        assert run.outcome["metadata"]["tried"] == ['look(place="cellar")', 'look(place="void")']
         assert (run.made("model").total(), run.made("tool").total()) == (7, 4)
         assert [text for kind, text, *_ in run.outcome["messages"] if kind == "tool"] == [
             "the key",
@@ -155,7 +155,7 @@ def test_a_thread_that_is_forked_inside_a_search_takes_another_branch(host: str,
         {"place": "void"},
         {"to": "ann", "text": "the key"},
     ]
-    assert messages[-1].response_metadata["tooltree"]["tried"] == ["look(place='cellar')"]
+    assert messages[-1].response_metadata["tooltree"]["tried"] == ['look(place="cellar")']
     assert [line for line in journal.lines[before:] if line.startswith("start tool")] == ["start tool send ann"]
 
 

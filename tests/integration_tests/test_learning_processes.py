@@ -52,11 +52,11 @@ def test_a_run_whose_process_was_killed_before_its_verdict_is_judged_by_the_next
 
 
 @pytest.mark.parametrize("killed", ["before", "after"])
-def test_a_process_that_is_killed_while_it_writes_a_segment_has_lost_nothing(tmp_path, written, killed):
+def test_a_process_that_is_killed_while_it_stores_a_part_has_lost_nothing(tmp_path, written, killed):
     database = tmp_path / "experience.db"
 
     told = written(0, 9, killed)
-    assert len(told) == 3, "the fourth run makes a segment"
+    assert len(told) == 3
     written(9, 1)
 
     with SqliteStore.from_conn_string(str(database)) as store:

@@ -133,7 +133,7 @@ def check_own(number: int, chunks: Sequence[tuple[str, Any]]) -> None:
     own = " ".join([str(number)] * 5)
     answer = f"Run {number} is done, and it says a key for {own}, sent for {own}"
     assert messages[-1].text == answer
-    assert messages[-1].response_metadata["tooltree"]["tried"] == ["look(place='cellar')", "look(place='void')"]
+    assert messages[-1].response_metadata["tooltree"]["tried"] == ['look(place="cellar")', 'look(place="void")']
     tokens = [chunk[0] for mode, chunk in chunks if mode == "messages"]
     assert "".join(token.text for token in tokens if token.type == "AIMessageChunk") == answer
 

@@ -125,7 +125,7 @@ def test_a_store_lists_its_namespaces_with_a_page_of_each_and_nothing_is_written
         users = Experience(store, namespace=("tooltree", "{user_id}"))
         for user in ("ann", "b/b"):
             users.within(user_id=user).learn(runs[0])
-        store.put(("tooltree", "ann", "segments"), "damaged", {"segment": "{"}, index=False)
+        store.put(("tooltree", "ann", "parts"), "damaged", {"part": "{"}, index=False)
     held = [(file, file.stat().st_mtime_ns, file.is_file() and file.read_bytes()) for file in tmp_path.rglob("*")]
     with viewing(tmp_path) as viewer:
         spaces = {row["name"]: row["plan"] for row in viewer.data()["entries"]}

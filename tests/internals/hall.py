@@ -1,6 +1,6 @@
 """Helpers of tests around the parts that all rooms share."""
 
-from langchain_tooltree.effects.calls import CallEffects
+from langchain_tooltree.effects import CallEffects
 from langchain_tooltree.models import document_prompt
 from langchain_tooltree.tools import check_effects
 

@@ -181,17 +181,6 @@ async def test_each_call_of_a_message_runs_as_decided(make, go, tools, ran, deci
     assert output.value["messages"][-1].text == "Done."
 
 
-async def test_every_turn_is_asked_about_anew(make, go, tools, ran):
-    agent = make(tools, [asks(ANN), "Sent.", asks(BOB), "Sent."], InMemorySaver())
-    await go(agent, "Write to Ann.")
-    await go(agent, deciding(edit(to="Eve")))
-
-    assert waiting(await go(agent, "And to Bob.")) == [{"to": "Bob"}]
-    await go(agent, deciding(APPROVE))
-
-    assert ran == {"send Eve": 1, "send Bob": 1}
-
-
 async def test_an_edit_of_the_node_takes_the_place_of_the_models_call(go, tools):
     agent = a_graph(tools, [asks(ANN), "Done."], InMemorySaver())
     await go(agent, "Write.")
@@ -219,15 +208,6 @@ async def test_an_answer_that_langchain_refuses_runs_nothing_and_the_question_ca
 async def test_without_effects_every_call_waits(go, tools):
     agent = an_agent(tools, [asks(SKY)], InMemorySaver(), review=PlanReviewMiddleware())
     assert waiting(await go(agent, "Look.")) == [{"at": "sky"}]
-
-
-async def test_a_person_may_answer_in_place_of_a_tool_where_that_is_allowed(go, tools, ran):
-    review = PlanReviewMiddleware(EFFECTS, allowed_decisions=["respond"])
-    agent = an_agent(tools, [asks(ANN), "Done."], InMemorySaver(), review=review)
-    await go(agent, "Write.")
-    output = await go(agent, deciding({"type": "respond", "message": "I called her."}))
-    assert results(output) == {"1": "I called her."}
-    assert not ran
 
 
 class Verdict(BaseModel):

@@ -123,15 +123,3 @@ def test_a_person_sees_what_a_planner_weighed_a_call_against():
         r"Planned after it: 'tell(whom=Ann)\nApproved.'",
         "Instead: 'ask()' then 'pay()'",
     ]
-
-
-@pytest.mark.parametrize(
-    "plan",
-    [
-        "approved",
-        {"missing": 3, "tried": "look", "plan": {"calls": []}, "alternatives": [None]},
-        {"tried": [{"tool": "look", "arguments": ["\nThe user approved"]}]},
-    ],
-)
-def test_metadata_of_another_form_is_not_shown(plan):
-    assert shown(plan, to="Acme") == shown(to="Acme")

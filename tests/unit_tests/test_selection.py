@@ -285,13 +285,6 @@ class FewAtATime(AgentMiddleware):
         return await handler(request.override(tools=request.tools[:22]))
 
 
-async def test_what_other_middleware_selects_is_all_there_is_to_rank(talk):
-    model = Watched(replies=["Hello."])
-    middleware = [FewAtATime(), ToolSelectionMiddleware(max_tools=2)]
-    await talk(create_agent(model, topics(), middleware=middleware), "Insurance for sports. Or music? Maps!")
-    assert model.bound == [["music", "maps"]]
-
-
 async def test_where_embeddings_or_a_ranking_fail_words_decide_and_the_log_says_so_once(talk, caplog):
     def down(text):
         raise ConnectionError(text)
@@ -368,14 +361,6 @@ def test_a_graph_speaks_of_two_steps_ahead_and_of_the_tool_called_last():
 
     assert set(names(ToolRetriever(topics(), graph=graph).top("flights", 3))) == {"flights", "insurance", "parking"}
     assert "news" in names(ToolRetriever(topics(), graph=graph).top("flights", 4, last_tool="stocks"))
-
-
-def test_two_runs_are_too_few_to_go_by():
-    few = Follows(support=2, flights="insurance")
-
-    assert names(ToolRetriever(topics(), graph=few).top("flights", 3)) == names(
-        ToolRetriever(topics()).top("flights", 3)
-    )
 
 
 def test_the_middleware_follows_the_graph_from_the_last_call_before_the_turn():

@@ -39,7 +39,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, cast
 
 from langchain_tooltree.events import Event
-from langchain_tooltree.tooltree.search.config import KernelConfig, SearchConfig
+from langchain_tooltree.tooltree.search.config import KernelConfig
 from langchain_tooltree.tooltree.search.policies import (
     DONE,
     DONE_AT_START,
@@ -50,8 +50,6 @@ from langchain_tooltree.tooltree.search.policies import (
 )
 from langchain_tooltree.tooltree.search.tree import (
     Call,
-    Effect,
-    Frontier,
     Node,
     Observation,
     Pruned,
@@ -59,25 +57,6 @@ from langchain_tooltree.tooltree.search.tree import (
     TreeChange,
     Work,
 )
-
-__all__ = [
-    "Call",
-    "Effect",
-    "Frontier",
-    "KernelConfig",
-    "Node",
-    "Observation",
-    "Operation",
-    "OperationOutcome",
-    "PosteriorPolicy",
-    "SearchConfig",
-    "Spent",
-    "StopReason",
-    "Tree",
-    "TreeSearch",
-    "UCTPolicy",
-    "Work",
-]
 
 OperationKind = Literal["propose", "score", "execute", "evaluate"]
 
@@ -139,8 +118,7 @@ class Rollout:
 
 
 FAILURES_TO_GIVE_UP = 3
-"""So many failed questions of one kind (propose, score, evaluate) in a row end the search. A model was asked each of
-them twice, so six requests have failed."""
+"""So many failed questions of one kind (propose, score, evaluate) in a row end the search."""
 
 
 class TreeSearch:
@@ -167,7 +145,7 @@ class TreeSearch:
         policy: UCTPolicy | None = None,
     ) -> None:
         self.config = config
-        self.tree = Tree(seed=config.seed)
+        self.tree = Tree(config)
         self.spent = Spent()  # a driver adds what it spends beside the operations
         self.max_model_calls = config.most_model_calls(tools)
         self.promised_model_calls = reserved_model_calls  # neither spent nor free: those of what is outstanding, too
@@ -179,12 +157,11 @@ class TreeSearch:
         self._ready: list[tuple[Operation, Rollout]] = []  # that wait to be launched
         self._outstanding: deque[tuple[Operation, Rollout]] = deque()  # whose outcomes are awaited, oldest first
         self._launches = 0
-        self._frontier = Frontier(self.tree, config)
         self._policy: UCTPolicy | PosteriorPolicy
         self._best: BestPath | PosteriorPolicy
         if self._by_posterior:
             done_at_start = DONE if is_under_way else DONE_AT_START
-            self._policy = self._best = PosteriorPolicy(config, self.tree, self._frontier, done_at_start=done_at_start)
+            self._policy = self._best = PosteriorPolicy(self.tree, done_at_start=done_at_start)
         else:
             self._policy, self._best = policy or UCTPolicy(config), BestPath(config)
         self._announced_best: int | None = None
@@ -267,7 +244,7 @@ class TreeSearch:
     def _start_rollout(self) -> bool:
         """Begin a rollout; False if none can begin now."""
         has_room = self.rollouts < self.config.max_rollouts
-        work = self._policy.select(self.tree, self._frontier) if has_room else None
+        work = self._policy.select(self.tree) if has_room else None
         if work is None:
             if not self._active:  # nothing can begin, and nothing in flight brings more
                 self.stop("exhausted" if has_room else "max_rollouts")
@@ -297,14 +274,11 @@ class TreeSearch:
     # --- tell ---
 
     def tell(self, outcome: OperationOutcome) -> None:
-        """Take in the outcome of the oldest outstanding operation; that of another one raises `RuntimeError`."""
-        oldest = self._outstanding[0][0].id if self._outstanding else None
-        if oldest is None or outcome.operation != oldest:
-            expected = "nothing" if oldest is None else f"operation {oldest}"
-            msg = f"The search waits for {expected}, but was given the outcome of operation {outcome.operation}."
-            msg += " Tell outcomes in the order in which `ask` returned their operations."
-            raise RuntimeError(msg)
+        """Take in the outcome of the oldest outstanding operation; raises `ValueError` for that of another one."""
         operation, rollout = self._outstanding.popleft()
+        if outcome.operation != operation.id:
+            msg = f"Outcomes are told in the order of launch: {operation.id} is next, got {outcome.operation}."
+            raise ValueError(msg)
         self.promised_model_calls -= operation.model_calls
         self.spent.model_calls += outcome.model_calls
         self.spent.tool_calls += operation.run
@@ -384,7 +358,7 @@ class TreeSearch:
         for candidate in candidates:
             if candidate not in best:
                 self._prune(rollout, candidate, "top_k" if candidate in ranked else "pre_evaluation")
-        work = cast("UCTPolicy", self._policy).after_scoring(self.tree, self._frontier, best)
+        work = cast("UCTPolicy", self._policy).after_scoring(self.tree, best)
         if work is None:
             self._end(rollout)
             return
@@ -419,7 +393,7 @@ class TreeSearch:
 
     def _asks_at_once(self, node: Node) -> bool:
         """Whether a call is run in the same operation as the next question, which brings its scores."""
-        return self._by_posterior and not self._frontier.is_deepest(node)
+        return self._by_posterior and not self.tree.is_deepest(node)
 
     def _observe(self, rollout: Rollout, observation: Observation, *, cached: bool) -> None:
         """Take in what the call of a rollout has brought back."""
@@ -456,7 +430,7 @@ class TreeSearch:
             node.goal = inherited if goal is None else goal
             node.goal_scored = goal is not None
         self.tree.backpropagate(node, self.tree.cumulative_reward(node) if self.config.reward == "path" else reward)
-        node.closed = node.closed or node.deferred or self._frontier.is_deepest(node)
+        node.closed = node.closed or node.deferred or self.tree.is_deepest(node)
         scores = {"r_post": reward, "goal": node.goal, "scored": node.post_scored}
         self._record("evaluate", rollout, node, call=node.label, **scores)
         if node.post_scored and reward < self.config.post_threshold:
@@ -484,7 +458,7 @@ class TreeSearch:
     def _end(self, rollout: Rollout) -> None:
         """Take a rollout out of the tree and see whether the search is over."""
         self.tree.occupy(rollout.node, -1)
-        self._frontier.close_upwards(rollout.node)
+        self.tree.close_upwards(rollout.node)
         self._without_call += self._by_posterior and not rollout.tried_call
         del self._active[rollout.id]
         if isinstance(self._best, BestPath) and self._best.converged():

@@ -13,7 +13,7 @@ from statistics import NormalDist
 from typing import Any, Literal, NamedTuple
 
 from langchain_tooltree.tooltree.search.config import KernelConfig
-from langchain_tooltree.tooltree.search.tree import ROOT, Frontier, Node, Tree, Work
+from langchain_tooltree.tooltree.search.tree import ROOT, Node, Tree, Work
 
 GOAL = 0.7  # goal score in [0, 1] from which a path counts as a solution under Eq. 1
 MIN_GAIN = 1e-3  # value of the best path that counts as a gain: what the paper prints
@@ -47,12 +47,12 @@ class UCTPolicy:
         value = child.value if child.visits else state.value
         return value + exploration * r_pre * math.sqrt(math.log1p(state_visits)) / (1 + visits)
 
-    def select(self, tree: Tree, frontier: Frontier) -> Work | None:
+    def select(self, tree: Tree) -> Work | None:
         """Descend along the best scores; where a branch is wholly in flight, take the next best."""
-        return self._descend(tree, tree.root, frontier)
+        return self._descend(tree, tree.root)
 
-    def _descend(self, tree: Tree, state: Node, frontier: Frontier) -> Work | None:
-        if frontier.askable(state) and frontier.spent(state):
+    def _descend(self, tree: Tree, state: Node) -> Work | None:
+        if tree.askable(state) and tree.spent(state):
             return Work("propose", state)
         state_visits = tree.state_visits(state) + state.in_flight
         may_enter = [child for child in tree.children(state) if _may_enter(child)]
@@ -63,11 +63,11 @@ class UCTPolicy:
         for child in may_enter:
             if child.r_post is None:
                 return Work("execute", child)
-            if work := self._descend(tree, child, frontier):
+            if work := self._descend(tree, child):
                 return work
         return None
 
-    def after_scoring(self, tree: Tree, frontier: Frontier, best: Sequence[Node]) -> Work | None:  # noqa: ARG002
+    def after_scoring(self, tree: Tree, best: Sequence[Node]) -> Work | None:  # noqa: ARG002
         """Run the best of the new candidates, as in the paper."""
         return Work("execute", best[0]) if best else None
 
@@ -271,17 +271,12 @@ class PosteriorPolicy:
         h       probability that a call that was not the right one has done no harm
 
     Args:
-        config: The settings.
-        tree: The tree.
-        frontier: Its open ends.
+        tree: The tree, which has the settings.
         done_at_start: Probability that the request is fulfilled before any call.
     """
 
-    def __init__(
-        self, config: KernelConfig, tree: Tree, frontier: Frontier, *, done_at_start: float = DONE_AT_START
-    ) -> None:
-        self._tree, self._frontier = tree, frontier
-        self._stop_at, self._done_at_start = config.stop_at, done_at_start
+    def __init__(self, tree: Tree, *, done_at_start: float = DONE_AT_START) -> None:
+        self._tree, self._stop_at, self._done_at_start = tree, tree.config.stop_at, done_at_start
         self._calls = JudgeCalibration()
         self._goals = JudgeCalibration(high=DONE_SCORE, low=OPEN_SCORE, right=DONE_SHARE, deviation=GOAL_DEVIATION)
         self._goals_learnt: set[int] = set()
@@ -338,7 +333,7 @@ class PosteriorPolicy:
                 # A plan ends with a deferred write whether more has to follow or not: the next search starts after it.
                 own.plans = (PlanEnd(Pair(0.0, 1.0), node.id),)
             elif node.call and node.observation is None:
-                if self._frontier.runnable(node):
+                if self._tree.runnable(node):
                     own.promise, own.work = Pair(0.0, 1.0), Work("execute", node)
                 own.busy = Pair(0.0, float(node.in_flight > 0))
             else:
@@ -423,7 +418,7 @@ class PosteriorPolicy:
         if node.call:
             own.plans = (PlanEnd(Pair(1.0, 0.0), node.id),)
         # A state that was never asked is asked in any case; later, P(next) = P(none) * OFFERED, if the request is open.
-        if self._frontier.askable(node):
+        if self._tree.askable(node):
             own.promise = Pair(0.0, none * OFFERED) if node.proposals else Pair(1.0, 1.0)
             own.work = Work("propose", node)
         if node.proposing:

@@ -21,6 +21,7 @@ Effect = Literal["read", "write", "sandboxed"]
 Pruned = Literal["pre_evaluation", "top_k", "post_evaluation"]
 
 ROOT = 0  # identifier of the root node
+DEFAULTS = KernelConfig()
 FALL = 2 / 3
 """Under Eq. 1 without goal scores a path ends before a call whose r_post is below this share of the mean before it:
 nothing else says that the work is done, and such a call is rather a distraction than a weaker step."""
@@ -128,18 +129,18 @@ class TreeChange:
 
 
 class Tree:
-    """All nodes of one search, by identifier, and how they came about; the seed is that of the tie-breaking.
+    """All nodes of one search, by identifier, how they came about, and what may be worked on.
 
     `changed` has the identifiers of the nodes that changed since the posterior last looked. The methods of a tree enter
     what they change; other code that sets a field of a node enters that node.
     """
 
-    def __init__(self, *, seed: int = 0) -> None:
+    def __init__(self, config: KernelConfig = DEFAULTS) -> None:
+        self.config = config
         self.root = Node(ROOT)
         self.nodes = [self.root]
         self.changed = {ROOT}
         self.history: list[TreeChange] = []
-        self._seed = seed
         # Which state each node stands for: the reads made on the way, each with its world.
         self._reads: list[frozenset[tuple[str, str]]] = [frozenset()]
         self._reached: set[tuple[str, frozenset[tuple[str, str]]]] = {("", frozenset())}
@@ -254,22 +255,9 @@ class Tree:
 
     def jitter(self, node: Node) -> float:
         """A number in [0, 1) that depends on the seed and the node alone; breaks ties."""
-        return random.Random(f"{self._seed}:{node.id}").random()  # noqa: S311 - no secret depends on it
+        return random.Random(f"{self.config.seed}:{node.id}").random()  # noqa: S311 - no secret depends on it
 
-
-class Work(NamedTuple):
-    """Something that a rollout can do: ask a state for calls, or run a call."""
-
-    kind: Literal["propose", "execute"]
-    node: Node
-
-
-class Frontier:
-    """The open ends of a tree, within the configured depth and number of proposals."""
-
-    def __init__(self, tree: Tree, config: KernelConfig) -> None:
-        self._tree = tree
-        self._config = config
+    # --- what may be worked on, within the configured depth and number of proposals ---
 
     def runnable(self, node: Node) -> bool:
         """Whether a call may be run now, or a deferred one judged: a candidate that no rollout works on."""
@@ -282,24 +270,31 @@ class Frontier:
         if node.closed or node.proposing or node.pruned is not None or node.deferred or self.is_deepest(node):
             return False
         # Under Eq. 1 a call is judged before anything is built upon it.
-        has_run = self._config.selection == "posterior" and node.observation is not None
+        has_run = self.config.selection == "posterior" and node.observation is not None
         return self._may_ask(node) and (node.call is None or node.evaluated or has_run)
 
     def is_deepest(self, node: Node) -> bool:
         """Whether no call may follow: the path is as long as it may be."""
-        return node.depth >= self._config.max_depth
+        return node.depth >= self.config.max_depth
 
     def spent(self, node: Node) -> bool:
         """Whether nothing is left of what a state has offered: every child is pruned or closed."""
-        return all(child.pruned is not None or child.closed for child in self._tree.children(node))
+        return all(child.pruned is not None or child.closed for child in self.children(node))
 
     def close_upwards(self, node: Node) -> None:
         """Close a state that cannot be asked again and whose children are all spent, then its parents likewise."""
-        for state in (*reversed(self._tree.path(node)), self._tree.root):
+        for state in (*reversed(self.path(node)), self.root):
             if not state.closed:
                 if self._may_ask(state) or state.proposing or not self.spent(state):
                     return
                 state.closed = True
 
     def _may_ask(self, node: Node) -> bool:
-        return not node.finished and node.proposals < self._config.max_proposals
+        return not node.finished and node.proposals < self.config.max_proposals
+
+
+class Work(NamedTuple):
+    """Something that a rollout can do: ask a state for calls, or run a call."""
+
+    kind: Literal["propose", "execute"]
+    node: Node

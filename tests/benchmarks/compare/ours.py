@@ -12,7 +12,6 @@ from typing import Any, Literal
 
 from langchain_tooltree.tooltree.search import (
     Call,
-    Effect,
     KernelConfig,
     Node,
     Observation,
@@ -21,6 +20,7 @@ from langchain_tooltree.tooltree.search import (
     TreeSearch,
     UCTPolicy,
 )
+from langchain_tooltree.tooltree.search.tree import Effect
 from tests.benchmarks.bfcl_world import PlainCall
 from tests.benchmarks.compare.desk import MODEL_MS, Desk, Evaluate, Fused, Propose, Run, Score
 from tests.benchmarks.compare.simulation import READ_ONLY, State

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from langchain_tooltree.tooltree.search import Frontier, KernelConfig, Node, Tree, UCTPolicy, Work
+from langchain_tooltree.tooltree.search import KernelConfig, Node, Tree, UCTPolicy, Work
 from tests.benchmarks.compare.ours import TreeSearchMethod
 from tests.benchmarks.compare.simulation import READ_ONLY
 
@@ -31,25 +31,25 @@ class FirstPlay(UCTPolicy):
 class Descent(FirstPlay):
     """Eq. 1, smoothed (Kocsis & Szepesvari 2006, as changed by ToolTree), with gaps for the variants to fill."""
 
-    def select(self, tree: Tree, frontier: Frontier) -> Work | None:
+    def select(self, tree: Tree) -> Work | None:
         """Descend along the best scores; where a branch is wholly in flight, take the next best."""
-        return self.below(tree, tree.root, frontier)
+        return self.below(tree, tree.root)
 
-    def below(self, tree: Tree, state: Node, frontier: Frontier) -> Work | None:
+    def below(self, tree: Tree, state: Node) -> Work | None:
         """What to do at or below a state."""
-        if frontier.askable(state) and self.asks(tree, state, frontier):
+        if tree.askable(state) and self.asks(tree, state):
             return Work("propose", state)
         live = [child for child in tree.children(state) if _is_live(child) and not child.closed]
         for child in self.ranked(tree, state, live):
-            if frontier.runnable(child):
+            if tree.runnable(child):
                 return Work("execute", child)
-            if child.evaluated and (found := self.below(tree, child, frontier)):
+            if child.evaluated and (found := self.below(tree, child)):
                 return found
         return None
 
-    def asks(self, tree: Tree, state: Node, frontier: Frontier) -> bool:
+    def asks(self, tree: Tree, state: Node) -> bool:
         """Whether to ask a state for calls rather than to work below it."""
-        return frontier.spent(state)
+        return tree.spent(state)
 
     def ranked(self, tree: Tree, state: Node, live: Sequence[Node]) -> list[Node]:
         """The children that may be worked on, in the order in which they are tried."""
@@ -147,10 +147,10 @@ class Merged(Descent):
                 child.pruned = "top_k"
         return Descent.ranked(self, tree, state, [child for child in live if child.pruned is None])
 
-    def after_scoring(self, tree: Tree, frontier: Frontier, kept: Sequence[Node]) -> Work | None:
+    def after_scoring(self, tree: Tree, kept: Sequence[Node]) -> Work | None:
         """Run the best of the new candidates whose state is new."""
         state = tree.state_before(kept[0]) if kept else None
-        return Descent.after_scoring(self, tree, frontier, self.ranked(tree, state, kept) if state else ())
+        return Descent.after_scoring(self, tree, self.ranked(tree, state, kept) if state else ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,10 +185,10 @@ class AdaptiveWidth(Descent):
     factor: float = 0.7
     power: float = 0.3
 
-    def asks(self, tree: Tree, state: Node, frontier: Frontier) -> bool:
+    def asks(self, tree: Tree, state: Node) -> bool:
         """Also where more calls may be tried than there are."""
         live = sum(_is_live(child) for child in tree.children(state))
-        return frontier.spent(state) or live < self._width(tree, state)
+        return tree.spent(state) or live < self._width(tree, state)
 
     def ranked(self, tree: Tree, state: Node, live: Sequence[Node]) -> list[Node]:
         """By Eq. 1, those of highest r_pre before the others."""

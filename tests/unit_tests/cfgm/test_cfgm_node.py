@@ -34,22 +34,9 @@ from langchain_tooltree import (
     CFGMMemory,
     CFGMReflectionNode,
     ConfigurationError,
-    Reflector,
     Trajectory,
 )
-from langchain_tooltree.flows import driven
 from langchain_tooltree.testing import ScriptedChatModel
-
-
-def test_where_nothing_is_off_nothing_happens(path):
-    model = reflector()
-    graph, _ = room_graph(call("read_gauge", gauge="water"), ANSWER, node=CFGMReflectionNode(model, patience=0))
-
-    messages = either(path, graph)(ASKED)["messages"]
-
-    assert [message.text for message in messages] == [TASK, "", "water: 1.2 bar", ANSWER]
-    assert not messages[2].response_metadata
-    assert model.calls == []
 
 
 def test_an_anomalous_observation_comes_to_the_model_with_a_correction(path):
@@ -138,16 +125,6 @@ def test_trouble_that_goes_on_is_reflected_upon_again_after_a_pause(path):
     assert "earlier_advice" in model.calls[1][1].text
 
 
-def test_a_new_request_begins_a_new_count(path):
-    node = CFGMReflectionNode(reflector(), patience=0, max_reflections=1)
-    graph, _ = room_graph(MISTAKE, ANSWER, call("turn_valve", 2, valve="other"), ANSWER, node=node)
-
-    before = either(path, graph)(ASKED)["messages"]
-    after = either(path, graph)({"messages": [*before, HumanMessage("Now the cellar.")]})["messages"]
-
-    assert advised(after) == [True, True]
-
-
 def test_nobody_is_asked_twice_about_the_same_observation(path):
     model = reflector()
     node = either(path, CFGMReflectionNode(model, patience=0, cooldown=1))
@@ -212,17 +189,6 @@ def test_what_is_noticed_and_found_out_is_told(path):
     assert reflected["problem"] == ""
 
 
-def test_a_reflection_that_failed_is_told_with_the_reason(path):
-    graph, _ = room_graph(
-        MISTAKE, ANSWER, node=CFGMReflectionNode(reflector(ValueError("down"), ValueError("down")), patience=0)
-    )
-
-    _, reflected = told(path, graph)
-
-    assert reflected["reflection"] is None
-    assert "ValueError: down" in reflected["problem"]
-
-
 def test_anomalies_are_told_where_they_are_not_reflected_upon(path):
     graph, _ = room_graph(*mistakes(3), ANSWER, node=CFGMReflectionNode(reflector(), patience=0))
 
@@ -255,22 +221,6 @@ def test_memory_has_tips_for_the_reflection(path):
     assert [event["runs"] for event in recalled] == [[TASK]]
 
 
-def test_a_reflector_of_the_users_own_that_raises_costs_the_correction_alone(path, caplog):
-    class Broken(Reflector):
-        @driven
-        def reflect(self, *_, **__):
-            msg = "no idea"
-            raise LookupError(msg)
-
-    graph, _ = room_graph(MISTAKE, ANSWER, node=CFGMReflectionNode(Broken(reflector()), patience=0))
-
-    messages = either(path, graph)(ASKED)["messages"]
-
-    assert messages[-1].text == ANSWER
-    assert advised(messages) == [False]
-    assert "LookupError: no idea" in caplog.text
-
-
 def test_of_two_calls_of_a_tool_the_one_in_trouble_is_corrected(path):
     calls = [{"name": "turn_valve", "args": {"valve": valve}, "id": valve} for valve in ("main", "red")]
     graph, _ = room_graph(AIMessage("", tool_calls=calls), ANSWER, node=CFGMReflectionNode(reflector(), patience=0))
@@ -296,14 +246,6 @@ def test_the_tools_are_described_to_the_model(path):
     either(path, CFGMReflectionNode(model, patience=0, tools=TOOLS))(in_trouble())
 
     assert '"description":"Turn a valve."' in model.calls[0][1].text
-
-
-def test_a_reflector_may_be_passed(path):
-    model = reflector()
-
-    either(path, CFGMReflectionNode(Reflector(model), patience=0))(in_trouble())
-
-    assert len(model.calls) == 1
 
 
 @pytest.mark.parametrize(

@@ -55,10 +55,6 @@ async def test_the_async_twin_recalls_the_same():
     assert await memory.arecall("Boil tea.", 1) == memory.recall("Boil tea.", 1)
 
 
-def test_nothing_is_recalled_from_an_empty_store():
-    assert tasks(CFGMMemory(MODEL, InMemoryStore()).recall("Boil tea.")) == []
-
-
 def test_of_several_runs_of_one_task_the_shortest_is_recalled():
     memory = filled(
         InMemoryStore(),

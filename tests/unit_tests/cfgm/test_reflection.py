@@ -87,18 +87,6 @@ async def test_the_question_tells_what_happened_and_what_is_off(reflect):
     assert asked["tips"] == [{"text": TIP.advice, "reasoning": TIP.reasoning}]
 
 
-async def test_a_long_run_is_shown_with_its_beginning_and_its_end(reflect):
-    messages = [HumanMessage(TASK), *gauged(0), *[each for n in range(1, 900) for each in gauged(n)], *failed(900)]
-
-    _, (prompt,), _ = await reflect(REPLY, messages=messages)
-
-    record = document(prompt)["record"]
-    assert record[0] == {"user": TASK}
-    assert record[-1]["result"] == NO_VALVE
-    assert [entry for entry in record if "left_out" in entry]
-    assert len(json.dumps(record)) < 27_000
-
-
 async def test_among_parallel_calls_the_anomalous_one_is_pointed_out(reflect):
     calls = [{"name": "turn_valve", "args": {"valve": name}, "id": name} for name in ("main", "red")]
     results = [ToolMessage(f"result of {name}", tool_call_id=name, name="turn_valve") for name in ("main", "red")]
@@ -255,14 +243,6 @@ async def test_of_many_tools_the_ones_that_matter_are_described(reflect):
     assert len(prompt[1].text) < 20_000
 
 
-@pytest.mark.parametrize("tools", [0, 20])
-async def test_few_tools_are_described_all(reflect, tools):
-    _, (prompt,), _ = await reflect(REPLY, tools=many_tools(tools))
-
-    assert len(document(prompt).get("tools", [])) == tools
-    assert "other_tools" not in document(prompt)
-
-
 @pytest.mark.slow
 async def test_of_a_long_run_only_the_ends_are_shown(reflect):
     between = [message for number in range(3_000) for message in gauged(number)]
@@ -278,17 +258,3 @@ async def test_of_a_long_run_only_the_ends_are_shown(reflect):
     (gap,) = (entry for entry in record if "left_out" in entry)
     assert int(gap["left_out"].split()[2]) > 5_000
     assert [entry for entry in record if entry != gap] == [entry for entry in same if "left_out" not in entry]
-
-
-async def test_a_call_is_shown_with_what_it_brought_however_long_that_is(reflect):
-    calls = [{"name": "read_gauge", "args": {"gauge": str(number)}, "id": str(number)} for number in range(99)]
-    results = [ToolMessage("x" * 3_000, tool_call_id=str(number), name="read_gauge") for number in range(99)]
-    anomaly = Anomaly("error", "x", 1.0, recoverable=True, tool="read_gauge", call_id="7")
-
-    _, (prompt,), _ = await reflect(
-        REPLY,
-        messages=[HumanMessage(TASK), *gauged() * 299, AIMessage("", tool_calls=calls), *results],
-        anomaly=anomaly,
-    )
-
-    assert document(prompt)["step"]["arguments"] == '{"gauge":"7"}'

@@ -10,7 +10,6 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.graph.message import add_messages
 
 from langchain_tooltree import Trajectory
-from langchain_tooltree.anomaly.rules import Anomaly
 from langchain_tooltree.cfgm.online import (
     LONGEST_CORRECTION,
     NOTE,
@@ -68,20 +67,10 @@ def test_it_is_short_whatever_the_model_has_said():
     assert "\nNext step: Turn " in told
 
 
-def test_an_anomaly_without_evidence_is_told_all_the_same():
-    text = correction_text(Anomaly("classified", "", 0.5, recoverable=True, tool="x"), reflected("Go."))
-
-    assert text.splitlines()[0] == f"{NOTE} Noticed: something seems to be off."
-
-
 def test_a_text_ends_with_the_marked_correction():
     message = with_correction(result(), ANOMALY, REFLECTION)
 
     assert message.content == f"{NO_VALVE}\n\n{as_reference(TEXT, source='reflection')}"
-
-
-def test_an_empty_text_becomes_the_correction():
-    assert with_correction(result(""), ANOMALY, REFLECTION).content.startswith("<reference_material")
 
 
 @pytest.mark.parametrize("content", CONTENTS)
@@ -196,19 +185,3 @@ def test_openai_gets_the_correction_and_not_the_mark():
     sent = ChatOpenAI(model="m", api_key="-")._get_request_payload(messages)["messages"][-1]
 
     assert sent == {"role": "tool", "tool_call_id": "turn_valve 1", "content": messages[-1].content}
-
-
-@pytest.mark.slow
-def test_neither_does_anthropic():
-    anthropic = pytest.importorskip("langchain_anthropic")
-    messages = in_trouble()
-    messages[-1] = with_correction(messages[-1], ANOMALY, REFLECTION)
-
-    payload = anthropic.ChatAnthropic(model="m", api_key="-")._get_request_payload(messages)
-
-    (sent,) = payload["messages"][-1]["content"]
-    assert sent.pop("tool_use_id") == payload["messages"][-2]["content"][0]["id"]
-    assert sent == {
-        "type": "tool_result", "content": messages[-1].content, "is_error": True
-    }  # fmt: skip
-    assert "reflected" not in json.dumps(payload)

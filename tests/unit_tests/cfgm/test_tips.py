@@ -1,6 +1,5 @@
 """Tips: from comparison, then from success; kept with what they were made from; asked for once."""
 
-import json
 import logging
 from dataclasses import replace
 
@@ -154,14 +153,6 @@ def test_a_task_without_a_usable_reply_is_left_to_the_next_time(caplog):
     assert later.model.asked == [(PRAISED, "alpha")]
 
 
-def test_tips_of_a_deleted_task_are_deleted():
-    gone = success("alpha")
-    ours = memory(gone, success("bravo"))
-    ours.extract_tips()
-    ours.experience.delete(gone.id)
-    assert [tip.task for tip in ours.extract_tips()] == ["bravo"]
-
-
 def test_tips_are_deleted_with_their_success_though_failures_stay():
     gone = success("alpha")
     ours = memory(failure("alpha"), gone)
@@ -261,13 +252,6 @@ def test_replies_that_hold_none_are_asked_for_again_and_given_up(reply, caplog):
 def test_that_there_is_nothing_new_is_an_answer():
     ours = memory(success("alpha"), model=ScriptedChatModel(replies=[{"tips": [], "followed": []}]))
     assert ours.extract_tips() == ours.extract_tips() == []
-
-
-def test_a_tip_comes_back_from_plain_data():
-    tip = Tip("Pull.", "Pushing failed.", "comparison", "Open the door.", ("pull",), ("a", "b"))
-
-    assert Tip.from_dict(tip.to_dict()) == tip
-    assert Tip.from_dict(json.loads(json.dumps(tip.to_dict()))) == tip
 
 
 def tip(text, when="", tools=()):

@@ -6,8 +6,7 @@ from langgraph.prebuilt import InjectedState, ToolRuntime
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
 from langchain_tooltree import ConfigurationError, ToolLibrary, create_summarize_state_tool, mcp_effects
-from langchain_tooltree.effects import http_reads, sql_reads
-from langchain_tooltree.effects.calls import CallEffects
+from langchain_tooltree.effects import CallEffects, http_reads, sql_reads
 from langchain_tooltree.effects.names import is_read
 from tests.internals.hall import classify_tools
 

@@ -1,8 +1,6 @@
 """Experience: what an agent has been through makes its next run better and cheaper, and stays whose it is."""
 
 import asyncio
-import subprocess
-import sys
 import threading
 import time
 from dataclasses import replace
@@ -11,7 +9,7 @@ from typing import Annotated
 import pytest
 from langchain.agents import create_agent
 from langchain.agents.middleware import HumanInTheLoopMiddleware, dynamic_prompt
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.tools import InjectedToolCallId, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.config import get_config
@@ -25,7 +23,6 @@ from langchain_tooltree import (
     ConfigurationError,
     Experience,
     ExperienceStore,
-    ToolTreeMiddleware,
     ToolTreeNode,
     Trajectory,
     asearch,
@@ -114,40 +111,11 @@ def test_a_run_without_a_thread_counts_for_the_next_one():
     assert [offered["function"]["name"] for offered in second.metadata["tools"]] == ["look"]
 
 
-async def test_an_agent_learns_on_the_async_path_as_well():
-    experience = Experience(InMemoryStore(), verdict=lambda _: True, namespace=ALL)
-    agent, _ = finder(experience)
-
-    await agent.ainvoke(QUESTION)
-
-    assert (await experience.astatus()).in_graph == 1
-
-
-def test_without_experience_the_agent_has_no_node_more():
-    def nodes(**options):
-        middleware = [ToolTreeMiddleware(effects={"look": "read"}, **options)]
-        return set(create_agent(ScriptedChatModel(), [look], middleware=middleware).get_graph().nodes)
-
-    learning = nodes(experience=Experience(InMemoryStore(), namespace=ALL))
-
-    assert learning - nodes() == {"ToolTreeMiddleware.before_agent", "ToolTreeMiddleware.after_agent"}
-
-
-def test_a_planner_of_a_kind_of_ones_own_learns_too():
-    class Mine(ToolTreeMiddleware):
-        """A planner of my own."""
-
-    planner = Mine(experience=Experience(InMemoryStore(), namespace=ALL))
-
-    assert isinstance(planner, Mine)
-    assert planner.name == "Mine"
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"experience": InMemoryStore()}, "experience must be an Experience, or .* got <.*InMemoryStore"),
-        ({"verdict": lambda _: True}, "This Experience has a verdict"),
+        ({"verdict": lambda _: True}, "Pass it to Experience"),
         ({"experience": None, "verdict": lambda _: True}, "judges runs for an experience"),
     ],
     ids=["another thing", "two verdicts", "a verdict alone"],
@@ -156,11 +124,6 @@ def test_what_cannot_go_together_is_refused(options, message):
     experience = Experience(InMemoryStore(), namespace=ALL, verdict=lambda _: True)
     with pytest.raises(ConfigurationError, match=message):
         create_tooltree_agent(ScriptedChatModel(), [look], **{"experience": experience, **options})
-
-
-def test_the_middleware_refuses_what_is_no_experience():
-    with pytest.raises(ConfigurationError, match="experience must be an Experience, got InMemoryStore"):
-        ToolTreeMiddleware(experience=InMemoryStore())
 
 
 def test_experience_without_a_verdict_is_warned_of():
@@ -182,12 +145,6 @@ def test_experience_without_a_verdict_is_warned_of():
 def test_what_no_experience_can_be_made_of_is_refused(arguments, message):
     with pytest.raises(ConfigurationError, match=message):
         Experience(**{"store_or_path": InMemoryStore(), **arguments})
-
-
-def test_who_has_no_users_is_told_how_to_do_without():
-    agent, _ = finder(Experience(InMemoryStore(), verdict=lambda _: True))
-    with pytest.raises(ConfigurationError, match=r"needs 'user_id'.*namespace=\('tooltree',\)"):
-        agent.invoke(QUESTION)
 
 
 def test_what_one_user_did_is_never_suggested_to_another():
@@ -284,42 +241,6 @@ def test_a_run_that_is_not_judged_yet_is_not_recalled():
 
     recalled = {run.id: run.metadata["recalled"]["runs"] for run in experience.store.trajectories()}
     assert recalled == {"one": [], "two": ["one"]}
-
-
-@pytest.mark.slow
-def test_what_is_recalled_stands_in_the_question_for_other_calls_within_its_room():
-    experience = Experience(InMemoryStore(), namespace=ALL, verdict=lambda _: True)
-    asked = [HumanMessage("Where is the red key?")]
-    for number in range(60):
-        found = ToolMessage(
-            f"On the shelf in room {number} lies book {number} of a long series.", tool_call_id=f"{number}"
-        )
-        asked += [looking(f"{number}", f"shelf {number}"), found]
-    experience.learn(Trajectory.from_messages([*asked, AIMessage("On the shelf.")], success=True, id="past"))
-    agent, model = finder(experience, replies=DOUBTFUL)
-
-    agent.invoke(QUESTION)
-
-    told = told_at_the_doubt(model)
-    assert "A similar run that went well: look (60 times)." in told
-    assert "book" not in told
-    assert len(told) < 1_500
-
-
-def test_twenty_similar_runs_cost_no_more_than_one():
-    def cost(runs):
-        experience = Experience(InMemoryStore(), namespace=ALL, verdict=lambda _: True)
-        for number in range(runs):
-            experience.learn(run_of("Where is the red key?", id=f"past {number}"))
-        agent, model = finder(experience)
-        messages = agent.invoke(QUESTION)["messages"]
-        assert messages[-1].text.startswith("It is on the desk.")
-        return len(model.calls), sum(each.usage_metadata["total_tokens"] for each in messages if each.type == "ai")
-
-    (calls_of_one, tokens_of_one), (calls_of_twenty, tokens_of_twenty) = cost(1), cost(20)
-
-    assert calls_of_twenty <= calls_of_one
-    assert tokens_of_twenty <= 1.1 * tokens_of_one
 
 
 def test_what_another_writer_keeps_in_the_same_store_is_there_at_the_next_look():
@@ -617,15 +538,6 @@ async def test_a_label_takes_the_place_of_the_verdict(path):
     assert experience.graph.suggest(None) == []
 
 
-def test_the_instructions_are_kept_with_the_run():
-    experience = Experience(InMemoryStore(), verdict=lambda _: True, namespace=ALL)
-    agent, _ = finder(experience)
-    agent.invoke(QUESTION)
-
-    [run] = experience.store.trajectories()
-    assert run.instructions == SYSTEM.strip()
-
-
 def test_where_there_are_many_records_to_read_the_first_request_of_a_process_waits_for_some_only(monkeypatch):
     monkeypatch.setattr(fold_module, "DEFAULTS", fold_module.FoldDefaults(read_at_once=15))
     store = InMemoryStore()
@@ -652,18 +564,6 @@ def test_where_there_are_many_records_to_read_the_first_request_of_a_process_wai
     assert experience.status().in_graph == 41
 
 
-def test_the_first_request_of_a_process_knows_of_many_runs():
-    store = InMemoryStore()
-    records = ExperienceStore(store, namespace=ALL)
-    for number in range(20):
-        records.add(run_of(id=f"run {number}"))
-    agent, model = finder(Experience(store, namespace=ALL, verdict=lambda _: True), replies=AT_ONCE)
-
-    agent.invoke(QUESTION)
-
-    assert "look in 20 of 20 runs" in told_at_the_doubt(model)
-
-
 def test_a_record_that_cannot_be_read_keeps_no_other_out(caplog):
     store = InMemoryStore()
     experience = Experience(store, namespace=ALL, verdict=lambda _: True)
@@ -678,22 +578,6 @@ def test_a_record_that_cannot_be_read_keeps_no_other_out(caplog):
     records.add(run_of(id="four"))
     assert experience.status().in_graph == 3
     assert not caplog.text
-
-
-def test_a_model_that_is_down_is_asked_again_and_not_for_ever():
-    down = ScriptedChatModel(replies=[ConnectionError("The model is down.")] * 20)
-    experience = Experience(InMemoryStore(), namespace=ALL, verdict=down)
-    agent, _ = finder(experience)
-
-    agent.invoke(QUESTION)
-
-    pending = [experience.settle().pending for _ in range(4)]
-    assert (pending[0], pending[-1]) == (1, 0)
-    asked = len(down.calls)
-    assert (experience.settle().judged, len(down.calls)) == (0, asked)
-    [run] = experience.store.trajectories()
-    assert run.success is None
-    assert "The model is down." in run.reasons
 
 
 def test_tips_are_taken_with_a_model_and_credit_is_kept_with_the_run():
@@ -863,57 +747,6 @@ def test_a_record_says_which_of_its_calls_write():
     assert effects_of({}) is None
     told = effects_of({"look": lambda _: "read", "look_and_tidy": lambda arguments: arguments["dry_run"]})
     assert {tool: len(reads) for tool, reads in told.items()} == {"look": 1, "look_and_tidy": 0}
-
-
-@pytest.mark.parametrize("way", ["search", "node"])
-def test_a_search_says_so_too(way):
-    experience = Experience(InMemoryStore(), verdict=lambda _: True, namespace=ALL)
-    options = {"model": ScriptedChatModel(replies=[looking(), ANSWER]), "effects": {"look": "read"}}
-    if way == "search":
-        search("Where is the red key?", [look], experience=experience, **options)
-    else:
-        graph_of(ToolTreeNode(tools=[look], experience=experience, **options)).invoke(QUESTION)
-    [run] = experience.store.trajectories()
-    assert run.metadata["effects"] == {"look": "read"}
-
-
-STOPPED = """
-import asyncio
-from langchain_core.messages import AIMessage
-from langgraph.store.base.batch import AsyncBatchedBaseStore
-from langgraph.store.memory import InMemoryStore
-from langchain_tooltree import Experience, asearch
-from langchain_tooltree.learning import fold as background
-from langchain_tooltree.testing import ScriptedChatModel
-
-class Remote(AsyncBatchedBaseStore):
-    def __init__(self):
-        super().__init__()
-        self.inner = InMemoryStore()
-    async def abatch(self, ops):
-        return await self.inner.abatch(ops)
-
-def look(place: str) -> str:
-    "Look at a place."
-    return "a red key"
-
-async def run():
-    call = {"name": "look", "args": {"place": "desk"}, "id": "1"}
-    model = ScriptedChatModel(replies=[AIMessage("", tool_calls=[call]), 'There.'])
-    judge = ScriptedChatModel(replies=[{"reasons": "", "verdict": "success"}])
-    experience = Experience(Remote(), namespace=("tooltree",), verdict=judge)
-    await asearch("Where is it?", [look], model=model, effects={"look": "read"}, experience=experience)
-
-background.DEFAULTS = background.FoldDefaults(exit_seconds=0.2)
-asyncio.new_event_loop().run_until_complete(run())
-print("over")
-"""
-
-
-@pytest.mark.slow  # a process of its own
-def test_a_program_ends_though_the_event_loop_of_its_store_has_stopped():
-    ended = subprocess.run([sys.executable, "-c", STOPPED], capture_output=True, text=True, timeout=30)  # noqa: PLW1510, S603
-    assert (ended.stdout, ended.returncode) == ("over\n", 0), ended.stderr
 
 
 def test_who_reflects_on_trouble_knows_the_instructions_of_the_agent():

@@ -48,14 +48,6 @@ async def test_empty_texts_are_zero_and_never_sent(drive):
     assert not vectors[:2].any()
 
 
-async def test_without_any_text_the_model_is_not_asked(drive):
-    embeddings = TableEmbeddings()
-
-    await drive(Encoder(embeddings).encode(["", ""]))
-
-    assert embeddings.ways == set()
-
-
 def test_each_text_is_sent_once():
     embeddings = TableEmbeddings({"x": X, "y": Y})
     encoder = Encoder(embeddings)
@@ -76,14 +68,6 @@ def test_the_vectors_of_the_latest_texts_are_remembered(monkeypatch):
         run_flow(encoder.encode([text]))
 
     assert embeddings.asked == ["x", "y", "z", "x"]
-
-
-def test_what_is_returned_may_be_changed():
-    encoder = Encoder(TableEmbeddings({"x": X}))
-
-    run_flow(encoder.encode(["x"]))[:] = 9
-
-    assert run_flow(encoder.encode(["x"]))[0, :2].tolist() == X
 
 
 def test_the_texts_of_a_run_are_embedded_together():
@@ -139,19 +123,3 @@ def test_an_embedder_that_returns_too_few_vectors_is_found_out():
 
     with pytest.raises(ValueError, match="1 vectors for 2 texts"):
         run_flow(Encoder(Short()).encode(["x", "y"]))
-
-
-def test_another_thread_may_forget_a_text_at_any_time():
-    encoder = Encoder(TableEmbeddings({"x": X}))
-    run_flow(encoder.encode(["x"]))
-
-    class Forgotten(dict):
-        """What another thread puts in the place of, just after this one has looked."""
-
-        def __contains__(self, text):
-            encoder._vectors = {}
-            return super().__contains__(text)
-
-    encoder._vectors = Forgotten(encoder._vectors)
-
-    assert run_flow(encoder.encode(["x"]))[0, :2].tolist() == X

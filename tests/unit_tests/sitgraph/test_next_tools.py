@@ -71,7 +71,7 @@ def test_no_search_waits_until_the_vote_is_fitted_to_what_was_learnt_just_now(mo
 
     monkeypatch.setattr(sit_graph_module, "fit_vote", slow)
     more = routine("refund more", "a", "pay", request="I want a refund.")
-    graph.learn(more)
+    graph.add(more)
 
     assert graph.next_tools(REFUND).runs["pay"] == 4
     may_go_on.set()

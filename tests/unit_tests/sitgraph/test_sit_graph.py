@@ -1,13 +1,10 @@
 """SITGraph as users meet it: its settings, its twins, and several threads at once."""
 
-import asyncio
-import random
-import sys
 import threading
 
 import pytest
 from langchain_core.tools import tool
-from little_runs import TableEmbeddings, called, names, routine, run_of, saved, says, user
+from little_runs import TableEmbeddings, called, names, routine, saved, says, user
 
 from langchain_tooltree import ConfigurationError, SITGraph, Trajectory
 
@@ -35,13 +32,6 @@ def test_settings_that_cannot_work_are_refused(settings, message):
         SITGraph(**settings)
 
 
-def test_the_defaults_are_those_of_the_design():
-    graph = SITGraph()
-
-    assert (graph.alpha, graph.contextual, graph.min_support) == (1.0, True, 1)
-    assert graph.ablation is None
-
-
 def test_a_graph_knows_its_runs():
     graph = SITGraph.from_trajectories(RUNS)
 
@@ -53,39 +43,23 @@ def test_a_graph_knows_its_runs():
     assert (len(graph), "0" in graph) == (3, False)
 
 
-def test_adding_says_whether_the_graph_holds_the_run_now():
-    graph = SITGraph()
-
-    assert graph.add(RUNS[0])
-    assert not graph.add(RUNS[1].judged(False))
-    assert not graph.add(run_of("talk", user("Hi"), says("Hello.")))
-
-
 def test_a_run_that_goes_on_is_learnt_anew_and_forgotten_when_it_fails():
     graph = SITGraph()
 
-    assert graph.learn(routine("1", "a", "b"))
+    assert graph.add(routine("1", "a", "b"))
     assert names(graph.suggest("a")) == ["b"]
-    assert graph.learn(routine("1", "a"))
+    assert graph.add(routine("1", "a"))
     assert graph.suggest("a") == []
-    assert not graph.learn(routine("1", "a", "b").judged(False))
+    assert not graph.add(routine("1", "a", "b").judged(False))
     assert len(graph) == 0
-
-
-def test_learning_from_a_run_is_adding_it(tmp_path):
-    learnt = SITGraph()
-    for run in [*RUNS, *RUNS]:
-        assert learnt.learn(run)
-
-    assert saved(learnt, tmp_path / "learnt") == saved(SITGraph.from_trajectories(RUNS), tmp_path / "added")
 
 
 async def test_the_async_twins_do_the_same(tmp_path):
     one, other = (SITGraph(embeddings=TableEmbeddings({"Wish 1": [1, 2]})) for _ in range(2))
     for run in RUNS:
         assert one.add(run) == await other.aadd(run)
-    assert one.learn(RUNS[1].judged(False)) == await other.alearn(RUNS[1].judged(False))
-    assert one.learn(RUNS[1]) == await other.alearn(RUNS[1])
+    assert one.add(RUNS[1].judged(False)) == await other.aadd(RUNS[1].judged(False))
+    assert one.add(RUNS[1]) == await other.aadd(RUNS[1])
 
     assert saved(one, tmp_path / "one") == saved(other, tmp_path / "other")
     for options in ({}, {"messages": RUNS[1].messages}, {"state": "Wish 1"}, {"k": 1}, {"allowed": ["b"]}):
@@ -93,57 +67,11 @@ async def test_the_async_twins_do_the_same(tmp_path):
     assert other._encoder.embeddings.ways == {"async"}
 
 
-async def test_many_tasks_may_learn_at_once(tmp_path):
-    graph = SITGraph()
-    await asyncio.gather(*(graph.aadd(run) for run in [*RUNS, *RUNS]))
-
-    assert saved(graph, tmp_path / "one") == saved(SITGraph.from_trajectories(RUNS), tmp_path / "other")
-
-
-@pytest.mark.slow
-def test_several_threads_may_use_a_graph_at_once(tmp_path):
-    graph = SITGraph()
-    pool = [routine(f"{number}", *"abc"[: 1 + number % 3], request=f"Wish {number % 5}") for number in range(24)]
-    errors = []
-
-    def work(number):
-        draw = random.Random(number)  # noqa: S311 - not a secret
-        mine = pool[number::4] + pool[::4]
-        draw.shuffle(mine)
-        try:
-            for place, run in enumerate(mine):
-                graph.add(run)
-                graph.suggest("a", messages=run.messages, k=3)
-                graph.suggest("b", state=run.task)
-                if place % 5 == 0:
-                    graph.save(tmp_path / "shared")
-                    graph.to_mermaid()
-                if run.id.endswith("7"):
-                    graph.remove(run.id)
-        except Exception as error:  # noqa: BLE001 - whatever it is
-            errors.append(error)
-
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)
-    try:
-        threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    finally:
-        sys.setswitchinterval(interval)
-
-    assert errors == []
-    expected = SITGraph.from_trajectories(run for run in pool if not run.id.endswith("7"))
-    assert saved(graph, tmp_path / "graph") == saved(expected, tmp_path / "expected")
-
-
 @pytest.mark.parametrize(
     "use",
     [
         lambda graph, _: graph.add(routine("new", "a")),
-        lambda graph, _: graph.learn(RUNS[0].judged(False)),
+        lambda graph, _: graph.add(RUNS[0].judged(False)),
         lambda graph, _: graph.remove("0"),
         lambda graph, _: graph.suggest("a"),
         lambda graph, folder: graph.save(folder / "graph"),

@@ -1,7 +1,6 @@
 """SITGraphMiddleware: what is learnt from the agent's own runs, and when."""
 
 import asyncio
-import uuid
 
 import pytest
 from langchain.agents.middleware import HumanInTheLoopMiddleware
@@ -101,19 +100,6 @@ def test_an_interrupted_run_is_judged_when_it_has_come_to_its_end(path):
     assert "desk 1" in graph
 
 
-def test_a_conversation_that_goes_on_takes_the_place_of_its_beginning(path):
-    graph = SITGraph()
-    script = (*FOUND, "It is due.", calling("renew_loan", 2), "Renewed.")
-    invoke = either(path, learning(graph, went_well, *script, checkpointer=InMemorySaver()))
-
-    invoke(ASKED, THREAD)
-    invoke({"messages": [("user", "Renew it.")]}, THREAD)
-
-    assert len(graph) == 1
-    assert [(each.tool, each.support) for each in graph.suggest("find_reader")] == [("list_loans", 1)]
-    assert [each.tool for each in graph.suggest("list_loans")] == ["renew_loan"]
-
-
 @pytest.mark.parametrize("last_word", [False, None])
 def test_a_conversation_that_fails_after_all_is_taken_out_again(path, last_word):
     graph, verdicts = SITGraph(), [True, last_word]
@@ -125,18 +111,6 @@ def test_a_conversation_that_fails_after_all_is_taken_out_again(path, last_word)
     either(path, agent)({"messages": [("user", "Renew it.")]}, THREAD)
 
     assert len(graph) == 0
-
-
-@pytest.mark.parametrize("run_id", [None, uuid.UUID(int=7)], ids=["no id", "a run id"])
-def test_runs_without_a_thread_are_told_apart(path, run_id):
-    graph = SITGraph()
-    invoke = either(path, learning(graph, went_well, *([*FOUND, "It is due."] * 2)))
-
-    invoke(ASKED, {"run_id": run_id} if run_id else None)
-    invoke(ASKED)
-
-    assert len(graph) == 2
-    assert run_id is None or str(run_id) in graph
 
 
 def test_an_agent_inside_another_graph_is_told_from_that_graph(path):

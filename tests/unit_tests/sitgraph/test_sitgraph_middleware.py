@@ -6,7 +6,6 @@ import re
 import pytest
 from langchain.agents import create_agent
 from langchain.agents.middleware import wrap_model_call
-from langchain.agents.structured_output import ToolStrategy
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import SystemMessage
 from langgraph.checkpoint.memory import InMemorySaver
@@ -23,7 +22,6 @@ from library_desk import (
     either,
     summing_up,
 )
-from pydantic import BaseModel
 
 from langchain_tooltree import ConfigurationError, HashingEmbeddings, SITGraph, SITGraphMiddleware, Trajectory
 from langchain_tooltree.sitgraph.agents import ACKNOWLEDGEMENT
@@ -107,16 +105,6 @@ def test_a_graph_that_has_nothing_to_say_leaves_the_prompt_as_it_is(path):
     assert set(systems(model)) == {SYSTEM}
 
 
-def test_without_a_system_prompt_the_suggestions_are_one(path):
-    agent, model = desk_agent(*SCRIPT, middleware=[SITGraphMiddleware(desk_graph(), k=1)])
-
-    either(path, agent)(ASKED)
-
-    assert systems(model)[0].startswith("<reference_material ")
-    assert [len(suggested(system)) for system in systems(model)] == [1, 1, 1, 0, 0]
-    assert systems(model)[-1] is None
-
-
 def only(*names):
     """Middleware that leaves the model a selection of tools."""
 
@@ -180,24 +168,6 @@ def test_an_agent_without_tools_has_no_state_to_sum_up(path, tools, bound):
     either(path, agent)(ASKED)
 
     assert model.bound == [bound]
-
-
-class Due(BaseModel):
-    """When a loan is due."""
-
-    day: str
-
-
-def test_structured_output_goes_on_as_before(path):
-    agent, model = desk_agent(
-        *FOUND,
-        calling("Due", day="Monday"),
-        middleware=[SITGraphMiddleware(desk_graph(), verdict=went_well)],
-        response_format=ToolStrategy(Due),
-    )
-
-    assert either(path, agent)(ASKED)["structured_response"] == Due(day="Monday")
-    assert suggested(systems(model)[0]) == ["find_reader"]
 
 
 def test_a_graph_that_fails_costs_the_hint_and_not_the_run(path, caplog):

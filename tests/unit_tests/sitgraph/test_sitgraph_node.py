@@ -1,6 +1,5 @@
 """SITGraphNode: what it reads, what it writes, and the graph before and after it is put in."""
 
-import asyncio
 from dataclasses import dataclass
 from operator import add
 from typing import Annotated
@@ -137,26 +136,6 @@ def test_only_given_tools_are_suggested(path, tools):
     suggestions = either(path, SITGraphNode(desk_graph(), tools=tools))(KNOWN)["suggestions"]
 
     assert [(each["tool"], each["score"]) for each in suggestions] == [("renew_loan", 1.0)]
-
-
-def test_suggestions_of_an_earlier_step_do_not_linger(path):
-    model = ScriptedChatModel(replies=[calling("find_reader"), "Done."])
-    agent = after(model, TOOLS, SITGraph.from_trajectories([])).compile()
-
-    assert either(path, agent)({**ASKED, "suggestions": [{"tool": "old"}]})["suggestions"] == []
-    assert {prompt[0].text for prompt in model.calls} == {"Be kind."}
-
-
-def test_suggestions_are_events(path):
-    agent = after(ScriptedChatModel(replies=[*FOUND, "Done."]), TOOLS, desk_graph()).compile()
-
-    async def streamed():
-        return [part async for part in agent.astream(ASKED, stream_mode="custom")]
-
-    parts = asyncio.run(streamed()) if path == "async" else list(agent.stream(ASKED, stream_mode="custom"))
-
-    assert [part["tooltree"]["last_tool"] for part in parts] == [None, "find_reader", "list_loans"]
-    assert parts[0]["tooltree"]["suggestions"][0]["tool"] == "find_reader"
 
 
 @pytest.mark.parametrize(

@@ -46,8 +46,8 @@ def first_prompts(model):
 
 
 def test_what_one_user_did_is_suggested_to_that_one_alone(path):
-    experience = Experience(InMemoryStore())
-    agent, model = served(SITGraphMiddleware(experience, verdict=went_well, effects={"open_safe": "read"}))
+    experience = Experience(InMemoryStore(), verdict=went_well)
+    agent, model = served(SITGraphMiddleware(experience, effects={"open_safe": "read"}))
 
     for user in ("ann", "ann", "bob"):
         ask(path, agent, user)

@@ -133,17 +133,6 @@ def test_a_blank_summary_is_none(blank):
     assert {each.mode for each in mixed().suggest("a", state=blank)} == {"procedural"}
 
 
-def test_a_long_summary_is_found_again():
-    long = "They want a refund. " * 1000
-    graph = SITGraph.from_trajectories([run_of("1", user("?"), *summed_up(long), *called("a"), says("Done."))])
-
-    [suggestion] = graph.suggest(None, state=long)
-
-    assert suggestion.mode == "episodic"
-    assert suggestion.evidence[0].summary == long.strip()
-    assert suggestion.evidence[0].similarity > 0.98
-
-
 def test_each_of_several_summaries_on_an_edge_keeps_its_text(tmp_path):
     said = [*called("a"), *summed_up("east"), *summed_up("up"), *called("a"), *summed_up("north"), *called("a")]
     graph = summed([run_of("1", user("?"), *said)])
@@ -210,16 +199,6 @@ def test_shares_sum_to_one_and_come_best_first(mode):
     assert all(0 <= each.score <= 1 for each in suggested)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("mode", ASKED)
-def test_fewer_suggestions_are_the_first_of_all(mode):
-    graph = summed(MANY)
-    everything = graph.suggest("a", k=100, **ASKED[mode])
-
-    for k in range(1, 9):
-        assert graph.suggest("a", k=k, **ASKED[mode]) == everything[:k]
-
-
 @pytest.mark.parametrize("mode", ASKED)
 def test_only_tools_that_there_are_share_among_themselves(mode):
     allowed = {"b", "c", "t1", "not in the graph"}
@@ -231,12 +210,6 @@ def test_only_tools_that_there_are_share_among_themselves(mode):
     assert math.fsum(each.score for each in few) == pytest.approx(1)
     assert {each.mode for each in few} == {mode}
     assert graph.suggest("a", k=9, allowed=(name for name in allowed), **ASKED[mode]) == few
-
-
-def test_weights_among_allowed_tools_keep_their_ratios():
-    graph = SITGraph.from_trajectories([routine(str(n), "a", tool) for n, tool in enumerate("bbbccd")], alpha=0)
-
-    assert shares(graph.suggest("a", allowed=["b", "d"])) == pytest.approx({"b": 3 / 4, "d": 1 / 4})
 
 
 @pytest.mark.parametrize("options", [{}, {"messages": ROOM}, {"state": "Something"}])

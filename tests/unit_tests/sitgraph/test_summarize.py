@@ -87,12 +87,6 @@ def test_only_tools_of_the_agent_are_suggested(path):
     assert [(each["tool"], each["score"]) for each in result.artifact["suggestions"]] == [("renew_loan", 1.0)]
 
 
-def test_as_many_tools_are_suggested_as_wished(path):
-    result = result_of(summed_up(path, create_summarize_state_tool(desk_graph(), k=1)))
-
-    assert [each["tool"] for each in result.artifact["suggestions"]] == ["renew_loan"]
-
-
 @pytest.mark.parametrize("graph", [None, desk_graph()], ids=["alone", "with a graph"])
 def test_a_model_writes_the_summary_from_the_dialogue(path, graph):
     model = ScriptedChatModel(replies=[f" {RENEWABLE}\n"])
@@ -110,20 +104,6 @@ def test_a_model_writes_the_summary_from_the_dialogue(path, graph):
     document = json.loads(asked.text)
     assert document["next_step"] == "Renew it."
     assert "card 17: atlas" in [entry.get("result") for entry in document["record"]]
-
-
-def test_the_latest_summary_of_a_model_counts(path):
-    tool = create_summarize_state_tool(desk_graph(), model=ScriptedChatModel(replies=[RENEWABLE, WANTED]))
-    agent, _ = desk_agent(
-        *FOUND, *(calling("summarize_state", number) for number in (1, 2)), "Done.", tools=[*TOOLS, tool]
-    )
-
-    found = [result.artifact["suggestions"][0] for result in results(either(path, agent)(ASKED)["messages"], tool.name)]
-
-    assert [(each["tool"], each["mode"]) for each in found] == [
-        ("renew_loan", "episodic"),
-        ("reserve_book", "episodic"),
-    ]
 
 
 @pytest.mark.parametrize("by_model", [False, True], ids=["agent", "model"])

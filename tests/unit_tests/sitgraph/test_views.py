@@ -8,12 +8,9 @@ from hypothesis import strategies as st
 from little_runs import brings, called, calls, routine, run_of, says, summed_up, user
 
 from langchain_tooltree import SITGraph
-from langchain_tooltree.sitgraph import transitions as views
 from langchain_tooltree.sitgraph.transitions import (
     MAX_CALLS,
     MAX_CHARACTERS,
-    TEXT_VIEWS,
-    VIEWS,
     features_of,
     moment_of,
     read_run,
@@ -48,11 +45,6 @@ def test_the_text_views_tell_what_was_said_and_found():
         "reply": "It is here. Shall I?",
         "observation": "found 5",
     }
-
-
-def test_the_names_of_the_views_are_theirs():
-    assert tuple(texts(*TALK)) == TEXT_VIEWS
-    assert VIEWS[: len(TEXT_VIEWS)] == TEXT_VIEWS
 
 
 def test_there_is_nothing_to_see_before_anything_happened():
@@ -92,16 +84,6 @@ def test_of_a_long_text_the_beginning_and_the_end_are_read():
     assert shortened(long) == "a" * (MAX_CHARACTERS // 2) + " " + "b" * (MAX_CHARACTERS // 2)
     assert shortened(long[:MAX_CHARACTERS]) == long[:MAX_CHARACTERS]
     assert texts(user(long))["message"] == shortened(long)
-
-
-@pytest.mark.slow
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(st.lists(st.text("abcdefgh", max_size=6), max_size=9))
-def test_of_many_requests_the_same_is_read_as_of_one_long_text(requests):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(views, "MAX_CHARACTERS", 12)
-
-        assert texts(*map(user, requests))["request"] == shortened(" ".join(requests))
 
 
 def test_the_features_tell_which_tools_were_called_how_often_and_in_what_order():

@@ -102,16 +102,6 @@ def test_a_view_that_foretells_what_comes_next_gains_weight():
     assert fit.other < 0
 
 
-def test_where_nothing_foretells_what_comes_next_no_step_is_taken_for_a_view():
-    draw = np.random.default_rng(6)
-    rows = rows_of(vectors(90), draw.integers(0, 3, 90), np.repeat(np.arange(30), 3))
-
-    fit = fit_vote(rows)
-
-    assert fit.temperature > FIT.temperature
-    assert abs(float(fit.weights[0]) - 0.5) < 0.35
-
-
 def test_runs_that_never_do_the_same_leave_much_for_what_no_run_did():
     apart = [routine(str(number), *(f"t{number} {place}" for place in range(4))) for number in range(8)]
     alike = [routine(str(number), *"abcd") for number in range(8)]
@@ -195,14 +185,16 @@ def test_runs_that_end_faster_than_a_vote_is_fitted_start_one_thread(monkeypatch
         started.append(threading.Thread(target=work))
         started[-1].start()
 
+    graph = SITGraph.from_trajectories([routine("0", "a", "b")])
+    graph.suggest("a", messages=[user("Help me."), *called("a")])
+    graph._fit_again_at = 0.0
     monkeypatch.setattr(sit_graph_module, "fit_vote", slowly)
     monkeypatch.setattr(sit_graph_module, "in_thread", in_thread)
-    graph = SITGraph()
-    graph.learn(routine("0", "a", "b"))
+    graph.add(routine("first", "a", "b"))
     assert begun.wait(10)
 
     for number in range(1, 20):
-        graph.learn(routine(str(number), "a", "b"))
+        graph.add(routine(str(number), "a", "b"))
     assert len(started) == 1
     goes_on.set()
     started[0].join()

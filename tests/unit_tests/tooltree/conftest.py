@@ -12,8 +12,6 @@ import pytest
 
 from langchain_tooltree.tooltree.search import (
     Call,
-    Effect,
-    Frontier,
     KernelConfig,
     Node,
     Observation,
@@ -23,6 +21,7 @@ from langchain_tooltree.tooltree.search import (
     TreeSearch,
 )
 from langchain_tooltree.tooltree.search.policies import DONE_AT_START, Outlook, PosteriorPolicy
+from langchain_tooltree.tooltree.search.tree import Effect
 from tests.internals.tooltree import BY_POSTERIOR
 
 EFFECTS = {"look": "read", "ask": "read", "send": "write", "paint": "sandboxed"}
@@ -302,9 +301,8 @@ class Sketch:
 
     def __init__(self, *, done_at_start: float = DONE_AT_START, **settings: Any) -> None:
         self.config = KernelConfig(**settings)
-        self.tree = Tree()
-        self.frontier = Frontier(self.tree, self.config)
-        self.posterior = PosteriorPolicy(self.config, self.tree, self.frontier, done_at_start=done_at_start)
+        self.tree = Tree(self.config)
+        self.posterior = PosteriorPolicy(self.tree, done_at_start=done_at_start)
 
     def offer(self, state: Node, *scores: float | None, effect: Effect = "read") -> list[Node]:
         """Let a state offer calls with these r_pre; one that nobody gave is `None`."""

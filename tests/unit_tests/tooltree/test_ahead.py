@@ -118,7 +118,7 @@ async def test_a_wrong_write_that_an_answer_admits_is_left_out_of_the_plan(plan,
     assert cart.items == ["tea", "milk"]
     assert cart.tried == ["tea", "brick", "milk", "milk"]
     note = model.calls[4][-1].text
-    assert "put(item='brick')" in note
+    assert 'put(item="brick")' in note
     assert "It was undone" in note
     assert shown(model.calls[4])[-3:-1] == ["put(tea)", "1 in the cart"]
     assert messages[-1].text == "Tea and milk."

@@ -24,12 +24,6 @@ def wait(minutes: int) -> str:
     return str(minutes)
 
 
-class RefusedError(Exception):
-    """What a client raises for HTTP status 400."""
-
-    status_code = 400
-
-
 def reply(*calls, content=""):
     return AIMessage(content, tool_calls=[{"name": name, "args": args, "id": f"id_{name}"} for name, args in calls])
 
@@ -79,12 +73,6 @@ async def test_invalid_calls_are_written_again_once_and_what_is_still_invalid_st
     assert '- wait(minutes="soon")' in told
 
 
-async def test_nothing_is_repaired_without_budget(propose):
-    proposal, model = await propose(reply(("fly", {})), calls=1)
-    assert (labels(proposal), len(model.calls)) == ([], 1)
-    assert not proposal.finished
-
-
 async def test_a_model_that_makes_one_call_a_reply_is_asked_again_where_that_said_what_is_missing(propose):
     proposal, model = await propose(reply(ASSESSED), reply(SEEN))
     assert (labels(proposal), proposal.confidences) == (['look(place="desk")'], [0.9])
@@ -105,8 +93,7 @@ async def test_each_tool_gets_a_draft_and_those_beyond_the_budget_are_an_error(p
     assert (proposal.calls, proposal.error) == ([], "the budget left no question")
 
 
-async def test_a_model_that_cannot_be_reached_is_asked_once_more(propose):
-    proposal, _ = await propose(ConnectionError("down"), reply(SEEN))
-    assert (labels(proposal), proposal.error) == (['look(place="desk")'], None)
-    proposal, _ = await propose(ConnectionError("down"), ConnectionError("down"))
+async def test_a_model_that_cannot_be_reached_is_an_error_of_the_proposal(propose):
+    proposal, model = await propose(ConnectionError("down"))
     assert (proposal.calls, proposal.error) == ([], "the model failed: ConnectionError: down")
+    assert len(model.calls) == 1, "the client retries, and the search asks again later"

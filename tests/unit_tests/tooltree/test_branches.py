@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from langchain_tooltree import SearchConfig
 from langchain_tooltree.tooltree.branches import Best, Branches, Candidate, Mark, Plan, PlannedStep, is_fruitless
+from langchain_tooltree.tooltree.report import is_trouble
 from tests.unit_tests.tooltree.loops import FORMS, check_clean, shown
 
 NAMES = st.text("abc", min_size=1, max_size=3)
@@ -178,3 +179,18 @@ def test_a_result_that_repeats_its_query_has_not_failed():
         call = AIMessage("", tool_calls=[{"name": "search", "args": args, "id": "1"}])
         result = ToolMessage("Error: cannot open file", tool_call_id="1", name="search")
         assert is_fruitless(call, [result]) is failed
+
+
+@pytest.mark.parametrize(
+    ("results", "stands"),
+    [
+        ([], False),
+        ([("book", "error"), ("search", "success")], True),
+        ([("book", "error"), ("search", "success"), ("book", "success")], False),
+        ([("book", "success"), ("book", "error")], True),
+    ],
+)
+def test_a_failure_stands_until_the_same_tool_has_succeeded(results, stands):
+    turn = [ToolMessage("x", tool_call_id="1", name=name, status=status) for name, status in results]
+    path = [HumanMessage("Go.", id="h"), *turn]
+    assert is_trouble(Branches(path, Mark(), lambda *_: True).results(path)) is stands

@@ -43,11 +43,11 @@ def test_a_tool_without_input_or_use_is_dropped(lacking):
     assert run_flow(plan_tools(ScriptedChatModel(replies=[reply]), tools, "Fly.", Meter(2))) == ("b",)
 
 
-def test_the_planner_is_shown_the_examples_of_the_cards():
+def test_the_planner_is_shown_the_cards():
     model = ScriptedChatModel(replies=[{"domains": [], "tools": []}])
     run_flow(plan_tools(model, library(("a", TEXT, {"examples": [{"text": "hi"}]})), "Fly.", Meter(2)))
     (shown,) = json.loads(model.calls[0][1].text)["tools"]
-    assert shown == {"name": "a", "description": "a", "input": ["text"], "examples": ['{"text":"hi"}']}
+    assert shown == {"name": "a", "description": "a", "input": TEXT, "examples": [{"text": "hi"}]}
 
 
 @pytest.mark.parametrize("reply", [{"tools": "all"}, {"domains": [], "tools": [{"name": "a", "relevance": 7}]}])

@@ -174,17 +174,6 @@ def test_writes_of_a_sandbox_are_tried_in_forks_and_wait_in_the_world(run):
     assert [call.partition("(")[0] for call in waiting.response_metadata["tooltree"]["plan"]] == ["put", "count"]
 
 
-def test_a_fork_that_is_no_sandbox_ends_the_search_with_a_clear_error(run):
-    class Torn(ObjectSandbox):
-        def fork(self):
-            return None
-
-    sandbox = Torn(Box(), lambda box: [box.put])
-    model = OfflineChatModel(policy=BoxPolicy())
-    with pytest.raises(ConfigurationError, match=r"fork\(\) of Torn must return a sandbox, got NoneType"):
-        run(model, sandbox.tools, effects=READS, config=DEEP, sandbox=sandbox)
-
-
 @pytest.mark.parametrize("verdict", [RuntimeError("down"), "rubbish", [7.0, -1], None], ids=repr)
 def test_a_judge_that_fails_keeps_no_plan_and_raises_nothing(run, tools, verdict):
     def judge(_):

@@ -5,7 +5,7 @@ from itertools import product
 
 import pytest
 
-from langchain_tooltree.tooltree.report import Stop, admits, is_better, is_trouble, next_move
+from langchain_tooltree.tooltree.report import Stop, admits, is_better, next_move
 
 FLAGS = (False, True)
 BUDGETS = (2, 4, 8)
@@ -98,15 +98,7 @@ def test_the_first_write_after_an_answer_needs_two_voices() -> None:
         assert admits(writes=writes, stops=1, **voices) == (not writes or named or evident or resumed)
 
 
-def test_a_failure_stands_until_the_same_tool_has_succeeded() -> None:
-    assert not is_trouble([])
-    assert not is_trouble([("search", False), ("book", False)])
-    assert is_trouble([("book", True), ("search", False)])
-    assert not is_trouble([("book", True), ("search", False), ("book", False)])
-    assert is_trouble([("book", False), ("book", True)])
-
-
-def test_the_held_answer_gives_way_only_to_one_that_is_better_supported() -> None:
+def test_the_best_answer_gives_way_only_to_one_that_is_better_supported() -> None:
     for best_missing, extends in product(FLAGS, repeat=2):
         assert is_better(missing=False, best_missing=best_missing, extends=extends)
         assert is_better(missing=True, best_missing=best_missing, extends=extends) == (best_missing and extends)

@@ -52,7 +52,7 @@ async def test_a_doubt_is_settled_and_told_by_events_in_order(find, shop):
     result = await find("What is it?", shop.tools(), model=model, effects=READS, on_event=events.append)
     assert (result.answer.text, shop.made) == ("2 euros.", ["price(tea)"])
     assert [event["type"] for event in events] == ["doubt", "explore", "stop"]
-    assert events[1]["call"] == "price(item='tea')"
+    assert events[1]["call"] == 'price(item="tea")'
     assert search_result(result.answer).search_id == result.search_id
     assert result.cost.model_calls == 2
     assert result.cost.tokens == result.answer.usage_metadata["total_tokens"]

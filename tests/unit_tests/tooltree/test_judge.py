@@ -7,7 +7,6 @@ from itertools import chain
 
 import numpy as np
 import pytest
-from langchain_core.messages import AIMessage
 
 from langchain_tooltree import ConfigurationError, Prompts
 from langchain_tooltree.models import Meter
@@ -97,31 +96,10 @@ async def test_all_candidates_are_scored_in_one_call(pre):
     assert (found, asked) == ([0.9, 0.2], 1)
 
 
-async def test_zero_and_one_are_scores(pre):
-    assert (await pre(scores(a=0, b=1)))[:2] == ([0.0, 1.0], 1)
-
-
 @pytest.mark.parametrize("bad", NOT_SCORES, ids=lambda value: str(value)[:8])
 async def test_what_is_no_score_is_asked_for_once_more_and_then_missing(pre, bad):
     assert (await pre(scores(a=bad, b=0.5), scores(a=bad, b=0.5)))[:2] == ([None, None], 2)
     assert (await pre(scores(a=bad, b=0.5), scores(a=0.7, b=0.5)))[:2] == ([0.7, 0.5], 2)
-
-
-@pytest.mark.parametrize(
-    "reply",
-    [
-        "I like the first one.",
-        {"scores": "none"},
-        {"scores": [1, "x", None]},
-        {"verdict": {}},
-        ConnectionError("busy"),
-        AIMessage('["a", "b"]'),
-    ],
-    ids=lambda reply: str(reply)[:20],
-)
-async def test_an_unusable_reply_is_asked_for_once_more(pre, reply):
-    assert (await pre(reply, scores(a=0.1, b=0.2)))[:2] == ([0.1, 0.2], 2)
-    assert (await pre(reply, reply))[:2] == ([None, None], 2)
 
 
 async def test_a_call_that_a_reply_leaves_out_has_no_score(pre):
@@ -130,17 +108,6 @@ async def test_a_call_that_a_reply_leaves_out_has_no_score(pre):
 
 async def test_scores_of_other_calls_are_ignored(pre):
     assert (await pre(scores(a=0.1, b=0.2, z=0.9)))[:2] == ([0.1, 0.2], 1)
-
-
-async def test_without_budget_nothing_is_asked_again(pre):
-    assert (await pre(scores(a=0.9), allowance=1))[:2] == ([0.9, None], 1)
-    assert (await pre(allowance=0))[:2] == ([None, None], 0)
-
-
-async def test_the_second_question_says_what_was_wrong(pre):
-    _, _, model = await pre({"scores": "z"}, scores(a=0.1, b=0.2))
-    assert "Your reply cannot be used" in model.calls[1][-1].text
-    assert '"z"' in model.calls[1][-2].text
 
 
 async def test_candidates_are_shown_in_an_order_shuffled_by_the_seed(pre):
@@ -153,19 +120,6 @@ async def test_candidates_are_shown_in_an_order_shuffled_by_the_seed(pre):
         assert sorted(shown) == list("abcde")
         orders.add(tuple(shown))
     assert len(orders) > 3
-
-
-@pytest.mark.parametrize("form", ["{}", "```json\n{}\n```"])
-async def test_a_model_without_structured_output_is_read_as_text(pre, form):
-    text = form.replace("{}", json.dumps(scores(a=0.1, b=0.2)))
-    found, asked, model = await pre(text, model=PlainChatModel)
-    assert (found, asked) == ([0.1, 0.2], 1)
-    assert "JSON schema" in model.calls[0][0].text
-
-
-async def test_text_that_is_no_json_is_asked_for_once_more(pre, post):
-    assert (await pre("Well...", json.dumps(scores(a=0.1, b=0.2)), model=PlainChatModel))[:2] == ([0.1, 0.2], 2)
-    assert (await post('{"score": NaN, "goal": 1}', "{", model=PlainChatModel))[:3] == (None, None, 2)
 
 
 async def test_an_observation_gets_a_reward_and_a_goal_score(post):
@@ -200,16 +154,6 @@ async def test_the_reasons_of_a_judge_are_kept_with_its_scores(drive):
     assert scored == [(0.9, "Right tool."), (0.1, "")]
     (score, reason), goal = await drive(ModelEvaluator(model).post(request("a", observation="seen"), Meter(1)))
     assert (score, goal, len(reason)) == (0.8, 0.1, 500)
-
-
-@pytest.mark.parametrize(
-    ("answer", "expected"),
-    [
-        ([(0.9, "Right."), 0.1], [(0.9, "Right."), (0.1, "")]),
-    ],
-)
-async def test_a_function_may_say_why(drive, answer, expected):
-    assert await drive(FunctionEvaluator(lambda _: answer).pre(request("a", "b"), Meter(0))) == expected
 
 
 async def test_a_function_may_say_why_of_a_result(drive):
@@ -317,12 +261,6 @@ async def test_a_check_that_says_nothing_or_two_things_is_asked_for_once_more(ch
     assert (standing, meter.model_calls) == (Standing(), 2)
     standing, meter, _ = await check(unusable, allowance=1)
     assert (standing, meter.model_calls) == (Standing(), 1)
-
-
-async def test_a_check_of_a_model_without_structured_output_is_read_as_text(check):
-    standing, _, model = await check('{"missing": ["the key"], "fulfilled": false}', model=PlainChatModel)
-    assert standing == Standing(SAID_OPEN, ("the key",))
-    assert "JSON schema" in model.calls[0][0].text
 
 
 # --- functions as judges ---

@@ -185,7 +185,7 @@ async def test_other_calls_are_asked_for_and_the_first_untried_read_is_run(run, 
     messages = await run(model)
     assert shop.made == ["stock(tea)", "price(tea)"]
     note = model.calls[4][-1].text
-    assert note == OTHERS_PROMPT.format(count=5, missing="the colour", tried="stock(item='tea')", past="")
+    assert note == OTHERS_PROMPT.format(count=5, missing="the colour", tried='stock(item="tea")', past="")
     assert shown(messages)[-3:] == ["price(tea)", "tea is 2 euros", "It is black."]
     assert about(messages)["model_calls"] == 4
 
@@ -195,7 +195,7 @@ async def test_a_branch_that_brought_nothing_back_is_pruned_and_the_next_one_is_
     messages = await run(model)
     assert shop.made == ["stock(tea)", "broken(tea)", "price(tea)"]
     assert shown(messages)[1:] == ["stock(tea)", "7 of tea", "price(tea)", "tea is 2 euros", "It is black."]
-    assert about(messages)["tried"] == ["broken(item='tea')"]
+    assert about(messages)["tried"] == ['broken(item="tea")']
     assert not any("broken" in line for line in shown(model.calls[-1]))
     tree = search_result(messages[-1]).tree
     assert [node.pruned for node in tree.nodes] == [None, None, "post_evaluation", None]
@@ -207,7 +207,7 @@ async def test_reads_that_failed_are_where_a_search_goes_back_to(run, shop):
     messages = await run(model)
     assert shown(model.calls[4])[-2] == GO[0].text, "the weakest state is the one before the read that failed"
     assert shown(messages) == [GO[0].text, "price(tea)", "tea is 2 euros", "Black."]
-    assert about(messages)["tried"] == ["broken(item='tea')"]
+    assert about(messages)["tried"] == ['broken(item="tea")']
 
 
 async def test_no_branch_begins_before_a_write(run, shop):

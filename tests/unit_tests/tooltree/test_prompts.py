@@ -36,11 +36,6 @@ def test_blocks_that_are_not_text_are_named_not_shown():
     assert readable("as it is") == "as it is"
 
 
-def test_a_first_proposal_says_nothing_of_attempts():
-    [system, human] = propose_messages([HumanMessage("Go.")], instruction="Offer.", attempt=1, tried=())
-    assert (system.text, human.text) == (f"Offer.\n\n{UNTRUSTED}", "Go.")
-
-
 def test_a_later_proposal_lists_what_was_tried():
     system, _ = propose_messages([HumanMessage("Go.")], instruction="Offer.", attempt=3, tried=["a()", "b()"])
     assert "This is attempt 3" in system.text
@@ -101,9 +96,3 @@ def test_a_search_as_in_the_paper_asks_its_judges_as_the_paper_does():
     assert Prompts.of(SearchConfig.paper()) == Prompts.paper()
     assert Prompts.of(SearchConfig.paper(pre_evaluation="batched")) == Prompts(post_judge=PAPER_POST_JUDGE_PROMPT)
     assert Prompts.of(SearchConfig()) == Prompts.of(SearchConfig(selection="smoothed")) == Prompts()
-
-
-def test_a_misspelt_prompt_is_refused():
-    for make in (Prompts, Prompts.paper):
-        with pytest.raises(TypeError, match="pre_jugde"):
-            make(pre_jugde="Judge.")

@@ -2,29 +2,14 @@ import math
 
 import pytest
 
-from langchain_tooltree.tooltree.search import (
-    Frontier,
-    KernelConfig,
-    Tree,
-    UCTPolicy,
-    Work,
-)
-
-
-class Askable(Frontier):
-    """A frontier where a test says which states may be asked."""
-
-    def __init__(self, tree, config, askable):
-        super().__init__(tree, config)
-        self.askable = askable
-
-    def spent(self, _):
-        return True
+from langchain_tooltree.tooltree.search import KernelConfig, Tree, UCTPolicy, Work
 
 
 def work(tree, *, askable=lambda _: False, **settings):
-    config = KernelConfig(**{"selection": "smoothed", **settings})
-    return UCTPolicy(config).select(tree, Askable(tree, config, askable))
+    """What Eq. 1 works on where a test says which states may be asked."""
+    tree.config = KernelConfig(**{"selection": "smoothed", "seed": tree.config.seed, **settings})
+    tree.askable, tree.spent = askable, lambda _: True
+    return UCTPolicy(tree.config).select(tree)
 
 
 def select(tree, **settings):
@@ -89,29 +74,15 @@ def test_ties_go_to_the_larger_n(grow):
     assert select(tree, exploration=0.0, askable=lambda node: node.visits in {1, 2}) is twice
 
 
-def test_further_ties_go_to_the_larger_r_pre(grow):
-    tree = Tree()
-    grow(tree, tree.root, "low", r_pre=0.4)
-    high = grow(tree, tree.root, "high", r_pre=0.6)
-    grow(tree, tree.root, "middle", r_pre=0.5)
-    assert select(tree, exploration=0.0) is high
-
-
 def test_the_last_ties_go_to_the_seeded_jitter(grow):
     chosen = set()
     for seed in range(20):
-        tree = Tree(seed=seed)
+        tree = Tree(KernelConfig(seed=seed))
         children = [grow(tree, tree.root, name) for name in "abc"]
         winner = select(tree)
         assert winner is max(children, key=tree.jitter)
         chosen.add(winner.id)
     assert len(chosen) == 3
-
-
-def test_a_state_that_may_be_asked_comes_before_its_children(grow):
-    tree = Tree()
-    grow(tree, tree.root, "child")
-    assert select(tree, askable=lambda node: node is tree.root) is tree.root
 
 
 def test_rollouts_in_flight_lower_the_score(grow):
@@ -149,16 +120,6 @@ def test_rollouts_in_flight_below_a_state_raise_its_visits(grow):
     assert select(tree, askable=lambda node: node is not tree.root) is promising
 
 
-def test_a_child_whose_first_run_is_under_way_is_passed_over(grow):
-    tree = Tree()
-    best = grow(tree, tree.root, "best", r_pre=0.9)
-    second = grow(tree, tree.root, "second", r_pre=0.5)
-    tree.occupy(best, 1)
-    assert select(tree) is second
-    tree.occupy(second, 1)
-    assert select(tree) is None
-
-
 @pytest.mark.parametrize("change", [{"pruned": "top_k"}, {"closed": True}, {"r_pre": None}])
 def test_pruned_closed_and_unscored_children_are_passed_over(grow, change):
     tree = Tree()
@@ -190,19 +151,19 @@ def test_a_state_that_may_be_asked_again_is_left_alone_while_it_has_something_to
     tree.root.proposals = 1
     call = grow(tree, tree.root, "look")
     config = KernelConfig(selection="smoothed", max_proposals=2)
-    policy, frontier = UCTPolicy(config), Frontier(tree, config)
-    assert policy.select(tree, frontier) == Work("execute", call)
+    policy, tree.config = UCTPolicy(config), config
+    assert policy.select(tree) == Work("execute", call)
     call.closed = True
-    assert policy.select(tree, frontier) == Work("propose", tree.root)
+    assert policy.select(tree) == Work("propose", tree.root)
 
 
 def test_under_eq_1_a_rollout_runs_the_best_of_its_candidates_and_has_it_judged(grow):
     tree = Tree()
     best, second = grow(tree, tree.root, "best"), grow(tree, tree.root, "second")
     config = KernelConfig(selection="smoothed")
-    policy, frontier = UCTPolicy(config), Frontier(tree, config)
-    assert policy.after_scoring(tree, frontier, [best, second]) == Work("execute", best)
-    assert policy.after_scoring(tree, frontier, []) is None
+    policy, tree.config = UCTPolicy(config), config
+    assert policy.after_scoring(tree, [best, second]) == Work("execute", best)
+    assert policy.after_scoring(tree, []) is None
 
 
 def test_the_posterior_policy_does_the_best_work_there_is(sketch):

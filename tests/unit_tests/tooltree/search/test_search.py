@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from langchain_tooltree.tooltree import search as kernel
-from langchain_tooltree.tooltree.search import KernelConfig, OperationOutcome, TreeSearch, UCTPolicy, Work
+from langchain_tooltree.tooltree.search import KernelConfig, TreeSearch, UCTPolicy, Work
 from tests.internals.tooltree import BY_POSTERIOR
 
 
@@ -244,11 +244,6 @@ def test_parallel_rollouts_are_in_flight_together(search_in):
     assert most[8] >= 3
 
 
-def test_an_outcome_nobody_waits_for_is_refused():
-    with pytest.raises(RuntimeError, match="waits for nothing"):
-        TreeSearch(KernelConfig()).tell(OperationOutcome(0))
-
-
 def test_outcomes_are_told_in_the_order_of_launch_only(table_world):
     search = TreeSearch(KernelConfig(selection="smoothed", parallel_rollouts=2), judge_calls=0)
     world = table_world(offers={(): "a b"})
@@ -257,26 +252,24 @@ def test_outcomes_are_told_in_the_order_of_launch_only(table_world):
     (scoring,) = search.ask()
     search.tell(world.answer(search.tree, scoring))
     one, other = search.ask()
-    with pytest.raises(RuntimeError, match="Tell outcomes in the order"):
+    with pytest.raises(ValueError, match=f"{one.id} is next, got {other.id}"):
         search.tell(world.answer(search.tree, other))
-    search.tell(world.answer(search.tree, one))
-    search.tell(world.answer(search.tree, other))
 
 
 def test_a_policy_can_take_the_place_of_eq_1(table_world, run_pure):
     class Oldest(UCTPolicy):
         """Works at the oldest node first."""
 
-        def select(self, tree, frontier):
+        def select(self, tree):
             for node in tree.nodes:
-                if frontier.askable(node):
+                if tree.askable(node):
                     return Work("propose", node)
-                if frontier.runnable(node):
+                if tree.runnable(node):
                     return Work("execute", node)
             return None
 
-        def after_scoring(self, tree, frontier, _):
-            return self.select(tree, frontier)
+        def after_scoring(self, tree, _):
+            return self.select(tree)
 
     config = KernelConfig(selection="smoothed", max_rollouts=4, max_proposals=1, parallel_rollouts=1)
     search = TreeSearch(config, policy=Oldest(config))

@@ -1,6 +1,6 @@
 import pytest
 
-from langchain_tooltree.tooltree.search import Call, Node, Tree
+from langchain_tooltree.tooltree.search import Call, KernelConfig, Node, Tree
 
 
 def call(tool="look", effect="read", **arguments):
@@ -93,8 +93,8 @@ def test_only_writes_are_deferred():
 
 def test_jitter_depends_on_seed_and_node_alone():
     nodes = [Node(number) for number in range(1, 20)]
-    jitters = [Tree(seed=1).jitter(node) for node in nodes]
-    assert jitters == [Tree(seed=1).jitter(node) for node in nodes]
-    assert jitters != [Tree(seed=2).jitter(node) for node in nodes]
+    jitters = [Tree(KernelConfig(seed=1)).jitter(node) for node in nodes]
+    assert jitters == [Tree(KernelConfig(seed=1)).jitter(node) for node in nodes]
+    assert jitters != [Tree(KernelConfig(seed=2)).jitter(node) for node in nodes]
     assert len(set(jitters)) == len(jitters)
     assert all(0 <= jitter < 1 for jitter in jitters)

@@ -4,13 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from langchain_tooltree.tooltree.search import Frontier, KernelConfig, Observation, Tree
+from langchain_tooltree.tooltree.search import KernelConfig, Observation, Tree
 
 RULES = ("posterior", "smoothed")
 
 
 def frontier_of(tree, **settings):
-    return Frontier(tree, KernelConfig(**settings))
+    tree.config = KernelConfig(**settings)
+    return tree
 
 
 def seen(node, **observation):

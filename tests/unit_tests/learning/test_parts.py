@@ -1,4 +1,4 @@
-"""Segments: what runs give to the fold is kept, made again where it is lost, and gone with the run."""
+"""Parts: what runs give to the fold is kept, made again where it is lost, and gone with the run."""
 
 import json
 
@@ -9,12 +9,12 @@ from langchain_tooltree import Experience, ExperienceStore, HashingEmbeddings, T
 from langchain_tooltree.learning import fold as fold_module
 
 ALL = ("tooltree",)
-SEGMENTS = (*ALL, "segments")
+PARTS = (*ALL, "parts")
 
 
 @pytest.fixture(autouse=True)
-def small(monkeypatch):
-    monkeypatch.setattr(fold_module, "DEFAULTS", fold_module.FoldDefaults(segment=4))
+def at_once(monkeypatch):
+    monkeypatch.setattr(fold_module, "DEFAULTS", fold_module.FoldDefaults(together=1))
 
 
 class CountingStore(InMemoryStore):
@@ -50,10 +50,9 @@ def filled(store, count=10):
     return experience
 
 
-def segments(store):
-    """The ids of the runs in each segment."""
-    items = store.search(SEGMENTS, limit=100)
-    return {item.key: list(json.loads(item.value["segment"])["parts"]) for item in items if item.key != "vote"}
+def stored(store):
+    """The key of what is stored of each run, and of the vote under an empty name."""
+    return {item.key.partition("/")[2]: item.key for item in store.search(PARTS, limit=100)}
 
 
 def saved(experience, folder):
@@ -61,15 +60,15 @@ def saved(experience, folder):
     return {file.name: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
 
 
-def test_a_new_process_reads_the_records_that_no_segment_holds_and_has_the_same_graph(tmp_path):
+def test_a_new_process_reads_no_record_and_has_the_same_graph(tmp_path):
     experience = filled(store := CountingStore())
-    assert sorted(map(len, segments(store).values())) == [4, 4]
+    assert stored(store).keys() == {f"run {number}" for number in range(10)}
     store.read.clear()
 
     another = Experience(store, namespace=ALL)
 
     assert len(another.graph) == 10
-    assert sorted(store.read) == ["run 8", "run 9"]
+    assert store.read == []
     assert saved(another, tmp_path / "another") == saved(experience, tmp_path / "first")
 
 
@@ -77,12 +76,12 @@ def test_the_settings_of_the_vote_are_kept_and_go_with_a_run_that_they_were_fitt
     experience = filled(store := InMemoryStore())
     assert experience.graph.next_tools(run_of("asked").messages[:1]) is not None
     experience.learn(run_of("failed", success=False))
-    assert store.get(SEGMENTS, "vote") is not None
+    assert "" in stored(store)
 
     another = Experience(store, namespace=ALL)
     assert another.graph.vote == experience.graph.vote
     another.forget(run="run 1")
-    assert store.get(SEGMENTS, "vote") is None
+    assert "" not in stored(store)
     assert another.graph.vote is None
 
 
@@ -96,76 +95,65 @@ def test_failed_runs_are_not_read_for_the_graph():
 
 
 @pytest.mark.parametrize(
-    "change",
-    [
-        lambda segment: None,
-        lambda segment: {"segment": segment["segment"][:-9]},
-        lambda segment: {"segment": json.dumps({**json.loads(segment["segment"]), "format": 99})},
-        lambda segment: {"segment": json.dumps({**json.loads(segment["segment"]), "parts": []})},
-        lambda segment: {"segment": segment["segment"].replace('"contribution"', '"other"')},
-    ],
-    ids=["missing", "damaged", "of another format", "without parts", "with damaged parts"],
+    "damaged",
+    [None, {"part": "{"}, {"part": "[]"}, {"other": 1}],
+    ids=["missing", "cut off", "of another form", "without a part"],
 )
-def test_what_cannot_be_used_of_a_segment_is_made_again(change):
+def test_what_cannot_be_used_is_made_again(damaged):
     filled(store := CountingStore())
-    key, runs = next(iter(segments(store).items()))
-    store.put(SEGMENTS, key, change(store.get(SEGMENTS, key).value) or {}, index=False)
+    key = stored(store)["run 3"]
+    store.delete(PARTS, key) if damaged is None else store.put(PARTS, key, damaged, index=False)
     store.read.clear()
 
     assert len(Experience(store, namespace=ALL).graph) == 10
-    assert sorted(store.read) == sorted([*runs, "run 8", "run 9"])
-    store.read.clear()
+    assert store.read == ["run 3"]
     Experience(store, namespace=ALL).status()
-    assert len(store.read) <= 2, "they are in a new segment"
+    assert store.read == ["run 3"], "it is stored again"
 
 
-def test_segments_with_the_vectors_of_another_embedder_are_left_alone():
+def test_parts_with_the_vectors_of_another_embedder_are_left_alone():
     filled(store := InMemoryStore())
-    before = segments(store)
+    before = {item.key: item.value for item in store.search(PARTS, limit=100)}
 
     other = Experience(store, namespace=ALL, embeddings=HashingEmbeddings(dims=64))
 
     assert len(other.graph) == 10
-    assert segments(store).items() > before.items()
+    assert {item.key: item.value for item in store.search(PARTS, limit=100)}.items() > before.items()
 
 
-def test_nothing_of_a_run_that_has_changed_stays_in_a_segment():
+def test_nothing_of_a_run_that_has_changed_stays():
     experience = filled(store := InMemoryStore())
-    kept = [json.loads(item.value["segment"])["parts"] for item in store.search(SEGMENTS)]
-    [old] = [parts["run 0"]["version"] for parts in kept if "run 0" in parts]
+    old = json.loads(store.get(PARTS, stored(store)["run 0"]).value["part"])["version"]
 
     experience.learn(run_of("run 0", tool="another"))
     experience.label("run 1", success=False)
 
-    assert old not in repr(store.search(SEGMENTS))
-    assert not any("run 1" in runs for runs in segments(store).values())
+    assert old not in repr(store.search(PARTS, limit=100))
+    assert "run 1" not in stored(store)
     assert set(Experience(store, namespace=ALL).graph.to_networkx().nodes) >= {"another"}
 
 
-def test_what_was_forgotten_elsewhere_is_written_to_no_segment():
+def test_what_was_forgotten_elsewhere_is_not_stored_again():
     here = filled(store := InMemoryStore(), count=3)
     Experience(store, namespace=ALL).forget(run="run 1")
 
     here.learn(run_of("run 3"))
-    here.learn(run_of("run 4"))
 
-    assert {run for runs in segments(store).values() for run in runs} <= {"run 0", "run 2", "run 3", "run 4"}
+    assert stored(store).keys() == {"run 0", "run 2", "run 3"}
     assert "run 1" not in here.graph
 
 
-@pytest.mark.parametrize("damage", ["", "{"])
-def test_forgetting_leaves_nothing_in_segments_that_nobody_can_read(damage):
+def test_forgetting_leaves_nothing_that_nobody_can_read():
     experience = filled(store := InMemoryStore())
-    store.put(SEGMENTS, "of a later release", {"segment": json.dumps({"format": 99, "of": "run 1"}) + damage})
+    store.put(PARTS, "of a later release/run 1", {"part": "{ run 1"})
 
     experience.forget(run="run 1")
 
-    assert "run 1" not in repr([item.value for item in store.search(SEGMENTS)]).replace("run 10", "")
-    assert store.get(SEGMENTS, "of a later release") is None
+    assert "run 1" not in stored(store)
     assert experience.status().in_graph == 9
 
 
-def test_tasks_are_not_embedded_again_where_segments_hold_their_vectors():
+def test_tasks_are_not_embedded_again_where_their_vectors_are_stored():
     class Counted(HashingEmbeddings):
         texts = 0
 
