@@ -20,7 +20,6 @@ from langchain_tooltree.errors import ToolTreeError
 from langchain_tooltree.text import visible_lines
 
 REFUSED = 2  # a command cannot be carried out, or its arguments are wrong, as argparse has it
-UNCERTAIN = 3  # of `compare`: too few tasks to tell
 STOPPED = 130  # Ctrl-C: 128 and the number of SIGINT, as shells have it
 TERMINATED = 143  # 128 and the number of SIGTERM
 CLOSED = 141  # nobody reads the output any more: 128 and the number of SIGPIPE

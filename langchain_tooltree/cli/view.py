@@ -33,7 +33,7 @@ from langchain_tooltree.flows import Flow, in_thread
 from langchain_tooltree.learning.experience import Experience
 from langchain_tooltree.pages import page
 from langchain_tooltree.pages.records import MOST_RUNS, runs_page
-from langchain_tooltree.pages.search import read_search, search_in, to_html
+from langchain_tooltree.pages.search import search_in, to_html
 from langchain_tooltree.sitgraph.files import FILE
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
 from langchain_tooltree.text import counted, one_line
@@ -174,7 +174,7 @@ def page_of(path: Path) -> str:
     """The page of a graph, of a saved search, or of the latest runs in a file, each in its latest version."""
     if is_graph(path):
         return SITGraph.load(path)._page()  # noqa: SLF001 - what `to_html` writes to a file
-    if search := read_search(path):
+    if search := search_in(path):
         try:
             return to_html(search)
         except (LookupError, TypeError, ValueError, AttributeError) as error:  # a file may hold anything

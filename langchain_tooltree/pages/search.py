@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import LC_AUTO_PREFIX
 
-from langchain_tooltree.errors import ConfigurationError, described
+from langchain_tooltree.errors import described
 from langchain_tooltree.experience.trajectory import readable
 from langchain_tooltree.pages import page
 from langchain_tooltree.secrets import masked
@@ -121,21 +121,8 @@ def _without_made_up_id(block: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in block.items() if not (key == "id" and str(value).startswith(LC_AUTO_PREFIX))}
 
 
-def read_search(path: Path) -> dict[str, Any] | None:
-    """A search that was written as JSON; `None` if it is something else.
-
-    Raises:
-        ConfigurationError: If it has another form than this version reads. Other damage shows where it is drawn.
-    """
-    search = search_in(path)
-    if search is not None and search.setdefault("version", FORM) != FORM:
-        msg = f"{path} holds a search in form {search['version']!r}; this version reads form {FORM}. Search again."
-        raise ConfigurationError(msg)
-    return search
-
-
 def search_in(path: Path) -> dict[str, Any] | None:
-    """What looks like a search in a file; `None` if nothing does."""
+    """What looks like a search in a file; `None` if nothing does. Damage within it shows where it is drawn."""
     try:
         with path.open(encoding="utf-8-sig") as file:
             first = file.readline()

@@ -10,7 +10,7 @@ from langsmith.utils import LangSmithError
 
 from langchain_tooltree import ChromaStore, ConfigurationError, Experience
 from langchain_tooltree.cli import main
-from langchain_tooltree.cli.trial import (
+from langchain_tooltree.cli.compare import (
     ADOPT,
     CHECKS,
     REJECT,

@@ -67,11 +67,10 @@ def test_graphs_and_files_of_runs_have_pages_and_no_file_is_overwritten(tmp_path
     assert page_of(tmp_path / "runs.jsonl", tmp_path).count('"outcome":"success"') == 2
 
 
-def test_a_search_in_another_form_and_a_damaged_one_are_refused_in_one_line(tmp_path, capsys, result):
+def test_a_damaged_search_is_refused_in_one_line(tmp_path, capsys, result):
     file = tmp_path / "search.json"
     written = result.to_dict()
     for wrong, told in (
-        ({**written, "version": 2}, "form 2; this version reads form 1"),
         ({**written, "nodes": [{"id": 0}, {"id": 1}]}, "is no search"),
         ({**written, "nodes": [*written["nodes"][:1], 3]}, "is no search"),
     ):

@@ -24,7 +24,7 @@ def test_a_search_has_one_file_also_if_it_is_written_again(tmp_path):
     first = json.loads(file.read_text())
     record(folder, whole, key="a", thread="ada@example.org")
     [same] = files_in(folder)
-    last = saved_module.read_search(same)
+    last = saved_module.search_in(same)
 
     assert file == same
     assert NAME.fullmatch(file.name), "the name tells nothing of the thread"
@@ -75,4 +75,4 @@ def test_what_json_has_no_form_for_is_a_text(tmp_path):
     odd = made("look", arguments={"at": object, "n": float("nan"), "x": "\ud800"}, seen="x")
     record(tmp_path, search_of(odd, query="\ud800"), key="a")
     [file] = files_in(tmp_path)
-    assert saved_module.read_search(file)["nodes"][1]["call"]["arguments"]["at"] == "<class 'object'>"
+    assert saved_module.search_in(file)["nodes"][1]["call"]["arguments"]["at"] == "<class 'object'>"
