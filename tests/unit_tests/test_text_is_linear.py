@@ -155,6 +155,7 @@ READERS: dict[str, Callable[[str], object]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reader", READERS)
 def test_every_reader_of_texts_takes_linear_time(reader):
     assert slow_texts(READERS[reader]) == []

@@ -170,6 +170,7 @@ def test_a_text_that_is_too_long_is_a_write_and_costs_nothing(dialect):
     assert time.thread_time() - before < 0.1
 
 
+@pytest.mark.slow
 @given(names=st.integers(1, 3_000), name=st.sampled_from(["a", "customer", "lower(a)", "'it''s'", "a + 1"]))
 @settings(max_examples=40, deadline=None)
 def test_what_has_more_words_and_signs_than_the_bound_is_a_write_and_is_not_parsed(names, name):

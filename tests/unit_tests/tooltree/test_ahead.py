@@ -165,6 +165,7 @@ class Payer(ScriptedChatModel):
         return put(payment, name="confirm") if len(results) == 1 else report(f"Paid with {payment}.")
 
 
+@pytest.mark.slow
 def test_runs_at_the_same_time_do_not_mix_without_a_checkpointer(form, cart):
     sandbox, model, count = ObjectSandbox.of_methods(cart), Payer(), 16
     graph = FORMS[form](model, list(sandbox.tools), sandbox=sandbox)

@@ -151,6 +151,7 @@ async def test_an_agent_with_the_memory_that_is_filled_stores_each_attempt_once_
     assert "past runs" not in "".join(model.prompts)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "down_at", "repeated"),
     [(plain_agent, 1, 1), *((kind, 3, 3) for kind in AGENTS), (plain_agent, 6, 1), *((kind, 9, 4) for kind in AGENTS)],
