@@ -24,7 +24,6 @@ from langchain_tooltree.experience.trajectory import (
     NOTES,
     PARTS,
     PROMPTED,
-    ROLES,
     SEARCH_MARK,
     ChatMessage,
     Outcome,
@@ -355,10 +354,10 @@ def is_observation(message: Any) -> TypeGuard[ToolMessage]:
 
 
 def _part(message: BaseMessage) -> Part:
-    role = ROLES.get(message.type) or role_of(message)
+    role = role_of(message)
     part, content = PARTS.get(role, "other"), message.content
     unmarked = isinstance(content, str) and MARK not in content and not message.additional_kwargs
-    if unmarked or part not in ("request", "instruction"):
+    if unmarked or part not in PROMPTED:
         return part  # most messages; a long conversation has many
     extras = {"additional_kwargs": message.additional_kwargs}
     return part_of({"role": role, "content": content, EXTRAS: extras})
@@ -374,10 +373,8 @@ def _unmarked(message: BaseMessage) -> Any:
     """The content without reference material, of which there nearly always is none."""
     if is_observation(message):
         return tool_output(message)
-    content = message.content
-    if PARTS.get(ROLES.get(message.type) or role_of(message)) not in PROMPTED:
-        return content
-    return content if isinstance(content, str) and MARK not in content else without_reference(content)
+    is_prompt = PARTS.get(role_of(message)) in PROMPTED
+    return without_reference(message.content) if is_prompt else message.content
 
 
 def _words(message: BaseMessage) -> str:

@@ -521,8 +521,7 @@ def text_of(content: Any) -> str:
     if content is None or isinstance(content, str):
         return content or ""
     if isinstance(content, Sequence):
-        texts = (block.get("text") if isinstance(block, Mapping) else block for block in content)
-        return "\n".join(text for text in texts if isinstance(text, str))
+        return "\n".join(filter(None, map(text_in, content)))
     return str(content)
 
 

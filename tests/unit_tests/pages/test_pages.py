@@ -148,7 +148,7 @@ def test_a_page_of_an_experience_tells_what_was_learnt_of_whom_and_of_no_other_n
 def test_a_page_of_many_long_runs_is_bounded(tmp_path: Path) -> None:
     experience = Experience(InMemoryStore(), namespace=("tooltree",))
     for number in range(110):
-        messages = [{"role": "user", "content": f"Task {number}. {MARKUP} " + "x" * 2_000} for _ in range(30)]
+        messages = [{"role": "user", "content": f"Task {number}. {MARKUP} " + "x" * 400} for _ in range(30)]
         experience.store.add(Trajectory.from_chat(messages, id=f"run {number:03}"))
     experience.to_html(tmp_path / "experience.html")
     runs = data_in((tmp_path / "experience.html").read_text())["runs"]
