@@ -99,7 +99,6 @@ class Conversation:
         self._parts: list[Part] = []
         self._left = len(self._source)  # so many from the beginning were not read yet
         self._removed: set[str | None] = set()
-        self._texts: dict[int, str] = {}  # by the identity of a message, which this conversation holds
 
     @classmethod
     def of(cls, state: Any, key: str = "messages") -> "Conversation":
@@ -149,17 +148,17 @@ class Conversation:
     @cached_property
     def task(self) -> str:
         """What the user asked for last, in words; empty if nobody asked for anything, or with a picture alone."""
-        return self._words(self.request)
+        return "" if self.request is None else _words(self.request)
 
     @cached_property
     def first_task(self) -> str:
         """What the user asked for first, in words: the task of the record."""
-        return next(filter(None, map(self._words, self._of_part("request"))), "")
+        return next(filter(None, map(_words, self._of_part("request"))), "")
 
     @cached_property
     def requests(self) -> list[str]:
         """All that the user asked for, latest last; a request without words is named by its parts, as `[image]`."""
-        return list(map(self._named, self._of_part("request")))
+        return list(map(_named, self._of_part("request")))
 
     @cached_property
     def goals(self) -> list[str]:
@@ -168,12 +167,12 @@ class Conversation:
         Where a summary stands in place of them all, it is the text of the summary: nothing else tells what the user
         wants. As soon as there is one request, a summary is not taken for another.
         """
-        return self.requests or list(map(self._summed_up, self._of_part("summary")))
+        return self.requests or list(map(_summed_up, self._of_part("summary")))
 
     @cached_property
     def goal(self) -> str:
         """The latest of the `goals`; empty if there is nothing to plan for."""
-        return self._named(self.request) if self.request is not None else next(reversed(self.goals), "")
+        return _named(self.request) if self.request is not None else next(reversed(self.goals), "")
 
     @cached_property
     def aim(self) -> str:
@@ -189,7 +188,7 @@ class Conversation:
     def instructions(self) -> str:
         """The system prompt: the text of the system messages that the conversation begins with."""
         opening = takewhile(lambda each: each[0] == "instruction", self.parts)
-        return "\n\n".join(filter(None, (self._words(message) for _, message in opening)))
+        return "\n\n".join(filter(None, (_words(message) for _, message in opening)))
 
     # --- calls and observations ---
 
@@ -251,17 +250,14 @@ class Conversation:
         """
         observations: list[ToolMessage] = []
         for part, message in islice(self._latest_first(), limit):
-            if part == "request":
-                if observations:
-                    yield Round(None, observations[::-1])
-                observations = []
-                if not beyond_request:
-                    return
-            elif is_observation(message):
+            if is_observation(message):
                 observations.append(message)
-            elif isinstance(message, AIMessage) and observations:
-                yield Round(message, observations[::-1])
+            elif part == "request" or isinstance(message, AIMessage):
+                if observations:
+                    yield Round(message if isinstance(message, AIMessage) else None, observations[::-1])
                 observations = []
+                if part == "request" and not beyond_request:
+                    return
         if observations:
             yield Round(None, observations[::-1])
 
@@ -280,7 +276,7 @@ class Conversation:
         """
         messages = self.messages
         sizes = [
-            min(len(self._words(message)), longest) + call * (is_observation(message) or len(calls_in(message)))
+            min(len(_words(message)), longest) + call * (is_observation(message) or len(calls_in(message)))
             for message in messages
         ]
         begin = 1 + sum(size <= room // 3 for size in accumulate(sizes))
@@ -318,23 +314,6 @@ class Conversation:
                 self._read.append(message)
                 return True
         return False
-
-    def _words(self, message: BaseMessage | None) -> str:
-        """The text of a message without reference material, which is looked for once."""
-        if message is None:
-            return ""
-        if id(message) not in self._texts:
-            content = _unmarked(message)
-            self._texts[id(message)] = (content if isinstance(content, str) else text_of(content)).strip()
-        return self._texts[id(message)]
-
-    def _named(self, message: BaseMessage) -> str:
-        return self._words(message) or readable(_unmarked(message)).strip()
-
-    def _summed_up(self, summary: BaseMessage) -> str:
-        """A summary without the line by which LangChain says that it is one."""
-        heading, _, text = self._words(summary).partition("\n\n")
-        return text if text and heading.endswith(":") else self._words(summary)
 
 
 def visible_path(state: Any, messages: Sequence[Any] | None = None, *, key: str = "messages") -> Sequence[Any]:
@@ -399,6 +378,22 @@ def _unmarked(message: BaseMessage) -> Any:
     if PARTS.get(ROLES.get(message.type) or role_of(message)) not in PROMPTED:
         return content
     return content if isinstance(content, str) and MARK not in content else without_reference(content)
+
+
+def _words(message: BaseMessage) -> str:
+    """The text of a message without reference material."""
+    return text_of(_unmarked(message)).strip()
+
+
+def _named(message: BaseMessage) -> str:
+    return _words(message) or readable(_unmarked(message)).strip()
+
+
+def _summed_up(summary: BaseMessage) -> str:
+    """A summary without the line by which LangChain says that it is one."""
+    text = _words(summary)
+    heading, _, rest = text.partition("\n\n")
+    return rest if rest and heading.endswith(":") else text
 
 
 def _step(call: ToolCall | None, answer: ToolMessage | None, turn: int = 0) -> Step:

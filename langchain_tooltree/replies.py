@@ -4,7 +4,8 @@ LangChain checks a message when it is made. What an integration assigns later, o
 by the same classes, and what does not validate is left out: rubbish is normal input.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from functools import cache
 from typing import Any, TypeVar
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolCall
@@ -32,21 +33,21 @@ def sound(message: MessageT) -> MessageT:
 
     A field that does not validate, or that no checkpointer takes, has its default instead; of a required one it is "".
     """
-    fields, kind = message.__dict__, type(message)
+    fields, kind, defaults = message.__dict__, type(message), defaults_of(type(message))
     if _is_ordinary(fields):
         return message
     unfit = [name for name in _DATA if is_deep(fields.get(name))]
     if not _are_blocks(fields.get("content")):
         unfit.append("content")
-    values = fields | _defaults(kind, unfit)
+    values = fields | {name: defaults[name] for name in unfit}
     try:
         right = kind.model_validate({**values}, strict=True)
     except ValidationError as error:
         wrong = [str(each["loc"][0]) for each in error.errors(include_input=False) if each["loc"]]
-        right = kind.model_validate(values | _defaults(kind, wrong), strict=True)
+        right = kind.model_validate(values | {name: defaults[name] for name in wrong}, strict=True)
     except (AttributeError, LookupError, TypeError):  # of LangChain's own validators, which do not say which field
         text = values["content"] if isinstance(values.get("content"), str) else ""
-        right = kind.model_validate(_defaults(kind, kind.model_fields) | {"content": text})
+        right = kind.model_validate(defaults | {"content": text})
     if not isinstance(right.response_metadata.get("model_provider", ""), str):
         right.response_metadata = {}  # LangChain looks up by it how the blocks are to be read
     return message if right.__dict__ == fields else message.model_copy(update=right.__dict__)
@@ -58,12 +59,11 @@ def _are_blocks(content: Any) -> bool:
     return all(isinstance(each.get("type", ""), str) for each in blocks if isinstance(each, dict))
 
 
-def _defaults(kind: type[BaseMessage], names: Iterable[str]) -> dict[str, Any]:
-    fields = {name: kind.model_fields[name] for name in names}
-    return {
-        name: "" if field.is_required() else field.get_default(call_default_factory=True)
-        for name, field in fields.items()
-    }
+@cache
+def defaults_of(kind: type[BaseMessage]) -> dict[str, Any]:
+    """What the fields of a message are where nobody sets them, of a required one ""; not to be handed out unchecked."""
+    fields = kind.model_fields.items()
+    return {name: "" if each.is_required() else each.get_default(call_default_factory=True) for name, each in fields}
 
 
 def _is_ordinary(fields: Mapping[str, Any]) -> bool:

@@ -246,14 +246,6 @@ def mermaid_text(text: str) -> str:
     return re.sub(r'["<>#&{}\[\]()|`]', lambda match: f"#{ord(match.group())};", text)
 
 
-def mentions(data: Any, names: Collection[str]) -> bool:
-    """Whether one of some names stands in a text, or anywhere in JSON-like data, as a word of its own."""
-    if not names:
-        return False
-    text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False, default=str)
-    return whole_words(names).search(text) is not None
-
-
 def whole_words(names: Collection[str]) -> re.Pattern[str]:
     """A pattern for names where they stand as words of their own."""
     longest_first = sorted(names, key=lambda name: (-len(name), name))

@@ -102,11 +102,8 @@ class ToolCard:
 
 
 def _output_schema(tool: BaseTool) -> Mapping[str, Any] | None:
-    function = (tool.func or tool.coroutine) if isinstance(tool, StructuredTool) else None
-    if function is None:
-        return None
     try:
-        returned = get_type_hints(function).get("return")
+        returned = _hints(tool).get("return") if isinstance(tool, StructuredTool) else None
         return None if returned in {None, Any} else TypeAdapter(returned).json_schema()
     except (NameError, TypeError, PydanticSchemaGenerationError, PydanticUserError):
         return None  # an annotation that cannot be described says nothing

@@ -23,7 +23,7 @@ from typing import Any, Literal, NamedTuple, get_args
 from langchain_tooltree.effects.names import is_read
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.experience.trajectory import Outcome, Step
-from langchain_tooltree.text import compact_json, cut, mentions, one_line
+from langchain_tooltree.text import compact_json, cut, one_line, whole_words
 
 KINDS: Mapping[str, str] = {
     "unknown_tool": "there is no such tool",
@@ -539,7 +539,8 @@ def _values_in(data: Any) -> Iterator[Any]:
 def asks_for(step: Step, request: str) -> bool:
     """Whether a call asks for something by a name that stands in a request."""
     values = [each.casefold() for each in (step.arguments or {}).values() if isinstance(each, str)]
-    return mentions(request.casefold(), [each for each in values if len(each) >= SHORTEST_NAME])
+    names = [each for each in values if len(each) >= SHORTEST_NAME]
+    return bool(names) and whole_words(names).search(request.casefold()) is not None
 
 
 def is_no_tool(text: str) -> bool:

@@ -5,7 +5,7 @@ import json
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import cache, cached_property
+from functools import cached_property
 from itertools import takewhile
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
 
@@ -23,7 +23,7 @@ from langchain_core.messages import ChatMessage as RoleMessage
 from pydantic import AfterValidator, BaseModel, ConfigDict, StrictBool, ValidationError
 
 from langchain_tooltree.errors import TrajectoryFormatError
-from langchain_tooltree.replies import sound
+from langchain_tooltree.replies import defaults_of, sound
 from langchain_tooltree.text import (
     cut,
     digest,
@@ -680,7 +680,7 @@ def to_chat(message: BaseMessage) -> dict[str, Any]:
         msg = f"A trajectory is made of messages, got {type(message).__name__}: {message!r:.80}."
         raise TrajectoryFormatError(msg)
     message = sound(message)
-    defaults = _defaults(type(message))
+    defaults = defaults_of(type(message))
     extras = {
         name: value for name, value in message.__dict__.items() if name not in _IN_CHAT and value != defaults[name]
     }
@@ -738,12 +738,6 @@ def _assistant(chat: Mapping[str, Any], content: Any, fields: dict[str, Any]) ->
         else:
             calls.append({**call, "type": "tool_call"})
     return AIMessage(content, tool_calls=calls, invalid_tool_calls=invalid, **fields)
-
-
-@cache
-def _defaults(kind: type[BaseMessage]) -> dict[str, Any]:
-    """What the fields of a message are where nobody sets them; to be compared with, not to be handed out."""
-    return {name: each.get_default(call_default_factory=True) for name, each in kind.model_fields.items()}
 
 
 def to_json(trajectory: Trajectory) -> dict[str, Any]:

@@ -18,8 +18,6 @@ from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from langchain_core.messages import LC_AUTO_PREFIX
-
 from langchain_tooltree.errors import described
 from langchain_tooltree.experience.trajectory import readable
 from langchain_tooltree.pages import page
@@ -109,16 +107,15 @@ def _node_to_dict(node: "Node") -> dict[str, Any]:
 
 
 def _observation_to_dict(observation: "Observation") -> dict[str, Any]:
-    """An observation as JSON-like data; made-up identifiers of content blocks, new in each run, are left out."""
+    """An observation as JSON-like data; ids of content blocks, which LangChain makes up in each run, are left out."""
     content: Any = observation.content
     if isinstance(content, list):
-        content = [block if not isinstance(block, dict) else _without_made_up_id(block) for block in content]
+        content = [
+            {key: value for key, value in block.items() if key != "id"} if isinstance(block, dict) else block
+            for block in content
+        ]
     kind = {"kind": observation.kind} if observation.kind != "ok" else {}
     return {"content": content, **kind}
-
-
-def _without_made_up_id(block: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in block.items() if not (key == "id" and str(value).startswith(LC_AUTO_PREFIX))}
 
 
 def search_in(path: Path) -> dict[str, Any] | None:
@@ -187,29 +184,10 @@ def to_rich(search: Mapping[str, Any]) -> "Tree":
     return branches[0]
 
 
-SVG = """\
-<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" aria-labelledby="{unique_id}-about">
-<style>
-.{unique_id}-matrix {{ font-family: ui-monospace, monospace; font-size: {char_height}px; white-space: pre }}
-{styles}
-</style>
-<defs>{lines}</defs>
-{chrome}
-<g transform="translate({terminal_x}, {terminal_y})">
-{backgrounds}
-<g class="{unique_id}-matrix">
-{matrix}
-</g>
-</g>
-</svg>
-"""
-"""rich's frame of an exported terminal, without the fonts that it fetches from elsewhere."""
-
-
 def to_svg(search: Mapping[str, Any]) -> str:
     """A search as an SVG picture of a terminal, which refers to nothing outside itself; equal searches look equal."""
-    from rich.console import Console  # noqa: PLC0415 - as below
-    from rich.text import Text  # noqa: PLC0415 - as below
+    from rich.console import CONSOLE_SVG_FORMAT, Console  # type: ignore[attr-defined]  # noqa: PLC0415 - as above
+    from rich.text import Text  # noqa: PLC0415 - as above
 
     nodes, plan = search["nodes"], [search["nodes"][place] for place in search["best"]]
     answer = str(nodes[[0, *search["best"]][-1]].get("answer", ""))
@@ -230,7 +208,10 @@ def to_svg(search: Mapping[str, Any]) -> str:
     about = f"Search tree: {search['query']}. {summary}. The plan: {calls}. {f'The answer: {answer}' if answer else ''}"
     about = visible(one_line(about, 10 * MAX_IN_PICTURE))
     name = f"tt-{digest([about, search['nodes']], 10)}"  # several may stand in one page
-    svg = console.export_svg(title="", code_format=SVG, unique_id=name)
+    # Without the fonts that rich's frame of a terminal fetches from elsewhere.
+    frame = re.sub(r"<!--.*?-->|@font-face \{\{.*?\}\}", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
+    svg = console.export_svg(title="", code_format=frame, unique_id=name)
+    svg = svg.replace("<svg ", f'<svg role="img" aria-labelledby="{name}-about" ', 1)
     return svg.replace("<style>", f'<title id="{name}-about">{escape(about)}</title>\n<style>', 1)
 
 
