@@ -25,6 +25,8 @@ from langchain_tooltree.errors import ConfigurationError, described, import_extr
 from langchain_tooltree.flows import Flow, FunctionStep, in_thread
 from langchain_tooltree.text import digest, forget_oldest, words_of
 
+__all__ = ["http_reads", "mcp_effects", "sql_reads"]
+
 logger = logging.getLogger(__name__)
 
 DeclaredEffect = Literal["read", "write"]

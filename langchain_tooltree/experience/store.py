@@ -1,7 +1,6 @@
 """ExperienceStore: trajectories, and records of other kinds, in any LangGraph store, apart for each user or tenant."""
 
 import asyncio
-import heapq
 import json
 import logging
 import math
@@ -10,7 +9,8 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal
+from operator import itemgetter
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from langchain_core.embeddings import Embeddings
@@ -104,22 +104,38 @@ class Catalogue:
                 self._token = token
 
 
+class _Table(NamedTuple):
+    """The runs in the order of their ids, as they were after so many changes."""
+
+    changes: int
+    runs: list[str]
+    rows: NDArray[np.intp]  # of their tasks in the matrix
+    outcomes: NDArray[np.str_]
+
+
 class TaskVectors:
     """Vectors of tasks, for stores that have no index of their own."""
 
     def __init__(self) -> None:
         self._vectors: dict[str, Vector] = {}
         self._matrix: Vector | None = None  # their rows, once they are compared
+        self._table: _Table | None = None
+        self._complete = -1  # changes of the catalogue after which no vector was missing
         self._lock = threading.Lock()
 
-    def missing(self, entries: Mapping[str, RunEntry]) -> list[str]:
+    def missing(self, entries: Mapping[str, RunEntry], changes: int) -> list[str]:
         """The tasks without a vector; vectors of tasks that are gone are dropped."""
+        if changes == self._complete:
+            return []
         tasks = dict.fromkeys(entry.task for entry in list(entries.values()))
         with self._lock:
             for task in self._vectors.keys() - tasks.keys():
                 del self._vectors[task]
                 self._matrix = None
-            return [task for task in tasks if task not in self._vectors]
+            missing = [task for task in tasks if task not in self._vectors]
+            if not missing:
+                self._complete = changes
+            return missing
 
     def add(self, vectors: Mapping[str, AnyVector]) -> None:
         """Keep vectors by their tasks."""
@@ -132,22 +148,29 @@ class TaskVectors:
         return self._vectors.get(task)
 
     def nearest(
-        self, query: Sequence[float], k: int, entries: Mapping[str, RunEntry], outcome: str | None
+        self, query: Sequence[float], k: int, entries: Mapping[str, RunEntry], changes: int, outcome: str | None
     ) -> list[str]:
         """The `k` runs whose tasks have the highest cosine similarity, best first, and of equal ones by their ids."""
         with self._lock:
             if not self._vectors:
                 return []
             if self._matrix is None:
-                self._matrix = np.stack([*self._vectors.values()])
+                self._matrix, self._table = np.stack([*self._vectors.values()]), None
                 self._vectors = dict(zip(self._vectors, self._matrix, strict=True))  # so that none is held twice
-            distances = dict(zip(self._vectors, (-(self._matrix @ _unit(query))).tolist(), strict=True))
-        fitting = (
-            (distances[entry.task], run)
-            for run, entry in list(entries.items())
-            if entry.task in distances and outcome in (None, entry.outcome)
-        )
-        return [run for _, run in heapq.nsmallest(k, fitting)]
+            if self._table is None or self._table.changes != changes:
+                self._table = self._tabled(entries, changes)
+            matrix, table = self._matrix, self._table
+        fits = np.full(len(table.runs), fill_value=True) if outcome is None else table.outcomes == outcome
+        similarities = np.where(fits, (matrix @ _unit(query))[table.rows], -np.inf)
+        best = np.argsort(-similarities, kind="stable")[: min(k, int(fits.sum()))]
+        return [table.runs[at] for at in best]
+
+    def _tabled(self, entries: Mapping[str, RunEntry], changes: int) -> _Table:
+        rows = {task: row for row, task in enumerate(self._vectors)}
+        ranked = {run: entry for run, entry in sorted(dict(entries).items(), key=itemgetter(0)) if entry.task in rows}
+        outcomes = np.array([entry.outcome for entry in ranked.values()], dtype=np.str_)
+        places = np.array([rows[entry.task] for entry in ranked.values()], dtype=np.intp)
+        return _Table(changes, [*ranked], places, outcomes)
 
 
 def _unit(vector: AnyVector) -> Vector:
@@ -531,10 +554,10 @@ class ExperienceStore:
         ids = yield from self._indexed(task, k, success=success)
         if ids is None:
             catalogue = yield from self.current()
-            yield from self._embedding(catalogue, catalogue.tasks.missing(catalogue.entries))
+            yield from self._embedding(catalogue, catalogue.tasks.missing(catalogue.entries, catalogue.changes))
             [query] = yield from embedded(self._embeddings, [task])
             outcome = None if success is None else _OUTCOMES[success]
-            ids = catalogue.tasks.nearest(query, k, catalogue.entries, outcome)
+            ids = catalogue.tasks.nearest(query, k, catalogue.entries, catalogue.changes, outcome)
         return (yield from self.reading(ids))
 
     asimilar = async_twin(similar)
@@ -547,7 +570,7 @@ class ExperienceStore:
             return {}
         if (yield from self._indexed(next(iter(tasks.values())), 1, success=None)) is not None:
             return {}
-        missing = catalogue.tasks.missing(catalogue.entries)
+        missing = catalogue.tasks.missing(catalogue.entries, catalogue.changes)
         yield from self._embedding(catalogue, [task for task in missing if task in tasks.values()])
         vectors = {run: catalogue.tasks.get(task) for run, task in tasks.items()}
         return {run: vector for run, vector in vectors.items() if vector is not None}
