@@ -31,15 +31,16 @@ from langchain_tooltree.experience.trajectory import (
     Step,
     added_to,
     aim_of,
+    calls_in,
     own_messages,
     part_of,
     readable,
     role_of,
+    sound,
     text_of,
     to_chat,
     without_added,
 )
-from langchain_tooltree.replies import calls_in, sound
 from langchain_tooltree.text import MARK, mapping_in, shortened, without_reference
 
 SEEN_CHARS = 20_000

@@ -27,8 +27,8 @@ from langgraph.constants import TAG_NOSTREAM
 from pydantic import AfterValidator, BaseModel, ValidationError
 
 from langchain_tooltree.errors import ConfigurationError, ReplyError, described
+from langchain_tooltree.experience.trajectory import LARGEST_REPLY, is_too_large, sound, storable
 from langchain_tooltree.flows import Flow, TwinStep
-from langchain_tooltree.replies import LARGEST_REPLY, is_too_large, sound, storable
 from langchain_tooltree.text import (
     LONGEST_REPLY,
     compact_json,

@@ -5,12 +5,13 @@ from collections.abc import Iterator, Sequence
 from itertools import count
 from typing import Any
 
-from langchain_tooltree.effects.names import EFFECTS, is_read
 from langchain_tooltree.experience.trajectory import (
+    EFFECTS,
     Branch,
     ChatMessage,
     Step,
     Trajectory,
+    is_read,
     part_of,
     readable,
     steps_in,

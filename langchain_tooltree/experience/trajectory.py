@@ -1,11 +1,15 @@
-"""Trajectory: what happened in one run, read from messages of LangChain or OpenAI, and what is no part of it. Pure."""
+"""Trajectory: what happened in one run, read from messages of LangChain or OpenAI, and what is no part of it. Pure.
+
+Messages of models are made fit to be read first, and calls are told apart into reads and writes.
+"""
 
 import ast
 import json
 import math
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import takewhile
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
 
@@ -16,23 +20,29 @@ from langchain_core.messages import (
     HumanMessage,
     RemoveMessage,
     SystemMessage,
+    ToolCall,
     ToolMessage,
     message_chunk_to_message,
 )
 from langchain_core.messages import ChatMessage as RoleMessage
+from langchain_core.messages.tool import invalid_tool_call
 from pydantic import AfterValidator, BaseModel, ConfigDict, StrictBool, ValidationError
 
 from langchain_tooltree.errors import TrajectoryFormatError
-from langchain_tooltree.replies import defaults_of, sound
 from langchain_tooltree.text import (
     cut,
     digest,
+    holds_more,
+    is_deep,
+    is_plain,
     is_reference,
     mapping_in,
+    plain,
     shortened,
     substance,
     text_in,
     without_reference,
+    words_of,
 )
 
 if TYPE_CHECKING:
@@ -107,6 +117,7 @@ def without_notes(content: Any, extras: Mapping[str, Any], *, tool: Any) -> tupl
 
 
 T = TypeVar("T")
+MessageT = TypeVar("MessageT", bound=BaseMessage)
 
 ChatMessage = Mapping[str, Any]
 """A message in the OpenAI chat format: `role`, `content`, `tool_calls`, `tool_call_id`, and whatever it came with."""
@@ -817,3 +828,156 @@ def from_json(record: Any, *, where: str = "The record") -> Trajectory:
 def _rewarded(metadata: Mapping[str, Any]) -> bool | None:
     reward = metadata.get("reward")
     return None if not isinstance(reward, int | float) or math.isnan(reward) else reward >= SUCCESS_REWARD
+
+
+# --- messages of models ---
+
+# LangChain checks a message when it is made. What an integration assigns later, or builds without checks, is checked
+# here by the same classes, and what does not validate is left out: rubbish is normal input.
+
+UNREADABLE = "the arguments are not valid JSON"
+"""What is said of a call that cannot be made as it is."""
+
+_NAMES = frozenset({str, type(None)})
+
+LARGEST_REPLY = 10_000
+"""Values in the data of one reply to a question of ours; the largest forms have hundreds."""
+
+_DATA = ("content", "additional_kwargs", "response_metadata", "tool_calls", "usage_metadata")
+"""Fields of a message in which data may stand within data."""
+
+
+def sound(message: MessageT) -> MessageT:
+    """A message whose fields are of the types that its class declares: itself, nearly always.
+
+    A field that does not validate, or that no checkpointer takes, has its default instead; of a required one it is "".
+    """
+    fields, kind, defaults = message.__dict__, type(message), defaults_of(type(message))
+    if _is_ordinary(fields):
+        return message
+    unfit = [name for name in _DATA if is_deep(fields.get(name))]
+    if not _are_blocks(fields.get("content")):
+        unfit.append("content")
+    values = fields | {name: defaults[name] for name in unfit}
+    try:
+        right = kind.model_validate({**values}, strict=True)
+    except ValidationError as error:
+        wrong = [str(each["loc"][0]) for each in error.errors(include_input=False) if each["loc"]]
+        right = kind.model_validate(values | {name: defaults[name] for name in wrong}, strict=True)
+    except (AttributeError, LookupError, TypeError):  # of LangChain's own validators, which do not say which field
+        text = values["content"] if isinstance(values.get("content"), str) else ""
+        right = kind.model_validate(defaults | {"content": text})
+    if not isinstance(right.response_metadata.get("model_provider", ""), str):
+        right.response_metadata = {}  # LangChain looks up by it how the blocks are to be read
+    return message if right.__dict__ == fields else message.model_copy(update=right.__dict__)
+
+
+def _are_blocks(content: Any) -> bool:
+    """Whether the blocks of a content, if it has any, say in words of which type they are."""
+    blocks = content if isinstance(content, list) else ()
+    return all(isinstance(each.get("type", ""), str) for each in blocks if isinstance(each, dict))
+
+
+@cache
+def defaults_of(kind: type[BaseMessage]) -> dict[str, Any]:
+    """What the fields of a message are where nobody sets them, of a required one ""; not to be handed out unchecked."""
+    fields = kind.model_fields.items()
+    return {name: "" if each.is_required() else each.get_default(call_default_factory=True) for name, each in fields}
+
+
+def _is_ordinary(fields: Mapping[str, Any]) -> bool:
+    """Whether a message is a text that makes no call and holds nothing else: a long conversation has thousands."""
+    return (
+        type(fields.get("content")) is str
+        and fields.get("additional_kwargs") == {}
+        and fields.get("response_metadata") == {}
+        and type(fields.get("id", "")) in _NAMES
+        and type(fields.get("name")) in _NAMES
+        and type(fields.get("tool_call_id", "")) is str
+        and fields.get("tool_calls", []) == fields.get("invalid_tool_calls", []) == []
+        and fields.get("usage_metadata") is None
+    )
+
+
+def is_too_large(reply: AIMessage) -> bool:
+    """Whether a reply to a question of ours holds more data than any of them asks for: checking all takes too long."""
+    return any(holds_more(reply.__dict__.get(name), LARGEST_REPLY) for name in _DATA)
+
+
+def storable(reply: AIMessage) -> AIMessage:
+    """A sound reply that was asked for, as it can be kept: calls that JSON or a store cannot say are invalid calls."""
+    if is_plain(reply.content) and is_plain(reply.tool_calls):
+        return reply
+    broken = [
+        invalid_tool_call(name=plain(call["name"]), args=shortened(str(plain(call["args"]))), error=UNREADABLE)
+        for call in reply.tool_calls
+        if not is_plain(call)
+    ]
+    update = {
+        "content": plain(reply.content),
+        "tool_calls": [call for call in reply.tool_calls if is_plain(call)],
+        "invalid_tool_calls": [*reply.invalid_tool_calls, *broken],
+    }
+    return reply.model_copy(update=update)
+
+
+def calls_in(message: BaseMessage) -> list[ToolCall]:
+    """The calls that a message makes."""
+    return message.tool_calls if isinstance(message, AIMessage) else []
+
+
+# --- reads and writes ---
+
+EFFECTS = "effects"
+"""Key of a record's metadata under which it may be declared which tools write: `{"pay": "write", "find": "read"}`.
+
+Where that goes by the arguments, a list names the calls of the tool that were reads, each by its `call_digest`.
+"""
+
+READING_VERBS = frozenset(
+    words_of(
+        "browse calculate compute count describe estimate fetch find get grep inspect list load lookup look ls open "
+        "peek query read recall retrieve scan search see select show tail think verify view"
+    )
+)
+"""How the names of tools begin that only look something up. `check` is not among them (`check_in`, `checkout`),
+and not `summarize`: a write of a user's own may be called as the package's `summarize_state`."""
+
+WRITING_VERBS = frozenset(
+    words_of("book buy cancel create delete edit modify pay post purchase refund remove send transfer update write")
+)
+"""Verbs of tools that act: those of the tau benchmarks' shop and airline (book, cancel, modify, send, transfer and
+update), of files and databases (create, delete, edit, remove, write), of requests (post), and of what costs money."""
+
+_WORD_OF_NAME = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+
+
+def words_of_name(name: str) -> list[str]:
+    """The words of the name of a tool or an argument, in order: `shop__searchItems` has three."""
+    return [word.lower() for word in _WORD_OF_NAME.findall(name)]
+
+
+def call_digest(tool: str, arguments: Mapping[str, Any] | None) -> str:
+    """What tells a call from any other, in 64 bits: two of a million are mistaken with a chance of 3e-8."""
+    return digest(call_key(tool, arguments or {}), 16)
+
+
+def is_read(tool: str, effects: Mapping[str, Any] | None = None, arguments: Mapping[str, Any] | None = None) -> bool:
+    """Whether a call only looks something up: as declared, or else by the name of its tool.
+
+    A record does not show what a call changes. Names of functions begin with what they do, so `get_order` and
+    `shop__searchItems` are reads. All others count as writes: a read taken for a write costs a line of a review, while
+    a write taken for a read would not be reviewed.
+    """
+    declared = (effects or {}).get(tool)
+    if declared in ("read", "write"):
+        return bool(declared == "read")
+    if isinstance(declared, list):
+        return call_digest(tool, arguments) in declared
+    words = words_of_name(re.split(r"__|[./:]", tool)[-1])
+    return bool(words) and words[0] in READING_VERBS
+
+
+def verb_of_write(tool: str) -> str | None:
+    """The word in the name of a tool that says that it acts: of `get_book` and `list_transfers`, there is none."""
+    return None if is_read(tool) else next((word for word in words_of_name(tool) if word in WRITING_VERBS), None)

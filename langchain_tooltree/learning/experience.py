@@ -20,7 +20,6 @@ from langgraph.store.base import BaseStore
 from langchain_tooltree.cfgm.memory import CFGMMemory
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.effects import CallEffects, Effects
-from langchain_tooltree.effects.names import EFFECTS
 from langchain_tooltree.errors import ConfigurationError, ForeignNamespaceError, described
 from langchain_tooltree.experience.embeddings import resolve_embeddings
 from langchain_tooltree.experience.recorder import RunRecorder, TrajectoryRecorder
@@ -34,7 +33,7 @@ from langchain_tooltree.experience.run_identity import (
     turn_note,
 )
 from langchain_tooltree.experience.store import MOST_NAMESPACES, PENDING, ExperienceStore, entry_of
-from langchain_tooltree.experience.trajectory import Recall, Source, Trajectory
+from langchain_tooltree.experience.trajectory import EFFECTS, Recall, Source, Trajectory
 from langchain_tooltree.experience.verdict import UNUSABLE, AnyVerdict, resolve_verdict
 from langchain_tooltree.flows import Flow, FunctionStep, async_twin, current_runtime, driven, flow_of, run_flow
 from langchain_tooltree.learning.erasure import AnyGraph, Erased, Selection, erase

@@ -16,8 +16,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolCa
 from pydantic import TypeAdapter, ValidationError
 
 from langchain_tooltree.anomaly.rules import has_failed
-from langchain_tooltree.experience.trajectory import NOTES, Outcome, Step, added_to, call_key, without_added
-from langchain_tooltree.replies import calls_in
+from langchain_tooltree.experience.trajectory import NOTES, Outcome, Step, added_to, call_key, calls_in, without_added
 from langchain_tooltree.text import call_label
 
 KEY = NOTES  # under which a state or a message holds the mark

@@ -36,7 +36,7 @@ from langgraph.prebuilt.tool_node import ToolInvocationError
 from langchain_tooltree._langgraph import tool_node_input, with_runtime
 from langchain_tooltree.conversation import Conversation, is_observation, transcript
 from langchain_tooltree.errors import EmptyQueryError, described
-from langchain_tooltree.experience.trajectory import readable
+from langchain_tooltree.experience.trajectory import UNREADABLE, readable
 from langchain_tooltree.flows import Flow, FunctionStep, TwinStep, arun_flow, awaited, in_thread, run_flow
 from langchain_tooltree.models import (
     ATTEMPTS,
@@ -49,7 +49,6 @@ from langchain_tooltree.models import (
     inner_marks,
     validated,
 )
-from langchain_tooltree.replies import UNREADABLE
 from langchain_tooltree.sandbox import Sandbox
 from langchain_tooltree.text import compact_json, shortened
 from langchain_tooltree.tools import ToolLibrary, checked_arguments

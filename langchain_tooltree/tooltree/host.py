@@ -21,9 +21,9 @@ from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.events import Event
 from langchain_tooltree.experience.guide import SOURCE, Advice, Guide
 from langchain_tooltree.experience.run_identity import name_of
+from langchain_tooltree.experience.trajectory import sound
 from langchain_tooltree.flows import EventSink, Flow, current_writer, emit
 from langchain_tooltree.models import ATTEMPTS, Meter, usage_sum
-from langchain_tooltree.replies import sound
 from langchain_tooltree.sandbox import Sandbox, names_bound_by
 from langchain_tooltree.text import forget_oldest, telling_words, without_reference
 from langchain_tooltree.tools import ToolLibrary, checked_arguments, returns_command

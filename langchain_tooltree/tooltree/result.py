@@ -17,13 +17,12 @@ from langchain_tooltree.conversation import Conversation, is_observation
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.experience.guide import Guide, Learner, latest_searches
 from langchain_tooltree.experience.run_identity import run_id
-from langchain_tooltree.experience.trajectory import ATTEMPT_OF, Trajectory, call_key
+from langchain_tooltree.experience.trajectory import ATTEMPT_OF, Trajectory, call_key, calls_in
 from langchain_tooltree.flows import Flow, FunctionStep, current_runtime, if_it_can
 from langchain_tooltree.models import usage_sum
 from langchain_tooltree.pages import in_notebook
 from langchain_tooltree.pages import search as search_page
 from langchain_tooltree.pages.search import as_data, as_saved, record
-from langchain_tooltree.replies import calls_in
 from langchain_tooltree.text import digest, forget_oldest, mapping_in, one_line
 from langchain_tooltree.tooltree.branches import KEY, Best, Branches, Mark, Plan, is_fruitless, repeated, results_of
 from langchain_tooltree.tooltree.search.policies import StopReason

@@ -29,10 +29,9 @@ from langgraph.prebuilt import ToolNode
 
 from langchain_tooltree._langgraph import steps_here, tool_node_input, with_runtime
 from langchain_tooltree.experience.guide import Advice
-from langchain_tooltree.experience.trajectory import Recall, call_key
+from langchain_tooltree.experience.trajectory import Recall, call_key, calls_in
 from langchain_tooltree.flows import Flow, TwinStep
 from langchain_tooltree.models import usage_sum
-from langchain_tooltree.replies import calls_in
 from langchain_tooltree.sandbox import Sandbox
 from langchain_tooltree.text import GAP, call_label, cut, whole_words, words_of
 from langchain_tooltree.tooltree import prompts

@@ -43,7 +43,7 @@ LAYERS = (
 A file imports its own layer and those inside of it."""
 ALLOWED = {"pydantic", "pydantic_core", "numpy", "networkx"} | sys.stdlib_module_names
 IMPURE_MODULES = {"time", "datetime", "socket", "os", "io", "pathlib", "subprocess", "asyncio", "threading", "secrets"}
-MESSAGES = {"experience/trajectory.py", "replies.py", "tooltree/branches.py", "tooltree/report.py"}
+MESSAGES = {"experience/trajectory.py", "tooltree/branches.py", "tooltree/report.py"}
 """Pure files about messages, which import LangChain's classes of them."""
 READERS = {"conversation.py", "experience/trajectory.py", "tooltree/branches.py"}
 """What takes messages apart: the one reader of conversations, the record, and the tree."""

@@ -1,4 +1,4 @@
-"""What models reply is made fit to be read: `replies.py`, and the readers of text."""
+"""What models reply is made fit to be read: `experience/trajectory.py`, and the readers of text."""
 
 import random
 import time
@@ -14,10 +14,9 @@ from langchain_core.runnables import RunnableLambda
 from langchain_tooltree import Trajectory
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ReplyError
-from langchain_tooltree.experience.trajectory import from_json, to_json
+from langchain_tooltree.experience.trajectory import from_json, sound, storable, to_json
 from langchain_tooltree.flows import run_flow
 from langchain_tooltree.models import Meter, document_prompt, filled_in
-from langchain_tooltree.replies import sound, storable
 from langchain_tooltree.testing import ScriptedChatModel
 from langchain_tooltree.text import LEVELS, is_plain, plain, whole_characters
 from langchain_tooltree.tooltree.prompts import ObservationScore

@@ -6,8 +6,8 @@ from langgraph.prebuilt import InjectedStore, ToolRuntime
 from langgraph.types import Command
 
 from langchain_tooltree import ConfigurationError, ObjectSandbox, ToolLibrary, mcp_effects
-from langchain_tooltree.effects.names import verb_of_write
 from langchain_tooltree.errors import ToolDefinitionError
+from langchain_tooltree.experience.trajectory import verb_of_write
 from tests.internals.hall import classify_tools
 
 

@@ -20,9 +20,9 @@ from langchain_core.tools import BaseTool
 
 from langchain_tooltree import CFGMMemory, Sandbox
 from langchain_tooltree.cfgm.online import recall_text
+from langchain_tooltree.experience.trajectory import storable
 from langchain_tooltree.flows import run_flow
 from langchain_tooltree.models import ATTEMPTS, Meter, bind_tools, call_tools, request, validated, was_refused
-from langchain_tooltree.replies import storable
 from langchain_tooltree.sitgraph.agents import with_suggestions
 from langchain_tooltree.tools import checked_arguments
 from langchain_tooltree.tooltree.deep import BoundTools

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from langchain_tooltree.effects.names import EFFECTS, is_read
 from langchain_tooltree.experience.excerpts import excerpt
-from langchain_tooltree.experience.trajectory import Branch, Trajectory
+from langchain_tooltree.experience.trajectory import EFFECTS, Branch, Trajectory, is_read
 
 
 def entry(arguments):
