@@ -27,7 +27,6 @@ from pydantic import BaseModel, Field
 from langchain_tooltree._langgraph import interrupts_in, without_graph
 from langchain_tooltree.cfgm.online import example_text
 from langchain_tooltree.errors import ConfigurationError, ReplyError, ToolTreeError, described
-from langchain_tooltree.experience.excerpts import DEFAULT_MAX_CHARACTERS, excerpt
 from langchain_tooltree.experience.recorder import MESSAGES_KEY, TrajectoryRecorder
 from langchain_tooltree.experience.run_identity import collecting
 from langchain_tooltree.experience.store import ExperienceStore, RecordCollection
@@ -35,11 +34,13 @@ from langchain_tooltree.experience.trajectory import SUCCESS_REWARD, Trajectory
 from langchain_tooltree.flows import Flow, FunctionStep, TogetherStep, TwinStep, flow_of
 from langchain_tooltree.models import (
     ATTEMPTS,
+    DEFAULT_MAX_CHARACTERS,
     TAG,
     Meter,
     Words,
     call_tools,
     document_prompt,
+    excerpt,
     filled_in,
     inner_config,
 )

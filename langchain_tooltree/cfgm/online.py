@@ -20,7 +20,6 @@ from langchain_tooltree.anomaly import rules
 from langchain_tooltree.anomaly.rules import KINDS, LOOPS, Anomaly, Phrase, has_failed
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError, check_count, described
-from langchain_tooltree.experience.excerpts import DEFAULT_MAX_CHARACTERS, LONGEST_INSTRUCTIONS, excerpt
 from langchain_tooltree.experience.run_identity import AnyTools, is_in, names_of, tools_in
 from langchain_tooltree.experience.store import QUARANTINED, ExperienceStore
 from langchain_tooltree.experience.trajectory import (
@@ -35,9 +34,12 @@ from langchain_tooltree.experience.trajectory import (
 from langchain_tooltree.flows import Flow, FunctionStep, Writer, async_twin, driven, emit, flow_of, if_it_can
 from langchain_tooltree.models import (
     ATTEMPTS,
+    DEFAULT_MAX_CHARACTERS,
+    LONGEST_INSTRUCTIONS,
     Meter,
     Words,
     document_prompt,
+    excerpt,
     filled_in,
     inner_config,
     resolve_model,

@@ -13,11 +13,19 @@ from pydantic import BaseModel, Field
 
 from langchain_tooltree.cfgm.online import IDENTIFYING, LABEL, Note, Source, Tip, distinct, task_key
 from langchain_tooltree.errors import ConfigurationError, ReplyError
-from langchain_tooltree.experience.excerpts import DEFAULT_MAX_CHARACTERS, excerpt
 from langchain_tooltree.experience.store import PAGE, QUARANTINED, ExperienceStore
 from langchain_tooltree.experience.trajectory import Step, Trajectory
 from langchain_tooltree.flows import Flow, TogetherStep
-from langchain_tooltree.models import ATTEMPTS, Meter, Words, document_prompt, filled_in, inner_config
+from langchain_tooltree.models import (
+    ATTEMPTS,
+    DEFAULT_MAX_CHARACTERS,
+    Meter,
+    Words,
+    document_prompt,
+    excerpt,
+    filled_in,
+    inner_config,
+)
 from langchain_tooltree.text import (
     LONGEST_TEXT,
     compact_json,

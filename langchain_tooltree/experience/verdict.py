@@ -12,11 +12,6 @@ from langchain_core.language_models import BaseChatModel
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from langchain_tooltree.errors import ConfigurationError
-from langchain_tooltree.experience.excerpts import (
-    DEFAULT_MAX_CHARACTERS,
-    LONGEST_INSTRUCTIONS,
-    excerpt,
-)
 from langchain_tooltree.experience.run_identity import TOOLS, tools_in
 from langchain_tooltree.experience.trajectory import (
     SUCCESS_REWARD,
@@ -26,8 +21,11 @@ from langchain_tooltree.experience.trajectory import (
 from langchain_tooltree.flows import Flow, FunctionStep, async_twin, driven, flow_of
 from langchain_tooltree.models import (
     ATTEMPTS,
+    DEFAULT_MAX_CHARACTERS,
+    LONGEST_INSTRUCTIONS,
     Meter,
     document_prompt,
+    excerpt,
     filled_in,
     inner_config,
     is_chat_model,

@@ -18,14 +18,22 @@ from pydantic import BaseModel, Field
 from langchain_tooltree.conversation import Conversation, is_observation, visible_path
 from langchain_tooltree.effects import CallEffects, Effects, ReadTool
 from langchain_tooltree.errors import ConfigurationError, ReplyError, check_count, described
-from langchain_tooltree.experience.excerpts import DEFAULT_MAX_CHARACTERS, excerpt
 from langchain_tooltree.experience.guide import LEAST_SHARE, Learner, hints
 from langchain_tooltree.experience.recorder import RunRecorder
 from langchain_tooltree.experience.run_identity import REMEMBERED, USERS, AnyTools, labels_in, name_of, names_of
 from langchain_tooltree.experience.trajectory import ADDED, NOTES, SUGGESTED, SUMMARIZE_STATE, ChatMessage, Trajectory
 from langchain_tooltree.experience.verdict import AnyVerdict
 from langchain_tooltree.flows import Flow, Writer, async_twin, current_writer, driven, emit, flow_of
-from langchain_tooltree.models import Meter, document_prompt, extended, inner_config, request, resolve_model
+from langchain_tooltree.models import (
+    DEFAULT_MAX_CHARACTERS,
+    Meter,
+    document_prompt,
+    excerpt,
+    extended,
+    inner_config,
+    request,
+    resolve_model,
+)
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
 from langchain_tooltree.sitgraph.suggest import Suggestion
 from langchain_tooltree.sitgraph.transitions import moment_of, with_next_step

@@ -19,8 +19,8 @@ from langchain_tooltree.anomaly.rules import phrase_book
 from langchain_tooltree.cfgm.online import IDENTIFYING
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.effects import only_reads
-from langchain_tooltree.experience.excerpts import excerpt
 from langchain_tooltree.experience.trajectory import own_messages
+from langchain_tooltree.models import excerpt
 from langchain_tooltree.secrets import masked
 from langchain_tooltree.text import (
     INTRODUCED,

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from langchain_tooltree.experience.excerpts import excerpt
 from langchain_tooltree.experience.trajectory import EFFECTS, Branch, Trajectory, is_read
+from langchain_tooltree.models import excerpt
 
 
 def entry(arguments):
