@@ -406,11 +406,11 @@ def run_compare(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[s
     with ExitStack() as stack:
         # All in one loop: clients of models that are used in one do not work in another.
         loop = stack.enter_context(asyncio.Runner())
-        experience = None
+        comparison = Comparison(build, check, options, journal)
         if options.experience:
             store = stack.enter_context(opened(options.experience))
-            experience = Experience(store, namespace=("compare",), settle_seconds=0)
-        comparison = Comparison(build, check, options, journal, experience)
+            verdict = comparison.verdict
+            comparison.experience = Experience(store, verdict=verdict, namespace=("compare",), settle_seconds=0)
         loop.run(comparison.run(tasks[:PILOT], [PLAIN], "first tasks"))
         _agree(options, terminal, comparison, tasks)
         loop.run(comparison.run(tasks, comparison.agents, "all tasks"))
@@ -455,6 +455,7 @@ class Comparison:
     options: argparse.Namespace
     journal: Journal
     experience: Experience | None = None
+    learning: dict[str, TrialTask] = field(default_factory=dict)  # the tasks of the runs that are learnt, by thread
 
     @property
     def agents(self) -> Sequence[str]:
@@ -487,11 +488,12 @@ class Comparison:
     async def attempt(self, task: TrialTask, agent: str) -> Run:
         """Have an agent, made for it alone, do a task."""
         usage, start, thread = Usage(), time.monotonic(), f"{task.id} {agent} {uuid4().hex[:8]}"
+        self.learning[thread] = task
         messages = [("user", task.input)] if isinstance(task.input, str) else task.input
         config = {"callbacks": [usage], "configurable": {"thread_id": thread}}
         run = Run(task=task.id, version=task.version, agent=agent, thread=thread)
         try:
-            state = await self.build(partial(self._create, task, agent)).ainvoke({"messages": messages}, config)
+            state = await self.build(partial(self._create, agent)).ainvoke({"messages": messages}, config)
             run.answer, run.error = answer_in(state), WAITS if interrupts_in(state) else ""
         except Exception as error:  # noqa: BLE001 - an agent that raises has not solved its task
             run.error = shortened(described(error), 300)
@@ -500,18 +502,19 @@ class Comparison:
             run.score = await self.check(task, run.answer)
         return run
 
-    def _create(self, task: TrialTask, agent: str, model: Any, tools: Any = None, **options: Any) -> Any:
+    async def verdict(self, run: Trajectory) -> bool:
+        """Whether a run that is to be learnt has solved its task."""
+        task = next(task for thread, task in self.learning.items() if run.id.startswith(thread))
+        answers = [message.text for message in run.to_messages() if isinstance(message, AIMessage)]
+        return await self.check(task, answers[-1] if answers else "") >= SUCCESS
+
+    def _create(self, agent: str, model: Any, tools: Any = None, **options: Any) -> Any:
         """Stands for `create_agent`; the plain agent leaves out what only the planner takes."""
         model = model_named(self.options.model) if self.options.model else model
         if agent == PLAIN:
             return create_agent(model, tools, **{k: v for k, v in options.items() if k not in OWN_OPTIONS})
 
-        async def verdict(run: Trajectory) -> bool:
-            answers = [message.text for message in run.to_messages() if isinstance(message, AIMessage)]
-            return await self.check(task, answers[-1] if answers else "") >= SUCCESS
-
-        learns = agent == EXPERIENCED
-        options |= {"experience": self.experience if learns else None, "verdict": verdict if learns else None}
+        options |= {"experience": self.experience if agent == EXPERIENCED else None, "verdict": None}
         if self.options.pages:
             options["record_searches"] = self.options.pages
         return create_tooltree_agent(model, tools, **options)
