@@ -1,7 +1,7 @@
 """What `langgraph.store.base` documents of stores, on each of LangGraph's own and on ChromaStore, sync and async.
 
-Only what they have in common is tested for all. Where they differ, ChromaStore follows the majority of the other three, or
-the documentation:
+Only what they have in common is tested for all. Where they differ, ChromaStore follows the majority of the other three,
+or the documentation:
 
 - results without a query: newest first (SqliteStore, PostgresStore), not in the order of insertion;
 - `created_at` after an update: kept (PostgresStore, documentation), not renewed; times have a time zone (InMemoryStore,
