@@ -488,7 +488,7 @@ class TrajectoryRecorder(GraphCallbackHandler):
 
     Args:
         store: Where trajectories go: an `ExperienceStore`, or a function that takes a `Trajectory`, such as
-            `SITGraph().learn`. A function also gets runs that are not finished.
+            `SITGraph().add`. A function also gets runs that are not finished.
         verdict: Says whether a run succeeded: a function (see `VerdictFunction`), a chat model, the name of one, or a
             `ModelVerdict`. Without one, `success` stays `None`, unless a middleware has a verdict.
         messages_key: Where the state of the agents keeps their messages.

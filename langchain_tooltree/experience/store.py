@@ -8,7 +8,7 @@ import threading
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from operator import itemgetter
 from typing import Any, Literal, NamedTuple
 
@@ -640,8 +640,12 @@ def entry_of(trajectory: Trajectory, written: str | None = None) -> RunEntry:
     return RunEntry(outcome, digest(text), _storable(trajectory.aim), float(waiting or 0), recall)
 
 
+_FIELDS = {each.name for each in fields(RunEntry)}
+
+
 def _entry(item: Item) -> RunEntry:
-    return RunEntry(**item.value)
+    # A later version of the package, beside this one for a while, may note more.
+    return RunEntry(**{name: value for name, value in item.value.items() if name in _FIELDS})
 
 
 def _token(head: Item | None) -> str | None:

@@ -198,7 +198,8 @@ class StoredParts:
 
     def is_due(self, vote: Mapping[str, Any] | None) -> bool:
         """Whether there is something to write; beside parts, the settings of the vote are stored."""
-        unwritten = self._unwritten.values()
+        with self._lock:
+            unwritten = [*self._unwritten.values()]
         return len(unwritten) >= DEFAULTS.together or None in unwritten or vote not in (None, self.vote)
 
     def load(self, entries: Mapping[str, RunEntry]) -> Flow[dict[str, Part]]:

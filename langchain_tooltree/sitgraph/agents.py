@@ -356,8 +356,7 @@ class SITGraphMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         model: Writes the summaries: a chat model, or a name for `init_chat_model`. The agent itself if left out.
         verdict: Says whether a run succeeded: a function (see `VerdictFunction`), a chat model, the name of one, or a
             `ModelVerdict`. A run that went well is part of the graph at once; if it goes on and fails after all, it is
-            taken out again. Without a verdict nothing is learnt. An `Experience` has
-            its own.
+            taken out again. Without a verdict nothing is learnt. An `Experience` has its own.
         effects: As for the planner: they say which calls a verdict has to review.
     """
 

@@ -203,9 +203,8 @@ class SITGraph:
     def add(self, trajectory: Trajectory) -> Flow[bool]:
         """Take a run as the latest version of itself: learn from it if it went well with tools, or forget it.
 
-        Returns whether the run is in the graph now. For judged runs that go on:
-        `TrajectoryRecorder([experience, graph.add], verdict=...)`. A graph learns all users' runs together: to keep
-        them apart, take an `Experience`.
+        Returns whether the run is in the graph now. To learn as agents run: `TrajectoryRecorder(graph.add,
+        verdict=...)`. A graph learns all users' runs together: to keep them apart, take an `Experience`.
         """
         contribution = yield from self.contribution(trajectory)
         if contribution is None:

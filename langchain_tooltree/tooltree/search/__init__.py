@@ -275,10 +275,11 @@ class TreeSearch:
 
     def tell(self, outcome: OperationOutcome) -> None:
         """Take in the outcome of the oldest outstanding operation; raises `ValueError` for that of another one."""
-        operation, rollout = self._outstanding.popleft()
+        operation, rollout = self._outstanding[0]
         if outcome.operation != operation.id:
             msg = f"Outcomes are told in the order of launch: {operation.id} is next, got {outcome.operation}."
             raise ValueError(msg)
+        self._outstanding.popleft()
         self.promised_model_calls -= operation.model_calls
         self.spent.model_calls += outcome.model_calls
         self.spent.tool_calls += operation.run
