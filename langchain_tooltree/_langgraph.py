@@ -176,6 +176,10 @@ def fits_filter(value: Mapping[str, Any], conditions: Mapping[str, Any] | None) 
         return all(_compare_values(value.get(key), expected) for key, expected in (conditions or {}).items())
     except TypeError:  # such as a missing key, in place of a number
         return False
+    except ValueError as error:
+        if "operator" in str(error):
+            raise
+        return False  # a text in place of a number
 
 
 def fits_condition(namespace: tuple[str, ...], condition: MatchCondition) -> bool:

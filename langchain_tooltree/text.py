@@ -98,8 +98,9 @@ def _levels(data: Any) -> Iterator[list[Any]]:
     level = [data] if isinstance(data, _HOLDERS) else []
     while level:
         yield level
-        within = (each.values() if isinstance(each, dict) else each for each in level)
-        level = [each for each in chain.from_iterable(within) if isinstance(each, _HOLDERS)]
+        within = chain.from_iterable(each.values() if isinstance(each, dict) else each for each in level)
+        holders = (each for each in within if isinstance(each, _HOLDERS))
+        level = [*{id(each): each for each in holders}.values()]  # once, where data are shared: else they may double
 
 
 def plain(data: Any, levels: int = LEVELS) -> Any:

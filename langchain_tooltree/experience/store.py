@@ -554,10 +554,14 @@ class ExperienceStore:
         ids = yield from self._indexed(task, k, success=success)
         if ids is None:
             catalogue = yield from self.current()
-            yield from self._embedding(catalogue, catalogue.tasks.missing(catalogue.entries, catalogue.changes))
+            changes, entries = (
+                catalogue.changes,
+                catalogue.entries,
+            )  # in this order: who writes changes the entries first
+            yield from self._embedding(catalogue, catalogue.tasks.missing(entries, changes))
             [query] = yield from embedded(self._embeddings, [task])
             outcome = None if success is None else _OUTCOMES[success]
-            ids = catalogue.tasks.nearest(query, k, catalogue.entries, catalogue.changes, outcome)
+            ids = catalogue.tasks.nearest(query, k, entries, changes, outcome)
         return (yield from self.reading(ids))
 
     asimilar = async_twin(similar)
@@ -570,7 +574,8 @@ class ExperienceStore:
             return {}
         if (yield from self._indexed(next(iter(tasks.values())), 1, success=None)) is not None:
             return {}
-        missing = catalogue.tasks.missing(catalogue.entries, catalogue.changes)
+        changes = catalogue.changes
+        missing = catalogue.tasks.missing(catalogue.entries, changes)
         yield from self._embedding(catalogue, [task for task in missing if task in tasks.values()])
         vectors = {run: catalogue.tasks.get(task) for run, task in tasks.items()}
         return {run: vector for run, vector in vectors.items() if vector is not None}

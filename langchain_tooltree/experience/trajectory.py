@@ -900,8 +900,11 @@ def _is_ordinary(fields: Mapping[str, Any]) -> bool:
 
 
 def is_too_large(reply: AIMessage) -> bool:
-    """Whether a reply to a question of ours holds more data than any of them asks for: checking all takes too long."""
-    return any(holds_more(reply.__dict__.get(name), LARGEST_REPLY) for name in _DATA)
+    """Whether a reply to a question of ours holds more data than any of them asks for: checking all takes too long.
+
+    What a provider adds does not count: with `logprobs`, metadata have dozens of values for each token.
+    """
+    return any(holds_more(reply.__dict__.get(name), LARGEST_REPLY) for name in ("content", "tool_calls"))
 
 
 def storable(reply: AIMessage) -> AIMessage:

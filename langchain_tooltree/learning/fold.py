@@ -45,6 +45,7 @@ from langchain_tooltree.experience.store import (
 )
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.flows import Flow, FunctionStep, has_loop, in_thread, run_flow
+from langchain_tooltree.sitgraph.files import SHAPE
 from langchain_tooltree.sitgraph.graph import Contribution
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
 from langchain_tooltree.sitgraph.states import pack, unpack
@@ -186,21 +187,25 @@ class StoredParts:
 
     def __init__(self, store: ExperienceStore, embedder: str) -> None:
         self._store = store
-        self._prefix = digest([FORMAT, embedder, store.embedder], 8) + "/"  # of keys, before the id of the run
+        self._prefix = digest([FORMAT, SHAPE, embedder, store.embedder], 8) + "/"  # of keys, before the id of the run
         self._unwritten: dict[str, Part | None] = {}  # `None` is to be deleted
+        self._stored: set[str] = set()  # runs of which a part may be in the store
         self._lock = threading.Lock()
         self.vote: Mapping[str, Any] | None = None  # as it is stored
 
     def add(self, run: str, part: Part | None) -> None:
         """Have the part of a run stored, in place of an earlier one, or with `None` deleted."""
         with self._lock:
-            self._unwritten[run] = part
+            if part is None and run not in self._stored:
+                self._unwritten.pop(run, None)
+            else:
+                self._unwritten[run] = part
 
     def is_due(self, vote: Mapping[str, Any] | None) -> bool:
-        """Whether there is something to write; beside parts, the settings of the vote are stored."""
+        """Whether to write now: many parts, one in place of what does not hold any more, or the vote's settings."""
         with self._lock:
-            unwritten = [*self._unwritten.values()]
-        return len(unwritten) >= DEFAULTS.together or None in unwritten or vote not in (None, self.vote)
+            is_outdated = not self._stored.isdisjoint(self._unwritten)
+            return len(self._unwritten) >= DEFAULTS.together or is_outdated or vote not in (None, self.vote)
 
     def load(self, entries: Mapping[str, RunEntry]) -> Flow[dict[str, Part]]:
         """The parts of records in their present version, by the ids of the runs."""
@@ -212,6 +217,7 @@ class StoredParts:
     @paused_collection()
     def _read(self, entries: Mapping[str, RunEntry], items: Sequence[Item]) -> dict[str, Part]:
         parts: dict[str, Part] = {}
+        outdated: dict[str, Part | None] = {}
         tasks: dict[str, NDArray[Any]] = {}
         for item in items:
             if not item.key.startswith(self._prefix):
@@ -228,23 +234,35 @@ class StoredParts:
                         tasks[run] = unpack(data["task"], np.float16)
                     parts[run] = part
                 else:
-                    self.add(run, None)
+                    outdated[run] = None
             except Exception as error:  # noqa: BLE001 - however it is damaged, the record is still there
                 logger.info("What %r gives cannot be read, and is made again: %r", run, error)
+        with self._lock:
+            self._stored |= parts.keys() | outdated.keys()
+            self._unwritten = outdated | self._unwritten
         self._store.hold_vectors(tasks)
         return parts
 
     def write(self, vote: Mapping[str, Any] | None) -> Flow[None]:
-        """Write what is not written yet."""
+        """Write what is not written yet; what a store that fails has not taken is written the next time."""
         with self._lock:
             page, self._unwritten = self._unwritten, {}
-        tasks = yield from self._store.vectors([run for run, part in page.items() if part is not None])
-        yield from self._put((yield FunctionStep(partial(self._values, page), tasks)))
-        existing = (yield from self._store.current()).entries  # somebody may have had one forgotten meanwhile
-        yield from self._put({run: None for run, part in page.items() if part is not None and run not in existing})
+            self._stored |= page.keys()
+        try:
+            tasks = yield from self._store.vectors([run for run, part in page.items() if part is not None])
+            yield from self._put((yield FunctionStep(partial(self._values, page), tasks)))
+            existing = (yield from self._store.current()).entries  # somebody may have had one forgotten meanwhile
+            gone = [run for run, part in page.items() if part is None or run not in existing]
+            yield from self._put({run: None for run in gone if page[run] is not None})
+        except BaseException:
+            with self._lock:
+                self._unwritten = page | self._unwritten
+            raise
+        with self._lock:
+            self._stored.difference_update(gone)
         if vote not in (None, self.vote):
-            self.vote = vote
             yield from self._put({VOTE: vote})
+            self.vote = vote
 
     def erase(self) -> Flow[None]:
         """Delete all that is not of a run that is there, whoever has written it, and what is fitted to all."""

@@ -192,10 +192,13 @@ class SITGraph:
 
     @classmethod
     def from_trajectories(cls, trajectories: Iterable[Trajectory], **settings: Any) -> Self:
-        """Mine runs into a graph with these settings. Those that did not succeed are passed over."""
+        """Mine runs into a graph with these settings. It is the graph to which `add` would have added them in turn."""
         graph = cls(**settings)
         for batch in batch_iterate(BATCH, trajectories):
-            for contribution in run_flow(mine(batch, graph._encoder)):
+            latest = {run.id: run for run in batch}
+            for run in latest:
+                graph.remove(run)
+            for contribution in run_flow(mine([*latest.values()], graph._encoder)):
                 graph.fold(contribution)
         return graph
 

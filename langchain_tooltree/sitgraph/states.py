@@ -142,20 +142,23 @@ class States:
         self._labels: dict[int, Labels] = {}  # by the hash of the run
         self._packed: dict[int, str] = {}
         self._unpacked: dict[int, Bytes] = {}  # of the runs that were compared
-        self._sorted: Labels | None = None  # all labels, once they are asked for
+        self._sorted = np.zeros(0, LABELS)
+        self._unsorted: list[Labels] = []  # of the runs that were added since
         self._latest: dict[int, Rows] = {}  # the rows that were asked for lately, by tool
 
     def add(self, run: int, labels: Sequence[tuple[Any, ...]], packed: str) -> None:
         """Add the states of a run: labels as `LABELS` has them, with places from 0 on, and vectors from `pack`."""
         self._labels[run], self._packed[run] = np.array(labels, dtype=LABELS), packed
-        self._sorted, self._latest = None, {}
+        self._unsorted.append(self._labels[run])
+        self._latest = {}
 
     def remove(self, run: int) -> None:
         """Take out the states of a run."""
         if self._packed.pop(run, None) is not None:
+            table = self._table
+            self._sorted, self._latest = table[table["run"] != run], {}
             del self._labels[run]
             self._unpacked.pop(run, None)
-            self._sorted, self._latest = None, {}
 
     def unpack(self) -> None:
         """Unpack all vectors now, and not while somebody waits for a suggestion."""
@@ -188,15 +191,14 @@ class States:
 
     @property
     def _table(self) -> Labels:
-        if self._sorted is None:
+        if self._unsorted:
             # As rows of plain numbers, which numpy copies ten times as fast as records.
-            numbers = [labels.view(np.int64).reshape(len(labels), -1) for labels in self._labels.values()]
-            columns = LABELS.itemsize // 8
-            table = np.concatenate([np.zeros((0, columns), np.int64), *numbers])
+            parts = [np.ascontiguousarray(each).view(np.int64) for each in (self._sorted, *self._unsorted)]
+            table = np.concatenate(parts).reshape(-1, LABELS.itemsize // 8)
             every = table.view(LABELS)[:, 0]
             # As good as random, and the same whatever else is there: the first of them are a sample.
             keys = every["run"] + every["place"].astype(np.uint64) * STRIDE
-            self._sorted = table[np.argsort(keys, kind="stable")].view(LABELS)[:, 0]
+            self._sorted, self._unsorted = table[np.argsort(keys, kind="stable")].view(LABELS)[:, 0], []
         return self._sorted
 
     def _rows(self, tool: int, labels: Labels) -> Rows:

@@ -22,7 +22,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Self
@@ -63,6 +63,7 @@ if TYPE_CHECKING:
 Labels = tuple[str, ...]  # of a namespace
 Place = tuple[Labels, str]  # namespace and key of an item
 Home = tuple[str, Labels]  # kind of a collection, and the labels that it is for
+Hit = tuple[str, float]  # id of a row, and its similarity to the query
 Row = Mapping[str, Any]
 """What is stored of an item: its `value`, and when it was `created` and `updated`, in microseconds since 1970."""
 
@@ -95,10 +96,11 @@ class ChromaStore(BaseStore):
         store.search(("users", "ada"), query="where to sit")
     ```
 
-    It behaves as `PostgresStore` does, which can take its place when a folder or one server is no longer enough, but
-    has no expiry (`ttl=`). Search results have a cosine similarity as `score`, higher is better; without a query they
-    have none and come newest first. A query finds indexed items only, and looks into each namespace below the prefix.
-    Of 10,000 vectors Chroma's index may leave out three.
+    It behaves as `PostgresStore` does, which can take its place when a folder or one server is no longer enough. But it
+    has no expiry (`ttl=`), one vector for each item, and compares in filters as `InMemoryStore` does. Search results
+    have a cosine similarity as `score`, higher is better; without a query they have none and come newest first. A query
+    finds indexed items only, and looks into each namespace below the prefix. Of 10,000 vectors Chroma's index may leave
+    out three.
 
     A *local folder* belongs to one process at a time, even for reading, since chromadb silently loses data when two
     use it; threads, tasks and several `ChromaStore`s of that process may share it. Several processes share a server:
@@ -204,8 +206,9 @@ class ChromaStore(BaseStore):
             case PutOp():
                 return None
             case GetOp():
-                row = next(iter(rows.get((op.namespace, op.key), {}).values()), None)
-                return Item(namespace=op.namespace, key=op.key, **_content(row)) if row else None
+                if (latest := _latest(rows.get((op.namespace, op.key), {}))) is None:
+                    return None
+                return Item(namespace=op.namespace, key=op.key, **_content(latest[1]))
             case SearchOp():
                 return self._nearest(op, queries[op.query]) if op.query else self._newest(op)
             case ListNamespacesOp():
@@ -243,7 +246,10 @@ class ChromaStore(BaseStore):
         for namespace in self._chroma.below(op.namespace_prefix):
             for collection in self._collections(namespace):
                 page = collection.get(where={"label": namespace[-1]}, include=["metadatas"])
-                rows |= {(namespace, json.loads(row_id)[1]): row for row_id, row in _rows_in(page)}
+                for row_id, row in _rows_in(page):
+                    place = namespace, json.loads(row_id)[1]
+                    if place not in rows or rows[place]["updated"] < row["updated"]:
+                        rows[place] = row
         matching = [place for place, row in rows.items() if fits_filter(row["value"], op.filter)]
         matching.sort(key=lambda place: -rows[place]["updated"])
         chosen = matching[op.offset : op.offset + op.limit]
@@ -256,14 +262,19 @@ class ChromaStore(BaseStore):
         for namespace in self._chroma.below(op.namespace_prefix):
             if (collection := self._chroma.find((INDEXED, namespace))) is not None:
                 self._check_embedder(collection, len(query))
-                hits = _hits(collection, query, max(end, FIRST) if op.filter else end)
-                fitting = (hit for hit in hits if fits_filter(hit[1]["value"], op.filter))
-                items += [
-                    SearchItem(namespace=namespace, key=json.loads(row_id)[1], score=score, **_content(row))
-                    for row_id, row, score in islice(fitting, end)
-                ]
+                pages = _hits(collection, query, max(end, FIRST) if op.filter else end)
+                items += islice(chain.from_iterable(self._fitting(namespace, page, op) for page in pages), end)
         items.sort(key=lambda item: item.score or 0.0, reverse=True)
         return items[op.offset : end]
+
+    def _fitting(self, namespace: Labels, hits: Sequence[Hit], op: SearchOp) -> Iterator[SearchItem]:
+        """The items of hits that a filter lets through; one that was written last without an index is none."""
+        places = [(namespace, json.loads(row_id)[1]) for row_id, _ in hits]
+        rows = self._rows(places)
+        for place, (_, score) in zip(places, hits, strict=True):
+            latest = _latest(rows.get(place, {}))
+            if latest and latest[0][0] == INDEXED and fits_filter(latest[1]["value"], op.filter):
+                yield SearchItem(namespace=namespace, key=place[1], score=score, **_content(latest[1]))
 
     def _check_embedder(self, collection: Collection, dims: int) -> None:
         """Raise `EmbedderMismatchError` where a collection has vectors of another embedder."""
@@ -333,6 +344,11 @@ def _rows_in(page: Any) -> Iterator[tuple[str, Row]]:
     return zip(page["ids"], (json.loads(metadata["row"]) for metadata in page["metadatas"]), strict=True)
 
 
+def _latest(rows: Mapping[Home, Row]) -> tuple[Home, Row] | None:
+    """Of the rows of an item the one that was written last, with its home."""
+    return max(rows.items(), key=lambda each: each[1]["updated"], default=None)
+
+
 def _content(row: Row) -> dict[str, Any]:
     """What LangGraph's items say: the value, and when it was written first and last."""
     return {
@@ -342,18 +358,17 @@ def _content(row: Row) -> dict[str, Any]:
     }
 
 
-def _hits(collection: Collection, query: Sequence[float], size: int) -> Iterator[tuple[str, Row, float]]:
-    """Ids, rows and cosine similarities, nearest first: so many, and where these are not enough, ten times as many."""
+def _hits(collection: Collection, query: Sequence[float], size: int) -> Iterator[list[Hit]]:
+    """Nearest first: so many hits, and where these are not enough, ten times as many."""
     ids: set[str] = set()
     while True:
-        page: Any = collection.query(query_embeddings=[query], n_results=size, include=["metadatas", "distances"])
-        rows = _rows_in({name: page[name][0] for name in ("ids", "metadatas")})
-        for (row_id, row), distance in zip(rows, page["distances"][0], strict=True):
-            if row_id not in ids:
-                ids.add(row_id)
-                yield row_id, row, 1 - distance
-        if len(page["ids"][0]) < size:
+        # Without the rows: chromadb cannot read those of 50,000 at once.
+        page: Any = collection.query(query_embeddings=[query], n_results=size, include=["distances"])
+        pairs = list(zip(page["ids"][0], page["distances"][0], strict=True))
+        yield [(row_id, 1 - distance) for row_id, distance in pairs if row_id not in ids]
+        if len(pairs) < size:
             return
+        ids.update(row_id for row_id, _ in pairs)
         size *= 10
 
 
@@ -511,13 +526,15 @@ _folders_lock = threading.RLock()  # a store may be collected, and so release it
 
 
 def _after_fork() -> None:
-    # chromadb hangs when an inherited client is torn down, even as the interpreter exits: one reference too many.
     for connection in _folders.values():
+        os.close(connection.lock)  # a copy of the parent's lock would outlive the parent
+        # chromadb hangs when an inherited client is torn down, even as the interpreter exits: one reference too many.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection.client))
+    _folders_lock.release()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+    os.register_at_fork(before=_folders_lock.acquire, after_in_parent=_folders_lock.release, after_in_child=_after_fork)
 
 
 def connect(path_or_client: str | os.PathLike[str] | ClientAPI) -> Connection:

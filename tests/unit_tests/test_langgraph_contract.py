@@ -303,10 +303,11 @@ async def kept_and_deleted(store):
         ({"score": {"$gt": 7}}, False),
         ({"missing": {"$gt": 1}}, False),
         ({"tags": {"$gt": 1}}, False),
+        ({"name": {"$gt": 1}}, False),
     ],
 )
 def test_a_filter_of_a_search_compares_as_documented(conditions, fits):
-    assert fits_filter({"score": 7, "tags": ["a"], "at": {"x": 1}}, conditions) is fits
+    assert fits_filter({"score": 7, "tags": ["a"], "at": {"x": 1}, "name": "many"}, conditions) is fits
 
 
 def test_an_unknown_operator_is_refused_by_name():

@@ -123,6 +123,12 @@ async def test_a_reply_with_more_values_than_any_form_asks_for_is_not_read(drive
     assert "more than 10,000 values" in meter.problems[0]
 
 
+async def test_a_reply_with_the_probabilities_of_its_tokens_is_read(drive):
+    tokens = [{"token": "a", "top_logprobs": [{"token": "b", "logprob": -1.0}] * 5}] * 1_000
+    reply = AIMessage('{"number": 3}', response_metadata={"logprobs": {"content": tokens}})
+    assert await drive(question(ScriptedChatModel(replies=[reply]), Meter(1))) == Answer(number=3)
+
+
 @pytest.mark.parametrize("allowance", [0, 1, 2])
 async def test_a_question_never_costs_more_than_its_allowance(drive, allowance):
     model, meter = ScriptedChatModel(replies=["no"] * 5), Meter(allowance)

@@ -1,5 +1,6 @@
 """Parts: what runs give to the fold is kept, made again where it is lost, and gone with the run."""
 
+import contextlib
 import json
 
 import pytest
@@ -175,3 +176,43 @@ def test_tasks_are_not_embedded_again_where_their_vectors_are_stored():
 
     assert [run.id for run in another.store.similar("key number 5", k=1)] == ["run 5"]
     assert Counted.texts == 1, "the query"
+
+
+class FailingStore(InMemoryStore):
+    """Refuses writes of parts while it is down."""
+
+    is_down = False
+
+    def batch(self, ops):
+        ops = list(ops)
+        if self.is_down and any(getattr(op, "namespace", ("",))[-1] == "parts" and hasattr(op, "value") for op in ops):
+            raise ConnectionError("down")
+        return super().batch(ops)
+
+
+def test_what_a_run_gave_before_it_changed_is_stored_no_more_although_few_wait(monkeypatch):
+    experience = filled(store := InMemoryStore())
+    monkeypatch.setattr(fold_module, "DEFAULTS", fold_module.FoldDefaults())
+    experience.learn(run_of("run 3", tool="another"))
+    parts = {item.key.partition("/")[2]: item.value["part"] for item in store.search(PARTS, limit=100)}
+    assert "another" in parts["run 3"]
+    assert "tool 0" not in parts["run 3"]
+
+
+def test_what_a_store_that_is_down_has_not_taken_is_written_later():
+    experience = filled(store := FailingStore())
+    store.is_down = True
+    with contextlib.suppress(ConnectionError):
+        experience.learn(run_of("run 3", success=False))
+    assert "run 3" in stored(store)
+    store.is_down = False
+    experience.learn(run_of("run 11"))
+    assert "run 3" not in stored(store)
+    assert "run 11" in stored(store)
+
+
+def test_failures_do_not_have_the_parts_of_others_stored_early(monkeypatch):
+    monkeypatch.setattr(fold_module, "DEFAULTS", fold_module.FoldDefaults())
+    experience = filled(store := InMemoryStore(), count=5)
+    experience.learn(run_of("failed", success=False))
+    assert stored(store) == {}

@@ -126,3 +126,12 @@ def test_runs_are_read_one_batch_after_the_other():
             return super()._vectors(texts)
 
     assert len(SITGraph.from_trajectories(runs(), embeddings=Watching())) == 40
+
+
+def test_mined_at_once_or_added_in_turn_a_run_that_failed_in_the_end_is_in_no_graph():
+    run = RUNS[0]
+    versions = [run, run.judged(success=False)]
+    one_by_one = SITGraph()
+    for version in versions:
+        one_by_one.add(version)
+    assert len(one_by_one) == len(SITGraph.from_trajectories(versions)) == 0

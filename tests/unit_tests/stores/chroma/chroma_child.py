@@ -91,6 +91,19 @@ def fork(folder):
     store.close()
 
 
+def orphan(folder):
+    """Fork a child that outlives its parent, which has the folder open."""
+    store = ChromaStore(folder)
+    store.put(NOTES, "a", {"t": "x"})
+    child = os.fork()
+    if child == 0:
+        signal.alarm(60)
+        os.closerange(0, 3)  # who waits for the parent's output would wait for the child
+        signal.pause()
+    tell(child=child)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 def die(folder):
     """Die at each step of a batch, each time in a folder of its own: before it, and after it."""
     step = 0

@@ -34,6 +34,18 @@ def test_a_lone_surrogate_and_a_nul_come_back_unchanged(store):
     assert keys(store.search(NOTES, filter={"cut": "\ud83d", "\udc00": 1})) == ["odd"]
 
 
+@pytest.mark.parametrize(("before", "after"), [(None, False), (False, None)], ids=["indexed_no_more", "indexed_now"])
+def test_of_two_rows_that_a_killed_process_left_of_an_item_all_reads_take_the_later(store, monkeypatch, before, after):
+    store.put(NOTES, "k", {"t": "old"}, index=before)
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "_delete", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            store.put(NOTES, "k", {"t": "new"}, index=after)
+    assert store.get(NOTES, "k").value == {"t": "new"}
+    assert [item.value for item in store.search(NOTES)] == [{"t": "new"}]
+    assert [item.value for item in store.search(NOTES, query="old")] == ([{"t": "new"}] if after is None else [])
+
+
 def test_nothing_is_embedded_without_need(tmp_path, monkeypatch):
     def refuse(*_):
         msg = "nothing is to be embedded"

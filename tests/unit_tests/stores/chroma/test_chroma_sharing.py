@@ -82,6 +82,16 @@ def test_a_forked_child_can_neither_use_nor_open_what_its_parent_has_open(tmp_pa
 
 
 @needs_fork
+def test_a_forked_child_does_not_keep_the_folder_of_a_parent_that_died(tmp_path, run):
+    (told,) = run("orphan", tmp_path)
+    try:
+        with ChromaStore(tmp_path) as store:
+            store.put(NOTES, "a", {"t": "x"})
+    finally:
+        os.kill(told["child"], signal.SIGKILL)
+
+
+@needs_fork
 def test_a_process_that_dies_at_any_step_leaves_every_item_old_or_new(tmp_path, run):
     (told,) = run("die", tmp_path)
     assert told["steps"] >= 5
