@@ -16,7 +16,17 @@ from langgraph.store.base import BaseStore, GetOp, Op, PutOp, Result
 from langchain_tooltree.cli.terminal import Terminal, answering, embeddings_named, progress
 from langchain_tooltree.errors import ConfigurationError, MissingExtraError, import_extra
 from langchain_tooltree.experience.run_identity import Namespace
-from langchain_tooltree.experience.store import HEAD, MOST_ITEMS, PAGE, TASKS, TOKEN, TRAJECTORIES, StoreCall, listing
+from langchain_tooltree.experience.store import (
+    HEAD,
+    MOST_ITEMS,
+    PAGE,
+    TASKS,
+    TOKEN,
+    TRAJECTORIES,
+    StoreCall,
+    lasting,
+    listing,
+)
 from langchain_tooltree.flows import Flow, run_flow
 from langchain_tooltree.learning.fold import PARTS
 from langchain_tooltree.stores.chroma import DATABASE, ChromaStore, snapshot
@@ -138,7 +148,7 @@ def copy_all(source: BaseStore, target: BaseStore, *, force: bool = False) -> Fl
                     gets = [GetOp((*root, TRAJECTORIES), key) for key in page]
                     records = filter(None, (yield StoreCall(source, "batch", (gets,), {})))
                     puts = [*(PutOp(each.namespace, each.key, each.value, index=False) for each in records), *puts]
-                yield StoreCall(target, "batch", (puts,), {})
+                yield StoreCall(target, "batch", (lasting(target, puts),), {})
             copied = {"runs": len(missing), "there": len(items) - len(missing)}
             counts.update(copied if label == TASKS else {"others": len(missing)})
         yield StoreCall(target, "put", ((*root, HEAD), HEAD, {TOKEN: uuid.uuid4().hex}), {"index": False})

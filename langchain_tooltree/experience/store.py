@@ -7,7 +7,7 @@ import math
 import threading
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from operator import itemgetter
 from typing import Any, Literal, NamedTuple
@@ -431,11 +431,9 @@ class ExperienceStore:
     ) -> Flow[None]:
         """Write records with their entries, and a new token in the head, in one batch: a transaction if it can be."""
         place, token = (*namespace, HEAD), uuid.uuid4().hex
-        lasting = (self._store.ttl_config or {}).get("default_ttl")  # as `put` has it
-        every = [*puts, PutOp(place, HEAD, {TOKEN: token}, index=False)]
-        lasting_puts = (put if put.value is None else put._replace(ttl=lasting) for put in every)
+        every = lasting(self._store, [*puts, PutOp(place, HEAD, {TOKEN: token}, index=False)])
         # Reads of a batch see the state before its writes.
-        before, *_ = yield self._call("batch", [GetOp(place, HEAD), *lasting_puts])
+        before, *_ = yield self._call("batch", [GetOp(place, HEAD), *every])
         self._catalogue(namespace).write(entries, _token(before), token)
 
     @property
@@ -632,6 +630,12 @@ class ExperienceStore:
         """The labels of the variables, as far as they are known."""
         missing = [name for name in self._template.variables if name not in self._values]
         return {**self._values, **labels_in(config, missing)} if missing else self._values
+
+
+def lasting(store: BaseStore, puts: Iterable[PutOp]) -> list[PutOp]:
+    """Writes for a batch, to last as long as those by `put` do."""
+    ttl = (store.ttl_config or {}).get("default_ttl")
+    return [put if put.value is None else put._replace(ttl=ttl) for put in puts]
 
 
 def entry_of(trajectory: Trajectory, written: str | None = None) -> RunEntry:

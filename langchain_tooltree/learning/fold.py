@@ -41,6 +41,7 @@ from langchain_tooltree.experience.store import (
     ExperienceStore,
     RunEntry,
     StoreCall,
+    lasting,
     listing,
 )
 from langchain_tooltree.experience.trajectory import Trajectory
@@ -282,13 +283,12 @@ class StoredParts:
     def _put(self, values: Mapping[str, Any]) -> Flow[None]:
         """Write or delete items, in one batch; each is one ASCII text, as records are."""
         store, namespace = self._store.place
-        lasting = (store.ttl_config or {}).get("default_ttl")
         puts = [
             PutOp((*namespace, PARTS), self._prefix + run, value and {"part": json.dumps(value)}, index=False)
             for run, value in values.items()
         ]
         if puts:
-            yield StoreCall(store, "batch", ([put._replace(ttl=lasting) if put.value else put for put in puts],), {})
+            yield StoreCall(store, "batch", (lasting(store, puts),), {})
 
     def _items(self) -> Flow[list[SearchItem]]:
         store, namespace = self._store.place
