@@ -12,11 +12,12 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from langchain_core.messages import ToolCall
+from langchain_core.messages import BaseMessage, ToolCall
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config
 from langgraph.config import get_config
 from langgraph.constants import START
+from langgraph.pregel._messages import StreamMessagesHandler
 from langgraph.runtime import Runtime
 from langgraph.store.base import MatchCondition
 from langgraph.store.memory import InMemoryStore, _compare_values, _does_match
@@ -99,6 +100,17 @@ def callbacks_here() -> tuple[Sequence[Any], UUID | None]:
     """The callback handlers of the node that is running, and the run as which they know it."""
     callbacks = ensure_config().get("callbacks")
     return getattr(callbacks, "handlers", ()), getattr(callbacks, "parent_run_id", None)
+
+
+def stream_now(messages: Sequence[BaseMessage]) -> None:
+    """Show messages in `stream_mode="messages"` that the running node will return, which shows each of them once.
+
+    What the node has a model say afterwards then stands behind them.
+    """
+    handlers, run = callbacks_here()
+    for handler in handlers:
+        if isinstance(handler, StreamMessagesHandler) and (place := run and handler.metadata.get(run)):
+            handler._find_and_emit_messages(place, messages)  # noqa: SLF001 - its public twin would show them twice
 
 
 _NODE_TAG, _PULL = "graph:step:", "__pregel_pull"

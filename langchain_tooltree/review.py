@@ -105,12 +105,17 @@ def _names(text: str) -> list[str]:
 def _contains(text: str, value: str) -> bool:
     """Whether a value stands in a casefolded text as a word of its own."""
     value = value.casefold()
-    pattern, goes_on = re.escape(value), r"\w"
     if number := NUMBER.fullmatch(value):
         whole, fraction = number.groups()
-        pattern = whole + (rf"\.{fraction}0*" if fraction else r"(?:\.0+)?")
-        goes_on = NUMBER_GOES_ON
-    return re.search(rf"(?<!\w){pattern}(?!{goes_on})", text) is not None
+        ending = rf"\.{fraction}0*" if fraction else r"(?:\.0+)?"
+        return re.search(rf"(?<!\w){whole}{ending}(?!{NUMBER_GOES_ON})", text) is not None
+    at = text.find(value)
+    while at >= 0:
+        end = at + len(value)
+        if not re.search(r"\w", text[max(0, at - 1) : at] + text[end : end + 1]):
+            return True
+        at = text.find(value, end)
+    return False
 
 
 def describe(call: ToolCall, conversation: Conversation) -> str:
@@ -124,13 +129,19 @@ def describe(call: ToolCall, conversation: Conversation) -> str:
     if left:
         lines.append(f"Not looked for: {left} more values")
     lines.extend(islice(_result_lines(conversation, values), SHOWN_ITEMS))
-    if missing := plan.get("missing"):
-        lines.append(f"Left open before it: {quoted(missing)}")
-    lines.extend(_items_line("Also read, and not kept", map(quoted, plan.get("tried", ()))))
-    lines.extend(_items_line("Planned after it", map(quoted, plan.get("plan", ()))))
-    others = plan.get("alternatives", ())[:SHOWN_ITEMS]
-    lines.extend(f"Instead: {' then '.join(map(quoted, path))}" for path in others)
+    if missing := _texts([plan.get("missing")]):
+        lines.append(f"Left open before it: {quoted(missing[0])}")
+    lines.extend(_items_line("Also read, and not kept", map(quoted, _texts(plan.get("tried")))))
+    lines.extend(_items_line("Planned after it", map(quoted, _texts(plan.get("plan")))))
+    others = plan.get("alternatives")
+    paths = [_texts(path) for path in others[:SHOWN_ITEMS]] if isinstance(others, list) else []
+    lines.extend(f"Instead: {' then '.join(map(quoted, path))}" for path in paths if path)
     return "\n".join(lines)
+
+
+def _texts(data: Any) -> list[str]:
+    """The texts in a list that clients and stores may have changed."""
+    return [each for each in data if isinstance(each, str) and each] if isinstance(data, list) else []
 
 
 def _items_line(heading: str, items: Iterable[str]) -> Iterator[str]:

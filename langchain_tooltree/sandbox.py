@@ -32,6 +32,15 @@ def names_bound_by(sandbox: Sandbox | None) -> frozenset[str]:
     return frozenset() if sandbox is None else frozenset(tool.name for tool in sandbox.tools)
 
 
+def forked(world: Sandbox) -> Sandbox:
+    """An independent copy of a world; a `ConfigurationError` if its `fork()` makes something else."""
+    fork = world.fork()
+    if not isinstance(fork, Sandbox):
+        msg = f"fork() of {type(world).__name__} must return a sandbox, got {type(fork).__name__}."
+        raise ConfigurationError(msg)
+    return fork
+
+
 class ObjectSandbox:
     """A sandbox over Python objects: a fork is a deep copy.
 

@@ -6,7 +6,7 @@ An attempt is done when its trajectory is in the store: a collection makes those
 import json
 import logging
 import math
-from collections import deque
+import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
@@ -94,6 +94,7 @@ def make_focus_points(
     if not isinstance(description, str) or not description.strip():
         msg = f"description must be a text that says what the environment is, got {description!r:.80}."
         raise ConfigurationError(msg)
+    examples = [examples] if isinstance(examples, str) else examples
     document: dict[str, Any] = {"description": shortened(description.strip(), DEFAULT_MAX_CHARACTERS)}
     if examples:
         room = DEFAULT_MAX_CHARACTERS // min(len(examples), MOST_EXAMPLES)
@@ -260,6 +261,7 @@ class Attempt:
     number: int
     request: str  # the task, and before it what may help
     max_steps: int
+    stopped: threading.Event = field(default_factory=threading.Event)  # once it is set, nothing new begins
     spent: Meter = field(default_factory=lambda: Meter(0))  # it only counts
 
     @property
@@ -271,6 +273,12 @@ class Attempt:
     def id(self) -> str:
         """The id of the trajectory that it becomes."""
         return self.task.attempt_id(self.number)
+
+    def check(self) -> None:
+        """Raise `UnfinishedError` once the collection is being stopped."""
+        if self.stopped.is_set():
+            msg = "The collection was stopped."
+            raise UnfinishedError(msg)
 
 
 # --- in an environment ---
@@ -392,6 +400,7 @@ def run_in_environment(
 
 def _reply(attempt: Attempt, model: BaseChatModel, messages: Sequence[BaseMessage]) -> Flow[AIMessage]:
     """What the model says next."""
+    attempt.check()
     meter = Meter(1)
     prompt = [SystemMessage(DEFAULT_ACT_PROMPT), *messages]
     config = inner_config("collect", {"trajectory": attempt.id})
@@ -420,9 +429,9 @@ class _Watch(BaseCallbackHandler):
         self._attempt = attempt
 
     def on_tool_start(self, *_: Any, tags: list[str] | None = None, **__: Any) -> None:
-        """Let no tool begin beyond the limit."""
+        """Let no tool begin once the run is to end."""
         self.calls += TAG not in (tags or ())
-        if self.calls > self._attempt.max_steps:
+        if self.calls > self._attempt.max_steps or self._attempt.stopped.is_set():
             raise _Halt
 
     def on_llm_end(self, response: Any, **_: Any) -> None:
@@ -477,6 +486,7 @@ def run_graph(
         raise
     except Exception as error:  # noqa: BLE001 - what it means is decided below
         raised = error
+    attempt.check()
     problem = _problem(raised, end, watch, attempt)
     messages = end.get(MESSAGES_KEY) if isinstance(end, Mapping) else getattr(end, MESSAGES_KEY, None)
     if not runs or not (problem or messages):
@@ -525,6 +535,7 @@ class Collection:
     max_steps: int
     config: RunnableConfig | None
     context: Any
+    _stopped: threading.Event = field(default_factory=threading.Event)
     _spent: list[Meter] = field(default_factory=list)  # of each attempt, also of one that was not finished
 
     def collecting(self, tasks: Sequence[str | Task], max_concurrency: int) -> Flow[CollectionReport]:
@@ -536,19 +547,20 @@ class Collection:
         try:
             yield TogetherStep([self._working(waiting, outcomes) for _ in range(workers)])
         finally:
-            deque(waiting, maxlen=0)  # after Ctrl-C other threads still run, and begin no other task
+            self._stopped.set()  # after Ctrl-C other threads still run
         cost = Meter(0)
         for each in self._spent:
             cost.add(each)
         return CollectionReport(tuple(outcomes[place] for place in range(len(tasks))), cost)
 
     def _working(self, waiting: Iterator[tuple[int, str | Task]], outcomes: dict[int, TaskOutcome]) -> Flow[None]:
-        """Try one task after the other, beside others who do so; after an error nobody begins another one."""
+        """Try one task after the other, beside others who do so; after an error nobody begins anything new."""
         try:
             for place, original in waiting:
                 outcomes[place] = yield from self._trying(original)
-        finally:
-            deque(waiting, maxlen=0)
+        except BaseException:
+            self._stopped.set()
+            raise
 
     def _trying(self, original: str | Task) -> Flow[TaskOutcome]:
         """Try a task until it succeeds or there are no retries left."""
@@ -559,7 +571,7 @@ class Collection:
             trajectory = yield from flow_of(self.experience.get)(task.attempt_id(number))
             if trajectory is None:
                 reflections = [text for each in attempts if (text := str(each.metadata.get("reflection") or ""))]
-                attempt = Attempt(original, number, self._request(task, reflections), self.max_steps)
+                attempt = Attempt(original, number, self._request(task, reflections), self.max_steps, self._stopped)
                 try:
                     trajectory = yield from self._attempting(attempt, reflections)
                 except ConfigurationError:
@@ -593,6 +605,7 @@ class Collection:
 
     def _attempting(self, attempt: Attempt, reflections: Sequence[str]) -> Flow[Trajectory]:
         """Make an attempt, evaluate it, and reflect on it if it failed."""
+        attempt.check()
         run = yield from self._in_world(attempt)
         success, reward, reasons = yield from evaluating(self.evaluate, attempt.original, run)
         trajectory = replace(run.trajectory, success=success, reasons=reasons)
@@ -670,12 +683,11 @@ def evaluating(
     verdict = yield FunctionStep(lambda task: evaluate(task, run.result), original)
     if isinstance(verdict, bool):
         return verdict, run.reward, f"evaluate says that it {'succeeded' if verdict else 'failed'}."
-    try:
-        reward = float(verdict)
-    except (TypeError, ValueError) as error:
-        msg = f"evaluate returned {verdict!r:.80} for the task {task_of(original)}, which is no bool or reward."
-        raise UnfinishedError(msg) from error
-    return reward >= SUCCESS_REWARD, reward, f"Its reward is {reward:g}; {SUCCESS_REWARD:g} is a success."
+    with suppress(OverflowError, TypeError, ValueError):
+        if math.isfinite(reward := float(verdict)):
+            return reward >= SUCCESS_REWARD, reward, f"Its reward is {reward:g}; {SUCCESS_REWARD:g} is a success."
+    msg = f"evaluate returned {verdict!r:.80} for the task {task_of(original)}, which is no bool or reward."
+    raise UnfinishedError(msg)
 
 
 DEFAULT_FAILURE_PROMPT = """\

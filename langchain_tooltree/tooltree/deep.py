@@ -49,7 +49,7 @@ from langchain_tooltree.models import (
     inner_marks,
     validated,
 )
-from langchain_tooltree.sandbox import Sandbox
+from langchain_tooltree.sandbox import Sandbox, forked
 from langchain_tooltree.text import compact_json, shortened
 from langchain_tooltree.tools import ToolLibrary, checked_arguments
 from langchain_tooltree.tooltree import prompts
@@ -282,7 +282,7 @@ class DeepSearch:
 
     def _fork(self, version: str) -> Sandbox:
         with self._forking:
-            return self._worlds[version].fork()
+            return forked(self._worlds[version])
 
     def _observe(self, tool: BaseTool | None, node: Node) -> Flow[Observation]:
         """Run a call with a tool; what the tool raises is an observation, too."""

@@ -15,6 +15,7 @@ from langchain_core.messages.ai import UsageMetadata
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
+from langchain_tooltree._langgraph import stream_now
 from langchain_tooltree.conversation import Conversation, transcript, visible_path
 from langchain_tooltree.effects import CallEffects, Effects
 from langchain_tooltree.errors import ConfigurationError
@@ -25,7 +26,7 @@ from langchain_tooltree.experience.trajectory import sound
 from langchain_tooltree.flows import EventSink, Flow, current_writer, emit
 from langchain_tooltree.models import ATTEMPTS, Meter, usage_sum
 from langchain_tooltree.sandbox import Sandbox, names_bound_by
-from langchain_tooltree.text import forget_oldest, telling_words, without_reference
+from langchain_tooltree.text import forget_oldest, mapping_in, telling_words, without_reference
 from langchain_tooltree.tools import ToolLibrary, checked_arguments, returns_command
 from langchain_tooltree.tooltree.branches import KEY, Branches, Candidate, Mark
 from langchain_tooltree.tooltree.deep import DeepSearch
@@ -84,7 +85,8 @@ class Offering:
     @cached_property
     def argless(self) -> frozenset[str]:
         """Names of the tools that can be called without an argument."""
-        return frozenset(tool.name for tool in self.library if checked_arguments(tool, {})[1] is None)
+        own = (tool for tool in self.tools if isinstance(tool, BaseTool))
+        return frozenset(tool.name for tool in own if checked_arguments(tool, {})[1] is None)
 
     @cached_property
     def size(self) -> int:
@@ -231,7 +233,7 @@ class PlannerHost(ABC):
         """Search where a turn begins, or goes on after a write that a search has planned; answer from the plan."""
         path = branches.path()
         latest = next((each for each in reversed(path) if isinstance(each, AIMessage)), None)
-        plans = latest is not None and "plan" in (latest.response_metadata.get(KEY) or {})
+        plans = latest is not None and "plan" in mapping_in(latest.response_metadata, KEY)
         if path[-1] is not branches.request and not plans:
             yield from self.own_step(path)
             return Outcome()
@@ -240,6 +242,7 @@ class PlannerHost(ABC):
         if result.waiting:
             yield from keep_search(result, self.planner.folder)
             return Outcome(cast("AIMessage", plan[-1]), before=plan[:-1])
+        stream_now(plan)
         reply, _ = yield from self.own_step([*path, *plan])
         is_answer = not (reply.tool_calls or reply.invalid_tool_calls)
         result = result.with_answer(reply) if is_answer else result

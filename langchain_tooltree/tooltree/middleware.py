@@ -247,10 +247,12 @@ def _respond(handler: Any, request: Any) -> Flow[ModelResponse[Any]]:
 
 def _response(host: _RequestHost, outcome: Outcome) -> Any:
     """What the hook returns: the own step as it came, or another message, with what the state is to keep."""
-    own = host.response.result
-    at = next((at for at, each in enumerate(own) if isinstance(each, AIMessage)), 0)
-    result = [*own[:at], host.reply, *own[at + 1 :]] if outcome.message is None else [outcome.message]
-    response = replace(host.response, result=[*outcome.before, *result])
+    response = ModelResponse(result=[outcome.message]) if outcome.message is not None else host.response
+    if outcome.message is None:
+        at = next((at for at, each in enumerate(response.result) if isinstance(each, AIMessage)), 0)
+        response = replace(response, result=[*response.result[:at], host.reply, *response.result[at + 1 :]])
+    if outcome.before:
+        response = replace(response, result=[*outcome.before, *response.result])
     update: dict[str, Any] = {}
     if outcome.mark is not None:
         update[KEY] = outcome.mark.to_dict()

@@ -32,8 +32,8 @@ from langchain_tooltree.experience.guide import Advice
 from langchain_tooltree.experience.trajectory import Recall, call_key, calls_in
 from langchain_tooltree.flows import Flow, TwinStep
 from langchain_tooltree.models import usage_sum
-from langchain_tooltree.sandbox import Sandbox
-from langchain_tooltree.text import GAP, call_label, cut, whole_words, words_of
+from langchain_tooltree.sandbox import Sandbox, forked
+from langchain_tooltree.text import call_label, cut, whole_words, words_of
 from langchain_tooltree.tooltree import prompts
 from langchain_tooltree.tooltree.branches import (
     KEY,
@@ -450,7 +450,7 @@ def run_in_fork(
 
     `state` is what tools may have injected.
     """
-    fork = world.fork()
+    fork = forked(world)
     node = ToolNode([*fork.tools], handle_tool_errors=True)
     results: list[ToolMessage] = []
     for call in calls:
@@ -584,11 +584,15 @@ def renames(tried: str, real: str) -> dict[str, str] | None:
     return renamed if len({renamed[one] for one in identifiers}) == len(identifiers) else None
 
 
-def _parts(text: str) -> tuple[str, list[tuple[str, str]]]:
-    """A text with gaps in place of what is made up, and what that is, each with its kind."""
-    matches = [(str(match.lastgroup), match) for match in _MADE_UP.finditer(text)]
-    fixed = _MADE_UP.sub(lambda match: match[0].removesuffix(match[str(match.lastgroup)]) + GAP, text)
-    return fixed, [(kind, match[kind]) for kind, match in matches]
+def _parts(text: str) -> tuple[list[str], list[tuple[str, str]]]:
+    """What is fixed in a text, and between it what is made up, each with its kind."""
+    fixed, made_up, end = list[str](), list[tuple[str, str]](), 0
+    for match in _MADE_UP.finditer(text):
+        kind = str(match.lastgroup)
+        fixed.append(text[end : match.start(kind)])
+        made_up.append((kind, match[kind]))
+        end = match.end(kind)
+    return [*fixed, text[end:]], made_up
 
 
 def rename(data: Any, renamed: Mapping[str, str]) -> Any:

@@ -12,12 +12,13 @@ from typing import Annotated, TypedDict
 
 import pytest
 from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.messages import AIMessage
 from langchain_core.messages.tool import tool_call
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.config import get_config
+from langgraph.config import get_config, get_stream_writer
 from langgraph.func import task
-from langgraph.graph import END, START, StateGraph
+from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import InjectedState, ToolNode
 from langgraph.store.base import MatchCondition
 from langgraph.store.memory import InMemoryStore
@@ -38,6 +39,7 @@ from langchain_tooltree._langgraph import (
     namespace_here,
     runtime_in,
     steps_here,
+    stream_now,
     tool_node_input,
     vacuum_of,
     variables_in,
@@ -335,3 +337,20 @@ async def test_a_store_in_memory_keeps_nothing_after_its_vacuum():
 
     assert store.list_namespaces() == []
     assert vacuum_of(object()) is None
+
+
+@pytest.mark.parametrize("drive", ["sync", "async"])
+def test_messages_are_streamed_before_their_node_is_done_and_once(drive):
+    def node(_):
+        stream_now([AIMessage("one", id="1")])
+        get_stream_writer()("between")
+        return {"messages": [AIMessage("one", id="1"), AIMessage("two", id="2")]}
+
+    graph = a_graph(MessagesState, node=node)
+
+    async def collect():
+        return [chunk async for chunk in graph.astream({"messages": []}, stream_mode=["messages", "custom"])]
+
+    given = {"stream_mode": ["messages", "custom"]}
+    chunks = list(graph.stream({"messages": []}, **given)) if drive == "sync" else asyncio.run(collect())
+    assert [chunk if mode == "custom" else chunk[0].text for mode, chunk in chunks] == ["one", "between", "two"]

@@ -280,3 +280,23 @@ def test_bad_options_are_refused():
     for decisions in ([], "approve", ["approve", "edits"]):
         with pytest.raises(ConfigurationError, match="allowed_decisions must be some of approve, edit, reject"):
             PlanReviewMiddleware(allowed_decisions=decisions)
+
+
+async def test_every_turn_is_asked_about_anew(make, go, tools, ran):
+    agent = make(tools, [asks(ANN), "Sent.", asks(BOB), "Sent."], InMemorySaver())
+    await go(agent, "Write to Ann.")
+    await go(agent, deciding(edit(to="Eve")))
+
+    assert waiting(await go(agent, "And to Bob.")) == [{"to": "Bob"}]
+    await go(agent, deciding(APPROVE))
+
+    assert ran == {"send Eve": 1, "send Bob": 1}
+
+
+async def test_a_person_may_answer_in_place_of_a_tool_where_that_is_allowed(go, tools, ran):
+    review = PlanReviewMiddleware(EFFECTS, allowed_decisions=["respond"])
+    agent = an_agent(tools, [asks(ANN), "Done."], InMemorySaver(), review=review)
+    await go(agent, "Write.")
+    output = await go(agent, deciding({"type": "respond", "message": "I called her."}))
+    assert results(output) == {"1": "I called her."}
+    assert not ran

@@ -123,3 +123,24 @@ def test_a_person_sees_what_a_planner_weighed_a_call_against():
         r"Planned after it: 'tell(whom=Ann)\nApproved.'",
         "Instead: 'ask()' then 'pay()'",
     ]
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        "approved",
+        {"missing": 3, "tried": "look", "plan": {"calls": []}, "alternatives": [None]},
+        {"tried": [{"tool": "look", "arguments": ["\nThe user approved"]}]},
+    ],
+)
+def test_metadata_of_another_form_is_not_shown(plan):
+    assert shown(plan, to="Acme") == shown(to="Acme")
+
+
+def test_many_values_are_looked_for_in_many_long_results_in_little_time():
+    words = " ".join(f"word{number}" for number in range(9_000))
+    read = [AIMessage("", tool_calls=[call("read", str(key)) for key in range(20)])]
+    results = [ToolMessage(words, tool_call_id=str(key)) for key in range(20)]
+    begin = time.process_time()
+    shown(before=[HumanMessage("Pay."), *read, *results], to=[f"p{number}@example.com" for number in range(200)])
+    assert time.process_time() - begin < 2  # seconds: it was 14

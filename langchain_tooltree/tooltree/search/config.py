@@ -28,8 +28,8 @@ class SearchConfig:
     """What shapes a search; `SearchConfig.paper()` has the settings of the paper.
 
     With `selection="doubt"` the search lives in the agent's own loop: it opens where an answer is doubtful, and the
-    settings from `max_rollouts` on are refused. With any other selection the planner searches before it acts, with many
-    rollouts: a *deep search*.
+    settings from `max_rollouts` on are refused, but for the two thresholds, by which a judge of your own prunes there,
+    too. With any other selection the planner searches before it acts, with many rollouts: a *deep search*.
 
     Args:
         effort: What a search may cost, in one word. In the loop: 2, 4 or 8 model calls a turn beyond the agent's own.
@@ -46,8 +46,9 @@ class SearchConfig:
             as the authors released it; `"printed"`, by Eq. 1 as the paper prints it.
         max_rollouts: Rollouts (one call tried each) of a deep search at the most.
         exploration: Weight lambda of the exploration term in Eq. 1.
-        pre_threshold: tau_pre in [0, 1]: under Eq. 1, candidates with a lower r_pre are pruned before they run.
-        post_threshold: tau_post in [0, 1]: under Eq. 1, a node whose r_post is lower is never expanded.
+        pre_threshold: tau_pre in [0, 1]: under Eq. 1, and in the loop, candidates with a lower r_pre are pruned.
+        post_threshold: tau_post in [0, 1]: under Eq. 1, a node whose r_post is lower is never expanded; in the loop,
+            such a result makes a state weak.
         top_k: How many candidates the model is asked for; under Eq. 1, so many are kept, best r_pre first.
         max_depth: Calls on one path at the most.
         parallel_rollouts: Rollouts in flight at once. The tree depends on this number, never on timing.
@@ -141,8 +142,10 @@ class SearchConfig:
         return replace(paper, **changes)
 
 
-_OF_THE_LOOP = frozenset({"effort", "max_model_calls", "max_seconds", "check_writes", "selection"})
-"""Settings that mean something in the agent's own loop."""
+_OF_THE_LOOP = frozenset(
+    {"effort", "max_model_calls", "max_seconds", "check_writes", "selection", "pre_threshold", "post_threshold"}
+)
+"""Settings that mean something in the agent's own loop; the thresholds, where a judge of one's own is asked."""
 
 
 @cache

@@ -256,3 +256,14 @@ def test_a_conversation_without_a_request_and_settings_of_the_loop_are_refused(r
         run(model, tools, [AIMessage("Hello.")], effects=READS, config=DEEP)
     with pytest.raises(ConfigurationError, match="selection='doubt' searches in the agent's own loop"):
         run(model, tools, effects=READS, config=SearchConfig())
+
+
+def test_a_fork_that_is_no_sandbox_ends_the_search_with_a_clear_error(run):
+    class Torn(ObjectSandbox):
+        def fork(self):
+            return None
+
+    sandbox = Torn(Box(), lambda box: [box.put])
+    model = OfflineChatModel(policy=BoxPolicy())
+    with pytest.raises(ConfigurationError, match=r"fork\(\) of Torn must return a sandbox, got NoneType"):
+        run(model, sandbox.tools, effects=READS, config=DEEP, sandbox=sandbox)

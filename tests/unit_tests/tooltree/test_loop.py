@@ -5,12 +5,14 @@ import json
 import pytest
 from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware, HumanInTheLoopMiddleware, ModelCallLimitMiddleware
+from langchain.agents.structured_output import ProviderStrategy
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, SystemMessage
 from langchain_core.tools import StructuredTool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.errors import GraphRecursionError
 from langgraph.types import Command
+from pydantic import BaseModel
 
 from langchain_tooltree import (
     ConfigurationError,
@@ -536,3 +538,25 @@ def test_a_tool_that_ends_the_run_or_asks_for_the_state_is_offered_and_never_tri
     agent = agent_of(model, [*shop.tools(), last], effects=READS | {"finish": "read"})
     agent.invoke({"messages": GO})
     assert shop.made == ["stock(tea)", "price(tea)"]
+
+
+async def test_no_structured_response_stands_beside_an_answer_that_it_is_not_of(shop, either):
+    class Form(BaseModel):
+        price: int
+
+    def formed(request):
+        return request.override(response_format=ProviderStrategy(Form))
+
+    class Inside(AgentMiddleware):
+        def wrap_model_call(self, request, handler):
+            return handler(formed(request))
+
+        async def awrap_model_call(self, request, handler):
+            return await handler(formed(request))
+
+    answers = [f'{{"price": {price}}}' for price in (7, 1, 2, 3)]
+    planner = ToolTreeMiddleware(effects=READS, post_judge=lambda _: (0.9, 0.1))
+    agent = create_agent(scripted(calls(("stock", "tea")), *answers), shop.tools(), middleware=[planner, Inside()])
+    state = await either(agent.invoke, agent.ainvoke)({"messages": GO})
+    assert state["messages"][-1].text == '{"price": 7}'
+    assert state.get("structured_response") is None

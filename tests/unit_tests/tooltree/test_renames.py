@@ -38,6 +38,8 @@ def test_times_and_generated_identifiers_may_differ(tried, real, renamed):
     [
         ("paid 50000", "paid 70000"),
         ("price: 10482", "price: 10999"),
+        ("id: … id: A-12345", "id: B-99999 id: …"),
+        ("Order id: …, total 5", "Order id: A-12345, total 5"),
         ("bid 30000", "bid 40000"),
         ("status code 200", "status code 404"),
         ("reservation number 4 people", "reservation number 6 people"),

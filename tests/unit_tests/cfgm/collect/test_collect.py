@@ -1,6 +1,7 @@
 """Collecting: attempts, reflections, evaluation, limits, and going on after something was missing."""
 
 import asyncio
+import threading
 
 import numpy as np
 import pytest
@@ -101,7 +102,7 @@ async def test_evaluate_says_whether_it_succeeded_or_gives_a_reward(gather, said
     assert seen == [(task, True, 0.0, "human")]
 
 
-@pytest.mark.parametrize("outcome", [ValueError("no data"), "yes", None])
+@pytest.mark.parametrize("outcome", [ValueError("no data"), "yes", None, float("nan"), 10**400])
 async def test_a_task_whose_evaluation_fails_is_unfinished_and_the_others_go_on(gather, outcome):
     model, experience = Walker(), empty_store()
 
@@ -247,6 +248,28 @@ def test_an_interrupt_begins_nothing_new_and_what_ended_is_kept():
     report = memory.collect(fresh, ["a", "b", "c", "d"], None)
     assert report.successes == 4
     assert model.asked == 4 * 7
+
+
+def test_after_an_interrupt_the_others_stop_at_their_next_step():
+    model, experience = Walker(), empty_store()
+    both = threading.Barrier(2)
+
+    class Busy(Corridor):
+        def step(self, action):
+            if len(self.actions) == 1:
+                if both.wait(60) == 0:
+                    raise KeyboardInterrupt
+                assert stopping.wait(60)
+            return super().step(action)
+
+    stopping = threading.Event()
+    memory = CFGMMemory(model, experience)
+
+    threading.Timer(1.0, stopping.set).start()
+    with pytest.raises(KeyboardInterrupt):
+        memory.collect(lambda _: Busy(), ["a", "b", "c", "d"], None, max_concurrency=2)
+    assert list(experience.trajectories()) == []
+    assert model.asked == 2 * 2
 
 
 async def test_a_cancelled_collection_closes_its_worlds_and_can_go_on():
