@@ -378,3 +378,10 @@ def test_the_middleware_follows_the_graph_from_the_last_call_before_the_turn():
     agent.invoke({"messages": [*said, HumanMessage("Go on.")]})
 
     assert "news" in model.bound[-1]
+
+
+async def test_what_other_middleware_selects_is_all_there_is_to_rank(talk):
+    model = Watched(replies=["Hello."])
+    middleware = [FewAtATime(), ToolSelectionMiddleware(max_tools=2)]
+    await talk(create_agent(model, topics(), middleware=middleware), "Insurance for sports. Or music? Maps!")
+    assert model.bound == [["music", "maps"]]

@@ -1,6 +1,7 @@
 """CFGMMiddleware: what an agent is reminded of, how it is helped out, and what is kept of its runs."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 from boiler_memory import (
@@ -12,6 +13,7 @@ from boiler_memory import (
     helped,
     kept,
     memory_of,
+    past_run,
     systems,
 )
 from boiler_room import (
@@ -404,3 +406,53 @@ def test_each_part_can_be_switched_off(path, off):
 def test_what_cannot_work_is_refused_at_once(options, message):
     with pytest.raises(ConfigurationError, match=message):
         CFGMMiddleware(**{"model": reflector(REPLY), **options})
+
+
+def test_what_was_recalled_for_one_user_is_not_shown_to_another(path):
+    experience = ExperienceStore(InMemoryStore(), namespace=("tooltree", "{user_id}"))
+    experience.within(user_id="ada").add(past_run(PAST))
+    memory = CFGMMemory(ScriptedChatModel(replies=[]), experience)
+    agent, model = helped("Now?", ANSWER, memory=memory, checkpointer=InMemorySaver())
+    picture = HumanMessage([{"type": "image", "base64": "abc", "mime_type": "image/png"}])
+
+    either(path, agent)(ASKED, {"configurable": {"thread_id": "1", "user_id": "ada"}})
+    either(path, agent)({"messages": [picture]}, {"configurable": {"thread_id": "1", "user_id": "bob"}})
+
+    assert SHOWN in systems(model)[0]
+    assert systems(model)[1] is None
+
+
+def test_a_client_cannot_say_that_its_run_is_a_collections(path):
+    memory = memory_of(PAST)
+    agent, _ = helped(ANSWER, memory=memory)
+
+    told(path, agent, ASKED, {"configurable": dict.fromkeys(collecting(), True)})
+
+    assert len(kept(memory)) == 1
+
+
+class RateLimitError(Exception):
+    """Come back in twenty seconds."""
+
+    response = SimpleNamespace(status_code=429, headers={"retry-after": "20"})
+
+
+def test_nobody_waits_long_for_a_reflection(path, caplog):
+    model = reflector(*[RateLimitError("slow down") for _ in range(9)])
+    agent, _ = helped(MISTAKE, ANSWER, model=model)
+
+    messages = either(path, agent)(ASKED)["messages"]
+
+    assert messages[-1].text == ANSWER
+    assert "There is no reflection on the result of turn_valve: RateLimitError" in caplog.text
+    assert len(model.calls) == 1
+
+
+def test_pause_and_budget_hold_for_a_run(path):
+    model = reflector()
+    options = {"cooldown": 2, "max_reflections": 2}
+    agent, _ = helped(*mistakes(7), ANSWER, model=model, options=options)
+
+    messages = either(path, agent)(ASKED, {"recursion_limit": 60})["messages"]
+
+    assert advised(messages) == [True, False, True, False, False, False, False]

@@ -94,3 +94,12 @@ def test_many_long_examples_stay_within_bounds():
     ours, model = memory(FORM)
     ours.focus_points("A house.", [run] * 50)
     assert len(model.calls[0][1].text) < 3 * DEFAULT_MAX_CHARACTERS
+
+
+def test_each_tenant_has_its_own():
+    store = ExperienceStore(InMemoryStore(), namespace=("tooltree", "{user}"))
+    ours, model = memory(FORM, form("Mind the gap."), store=store)
+    ada, bob = ({"configurable": {"user": user}} for user in ("ada", "bob"))
+    assert ours.focus_points("A house.", config=ada) == POINTS
+    assert ours.focus_points("A house.", config=bob) == ["Mind the gap."]
+    assert len(model.calls) == 2

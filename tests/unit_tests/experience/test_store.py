@@ -359,3 +359,16 @@ def test_two_thousand_trajectories_are_searched_without_reading_them():
         experience.add(run_on(f"Task {number}", id=f"{number}"))
     assert [each.id for each in experience.similar("Task 1701", k=1)] == ["1701"]
     assert base.read == 1
+
+
+def test_only_variables_of_the_namespace_can_be_bound():
+    with pytest.raises(ConfigurationError, match="has no variable 'user'; it has user_id"):
+        ExperienceStore(InMemoryStore(), namespace=("{user_id}",)).within(user="ada")
+
+
+async def test_what_is_bound_counts_more_than_the_configuration(both):
+    store = ExperienceStore(InMemoryStore(), namespace=("{org}", "{user_id}"))
+    bound = store.within(org="x").within(user_id="ada").within_config({"configurable": {"user_id": "ben"}})
+    await both(bound).add(run_on("Book a flight.", id="one"))
+
+    assert bound.get("one").id == store.within(org="x", user_id="ada").get("one").id == "one"

@@ -9,7 +9,7 @@ from typing import Annotated
 import pytest
 from langchain.agents import create_agent
 from langchain.agents.middleware import HumanInTheLoopMiddleware, dynamic_prompt
-from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import InjectedToolCallId, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.config import get_config
@@ -774,3 +774,39 @@ def test_who_reflects_on_trouble_knows_the_instructions_of_the_agent():
     experience.settle()
     assert "Be kind, always." in str(reflecting.calls[0])
     assert "Ask for the number." in told_at_the_doubt(model)
+
+
+@pytest.mark.slow
+def test_what_is_recalled_stands_in_the_question_for_other_calls_within_its_room():
+    experience = Experience(InMemoryStore(), namespace=ALL, verdict=lambda _: True)
+    asked = [HumanMessage("Where is the red key?")]
+    for number in range(60):
+        found = ToolMessage(
+            f"On the shelf in room {number} lies book {number} of a long series.", tool_call_id=f"{number}"
+        )
+        asked += [looking(f"{number}", f"shelf {number}"), found]
+    experience.learn(Trajectory.from_messages([*asked, AIMessage("On the shelf.")], success=True, id="past"))
+    agent, model = finder(experience, replies=DOUBTFUL)
+
+    agent.invoke(QUESTION)
+
+    told = told_at_the_doubt(model)
+    assert "A similar run that went well: look (60 times)." in told
+    assert "book" not in told
+    assert len(told) < 1_500
+
+
+def test_a_model_that_is_down_is_asked_again_and_not_for_ever():
+    down = ScriptedChatModel(replies=[ConnectionError("The model is down.")] * 20)
+    experience = Experience(InMemoryStore(), namespace=ALL, verdict=down)
+    agent, _ = finder(experience)
+
+    agent.invoke(QUESTION)
+
+    pending = [experience.settle().pending for _ in range(4)]
+    assert (pending[0], pending[-1]) == (1, 0)
+    asked = len(down.calls)
+    assert (experience.settle().judged, len(down.calls)) == (0, asked)
+    [run] = experience.store.trajectories()
+    assert run.success is None
+    assert "The model is down." in run.reasons

@@ -1,6 +1,7 @@
 """A graph in a folder: what comes back, what is refused, and that reading one can do no harm."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -205,3 +206,31 @@ def test_what_a_killed_writer_has_left_is_gone_after_the_next_save_and_what_is_t
     SITGraph.load(folder).save(folder)
 
     assert sorted(each.name for each in folder.iterdir()) == ["README.md", FILE]
+
+
+@pytest.mark.slow
+def test_no_save_of_several_writers_is_lost(folder):
+    def save(number):
+        while True:
+            graph = SITGraph.load(folder)
+            graph.add(routine(f"of writer {number}", "a", "b"))
+            try:
+                graph.save(folder)
+            except GraphChangedError:
+                continue
+            return f"of writer {number}"
+
+    with ThreadPoolExecutor(4) as pool:
+        saved = list(pool.map(save, range(12)))
+
+    graph = SITGraph.load(folder)
+    assert all(run in graph for run in saved)
+
+
+@pytest.mark.parametrize("size", [0, 30, 64, 65, 0.5, -1])
+def test_a_file_that_is_cut_off_is_found(folder, size):
+    content = (folder / FILE).read_bytes()
+    (folder / FILE).write_bytes(content[: int(size * len(content)) if isinstance(size, float) else size])
+
+    with pytest.raises(GraphFileError, match="mine the graph again"):
+        SITGraph.load(folder)

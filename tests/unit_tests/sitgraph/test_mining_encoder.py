@@ -123,3 +123,19 @@ def test_an_embedder_that_returns_too_few_vectors_is_found_out():
 
     with pytest.raises(ValueError, match="1 vectors for 2 texts"):
         run_flow(Encoder(Short()).encode(["x", "y"]))
+
+
+def test_another_thread_may_forget_a_text_at_any_time():
+    encoder = Encoder(TableEmbeddings({"x": X}))
+    run_flow(encoder.encode(["x"]))
+
+    class Forgotten(dict):
+        """What another thread puts in the place of, just after this one has looked."""
+
+        def __contains__(self, text):
+            encoder._vectors = {}
+            return super().__contains__(text)
+
+    encoder._vectors = Forgotten(encoder._vectors)
+
+    assert run_flow(encoder.encode(["x"]))[0, :2].tolist() == X

@@ -97,3 +97,9 @@ async def test_a_model_that_cannot_be_reached_is_an_error_of_the_proposal(propos
     proposal, model = await propose(ConnectionError("down"))
     assert (proposal.calls, proposal.error) == ([], "the model failed: ConnectionError: down")
     assert len(model.calls) == 1, "the client retries, and the search asks again later"
+
+
+async def test_nothing_is_repaired_without_budget(propose):
+    proposal, model = await propose(reply(("fly", {})), calls=1)
+    assert (labels(proposal), len(model.calls)) == ([], 1)
+    assert not proposal.finished

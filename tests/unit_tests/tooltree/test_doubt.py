@@ -102,3 +102,9 @@ def test_the_best_answer_gives_way_only_to_one_that_is_better_supported() -> Non
     for best_missing, extends in product(FLAGS, repeat=2):
         assert is_better(missing=False, best_missing=best_missing, extends=extends)
         assert is_better(missing=True, best_missing=best_missing, extends=extends) == (best_missing and extends)
+
+
+def test_the_held_answer_gives_way_only_to_one_that_is_better_supported() -> None:
+    for best_missing, extends in product(FLAGS, repeat=2):
+        assert is_better(missing=False, best_missing=best_missing, extends=extends)
+        assert is_better(missing=True, best_missing=best_missing, extends=extends) == (best_missing and extends)

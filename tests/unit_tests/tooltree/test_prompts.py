@@ -96,3 +96,9 @@ def test_a_search_as_in_the_paper_asks_its_judges_as_the_paper_does():
     assert Prompts.of(SearchConfig.paper()) == Prompts.paper()
     assert Prompts.of(SearchConfig.paper(pre_evaluation="batched")) == Prompts(post_judge=PAPER_POST_JUDGE_PROMPT)
     assert Prompts.of(SearchConfig()) == Prompts.of(SearchConfig(selection="smoothed")) == Prompts()
+
+
+def test_a_misspelt_prompt_is_refused():
+    for make in (Prompts, Prompts.paper):
+        with pytest.raises(TypeError, match="pre_jugde"):
+            make(pre_jugde="Judge.")

@@ -167,3 +167,32 @@ def test_the_best_value_never_falls(pure_world, run_pure):
         run_pure(search, pure_world(seed=seed))
         values = [event["value"] for event in search.take_events() if event["type"] == "best"]
         assert all(earlier <= later for earlier, later in pairwise(values))
+
+
+def test_the_first_reason_to_stop_stays(search_in):
+    search = search_in({"offers": {(): "a"}, "goal": {"a": 0.9}})
+    search.stop("max_seconds")
+    assert search.stop_reason == "solved"
+
+
+def test_a_judge_that_fails_now_and_then_does_not(search_in):
+    tools = [f"t{number}" for number in range(9)]
+    odd = dict.fromkeys(tools[1::2])
+    scores = {tool: 0.9 - number / 100 for number, tool in enumerate(tools)}
+    search = search_in({"offers": siblings(9), "r_pre": scores, "r_post": odd}, max_depth=1, top_k=9)
+    assert search.stop_reason == "exhausted"
+
+
+def test_ties_go_to_fewer_calls(search_in):
+    tables = {"r_post": dict.fromkeys("abc", 0.8), "goal": {"a": 0.0, "b": 0.5, "c": 0.5}}
+    long_first = search_in({"offers": {(): "a c", ("a",): "b"}, "r_pre": {"a": 0.9, "c": 0.3}, **tables})
+    assert best(long_first) == ["c"]
+    short_first = search_in({"offers": {(): "a c", ("a",): "b"}, "r_pre": {"a": 0.3, "c": 0.9}, **tables})
+    assert best(short_first) == ["c"]
+
+
+def test_small_gains_add_up(search_in):
+    goals = {f"t{number}": 0.8 + number / 2_000 for number in range(12)}
+    tables = {"offers": siblings(12), "goal": goals, "r_pre": {f"t{n}": 0.9 - n / 100 for n in range(12)}}
+    search = search_in(tables, top_k=20, patience=3, max_depth=1, value_threshold=1.0)
+    assert best(search) == ["t11"]
