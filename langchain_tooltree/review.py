@@ -230,10 +230,7 @@ class PlanReviewMiddleware(HumanInTheLoopMiddleware[AgentState[Any], Any, Any]):
     """
 
     def __init__(
-        self,
-        effects: Effects | CallEffects | None = None,
-        *,
-        allowed_decisions: Sequence[DecisionType] = DECISIONS,
+        self, effects: Effects | CallEffects | None = None, *, allowed_decisions: Sequence[DecisionType] = DECISIONS
     ) -> None:
         decision_types = get_args(DecisionType)
         if not allowed_decisions or isinstance(allowed_decisions, str) or not {*allowed_decisions} <= {*decision_types}:

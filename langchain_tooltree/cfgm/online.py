@@ -22,15 +22,7 @@ from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError, check_count, described
 from langchain_tooltree.experience.run_identity import AnyTools, is_in, names_of, tools_in
 from langchain_tooltree.experience.store import QUARANTINED, ExperienceStore
-from langchain_tooltree.experience.trajectory import (
-    ADDED,
-    NOTES,
-    SUMMARIZE_STATE,
-    Step,
-    Trajectory,
-    added_to,
-    text_of,
-)
+from langchain_tooltree.experience.trajectory import ADDED, NOTES, SUMMARIZE_STATE, Step, Trajectory, added_to, text_of
 from langchain_tooltree.flows import Flow, FunctionStep, Writer, async_twin, driven, emit, flow_of, if_it_can
 from langchain_tooltree.models import (
     ATTEMPTS,
@@ -411,11 +403,7 @@ class AnomalyDetector:
     """
 
     def __init__(
-        self,
-        *,
-        phrases: Iterable[str | Phrase] = (),
-        pollers: Iterable[str] = (),
-        classifier: Classifier | None = None,
+        self, *, phrases: Iterable[str | Phrase] = (), pollers: Iterable[str] = (), classifier: Classifier | None = None
     ) -> None:
         if isinstance(pollers, str):
             msg = f"pollers are a list, got the text {pollers!r:.80}; for a single one, {[pollers]!r:.80}."

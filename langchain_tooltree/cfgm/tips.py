@@ -26,15 +26,7 @@ from langchain_tooltree.models import (
     filled_in,
     inner_config,
 )
-from langchain_tooltree.text import (
-    LONGEST_TEXT,
-    compact_json,
-    digest,
-    kinship,
-    one_line,
-    shortened,
-    words_of,
-)
+from langchain_tooltree.text import LONGEST_TEXT, compact_json, digest, kinship, one_line, shortened, words_of
 
 logger = logging.getLogger(__name__)
 

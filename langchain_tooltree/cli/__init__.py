@@ -105,8 +105,7 @@ class _Parser(argparse.ArgumentParser):
 def _parser() -> argparse.ArgumentParser:
     """The parser; `stopped` is what is said of a command's work after Ctrl-C, `afterwards` what goes on behind it."""
     parser = _Parser(
-        prog="langchain-tooltree",
-        description="Planning and experience for agents. Try it: langchain-tooltree demo",
+        prog="langchain-tooltree", description="Planning and experience for agents. Try it: langchain-tooltree demo"
     )
     parser.add_argument("--version", action="store_true", help="print the version and exit")
     parser.set_defaults(stopped="", afterwards=None)

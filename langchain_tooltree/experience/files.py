@@ -12,14 +12,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from langchain_tooltree.errors import TrajectoryFormatError
-from langchain_tooltree.experience.trajectory import (
-    Trajectory,
-    entries_in,
-    from_json,
-    paired,
-    part_of,
-    to_json,
-)
+from langchain_tooltree.experience.trajectory import Trajectory, entries_in, from_json, paired, part_of, to_json
 from langchain_tooltree.secrets import masked
 
 logger = logging.getLogger(__name__)

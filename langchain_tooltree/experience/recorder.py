@@ -500,11 +500,7 @@ class TrajectoryRecorder(GraphCallbackHandler):
     run_inline = True
 
     def __init__(
-        self,
-        store: ExperienceStore | Keeper,
-        *,
-        verdict: AnyVerdict | None = None,
-        messages_key: str = MESSAGES_KEY,
+        self, store: ExperienceStore | Keeper, *, verdict: AnyVerdict | None = None, messages_key: str = MESSAGES_KEY
     ) -> None:
         if not isinstance(store, ExperienceStore) and not callable(store):
             msg = (

@@ -21,12 +21,7 @@ from numpy.typing import NDArray
 
 from langchain_tooltree.errors import ConfigurationError, StoreError, ToolTreeError, TrajectoryFormatError, check_count
 from langchain_tooltree.experience.embeddings import embedded, embedder_name, resolve_embeddings
-from langchain_tooltree.experience.run_identity import (
-    Namespace,
-    NamespaceTemplate,
-    label_of,
-    labels_in,
-)
+from langchain_tooltree.experience.run_identity import Namespace, NamespaceTemplate, label_of, labels_in
 from langchain_tooltree.experience.trajectory import Recall, Source, Trajectory, from_json, to_json
 from langchain_tooltree.flows import Flow, arun_flow, async_twin, driven, flow_of, run_flow
 from langchain_tooltree.secrets import masked

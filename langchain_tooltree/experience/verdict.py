@@ -13,11 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.experience.run_identity import TOOLS, tools_in
-from langchain_tooltree.experience.trajectory import (
-    SUCCESS_REWARD,
-    Trajectory,
-    first_request,
-)
+from langchain_tooltree.experience.trajectory import SUCCESS_REWARD, Trajectory, first_request
 from langchain_tooltree.flows import Flow, FunctionStep, async_twin, driven, flow_of
 from langchain_tooltree.models import (
     ATTEMPTS,

@@ -187,12 +187,7 @@ class Parts:
         return PastRuns(self._graph, self._memory, conversation, first=first, model=self._model, keep=keep)
 
     def end(
-        self,
-        messages: Sequence[BaseMessage],
-        remembered: Mapping[str, Any] | None,
-        *,
-        instructions: str = "",
-        **_: Any,
+        self, messages: Sequence[BaseMessage], remembered: Mapping[str, Any] | None, *, instructions: str = "", **_: Any
     ) -> Flow[None]:
         """Store a conversation whose turn is over; see `Learner.end`."""
         if not is_collecting():

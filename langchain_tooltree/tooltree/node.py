@@ -26,13 +26,7 @@ from langchain_tooltree.tooltree.branches import KEY, Mark
 from langchain_tooltree.tooltree.deep import with_sync_form
 from langchain_tooltree.tooltree.gate import gated
 from langchain_tooltree.tooltree.host import Planner, PlannerHost, PlannerOptions
-from langchain_tooltree.tooltree.result import (
-    SearchResult,
-    guide_of,
-    keep_turn,
-    result_of_path,
-    search_result,
-)
+from langchain_tooltree.tooltree.result import SearchResult, guide_of, keep_turn, result_of_path, search_result
 from langchain_tooltree.tooltree.visit import Outcome
 
 

@@ -20,15 +20,7 @@ from typing import Any
 from langchain_core.messages import BaseMessage
 
 from langchain_tooltree.anomaly.rules import Anomaly
-from tests.benchmarks.scienceworld_injections import (
-    KINDS,
-    NORMAL,
-    REFUSED,
-    REPEATED_ON,
-    Run,
-    gold_run,
-    wrong_run,
-)
+from tests.benchmarks.scienceworld_injections import KINDS, NORMAL, REFUSED, REPEATED_ON, Run, gold_run, wrong_run
 from tests.benchmarks.scienceworld_world import Task, World, dialogue
 
 SHOWN = 160
@@ -67,10 +59,7 @@ class Tally:
 
     def __add__(self, other: "Tally") -> "Tally":
         return Tally(
-            self.steps + other.steps,
-            self.noticed + other.noticed,
-            self.false + other.false,
-            self.missed + other.missed,
+            self.steps + other.steps, self.noticed + other.noticed, self.false + other.false, self.missed + other.missed
         )
 
     def figures(self) -> dict[str, Any]:

@@ -14,14 +14,7 @@ from langchain.agents.middleware import AgentMiddleware, ModelCallLimitMiddlewar
 
 from langchain_tooltree import AnomalyDetector, CFGMMemory, CFGMMiddleware, Reflector
 from langchain_tooltree.testing import ScriptedChatModel
-from tests.benchmarks.scienceworld_players import (
-    Assumptions,
-    Player,
-    ReflectingModel,
-    Way,
-    is_shown,
-    read_recalled,
-)
+from tests.benchmarks.scienceworld_players import Assumptions, Player, ReflectingModel, Way, is_shown, read_recalled
 from tests.benchmarks.scienceworld_world import PERFECT, WAITING, Task, World, tools_of
 
 SPARE = 20

@@ -2,14 +2,7 @@
 
 from typing import Any
 
-from langchain_core.decisions import (
-    BaseDecisionModel,
-    Choice,
-    ChoiceAnswer,
-    ClassifierResponse,
-    NoulAnswer,
-    Question,
-)
+from langchain_core.decisions import BaseDecisionModel, Choice, ChoiceAnswer, ClassifierResponse, NoulAnswer, Question
 
 
 class Decider(BaseDecisionModel):

@@ -69,10 +69,7 @@ SCRIPT: dict[str, tuple[list[list[Step]], str]] = {
         [[("schedule_event", {"request": MEET}), ("manage_mail", {"request": REMIND})]],
         "The meeting stands, and the team is reminded.",
     ),
-    MEET: (
-        [[("free_slots", {"day": "Tuesday"})], [("create_event", SLOT)]],
-        "Tuesday at two it is.",
-    ),
+    MEET: ([[("free_slots", {"day": "Tuesday"})], [("create_event", SLOT)]], "Tuesday at two it is."),
     REMIND: ([[("send_mail", REMINDER)]], "The reminder is on its way."),
 }
 """What each request takes, reply by reply, and the answer."""

@@ -79,9 +79,7 @@ CASES: dict[type[mw.AgentMiddleware[Any, Any, Any]], Case] = {
     ),
     mw.ModelCallLimitMiddleware: Case(lambda *_: [mw.ModelCallLimitMiddleware(thread_limit=9)], shows="state"),
     mw.ModelFallbackMiddleware: Case(
-        lambda model, _: [fallback_of(model)],
-        model={"failures": [ConnectionError("down")]},
-        shows=ConnectionError,
+        lambda model, _: [fallback_of(model)], model={"failures": [ConnectionError("down")]}, shows=ConnectionError
     ),
     mw.ModelRetryMiddleware: Case(
         lambda *_: [mw.ModelRetryMiddleware(**QUICK)],

@@ -41,12 +41,7 @@ from langgraph_supervisor import create_supervisor
 from langgraph_swarm import create_handoff_tool, create_swarm
 from pydantic import BaseModel
 
-from langchain_tooltree import (
-    ToolTreeMiddleware,
-    ToolTreeNode,
-    asearch,
-    create_tooltree_agent,
-)
+from langchain_tooltree import ToolTreeMiddleware, ToolTreeNode, asearch, create_tooltree_agent
 from langchain_tooltree.testing import ScriptedChatModel
 
 pytestmark = [
@@ -123,13 +118,7 @@ def test_a_deep_agent_keeps_its_promises(case: str, model: dict[str, Any]) -> No
 
     def once(planner: str | None, **clerk: Any) -> Any:
         return run_agent(
-            Clerk(**more, **clerk),
-            Depot(),
-            planner=planner,
-            path=path,
-            make=deep,
-            given={"files": NOTES},
-            **options,
+            Clerk(**more, **clerk), Depot(), planner=planner, path=path, make=deep, given={"files": NOTES}, **options
         )
 
     right = once(None, **as_right(model))

@@ -7,12 +7,7 @@ from uuid import UUID
 
 import pytest
 from conversations import check_pairs
-from documentation_agents import (
-    EXAMPLES,
-    ScriptModel,
-    build,
-    run,
-)
+from documentation_agents import EXAMPLES, ScriptModel, build, run
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.outputs import LLMResult

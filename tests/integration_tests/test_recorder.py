@@ -20,16 +20,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command
-from recorded_agents import (
-    AGENTS,
-    DRIVES,
-    BrokenError,
-    arun,
-    ask,
-    look,
-    office,
-    run,
-)
+from recorded_agents import AGENTS, DRIVES, BrokenError, arun, ask, look, office, run
 from rescued import Journal, agent_of, asked
 
 from langchain_tooltree import ExperienceStore, Trajectory, TrajectoryRecorder, aload_thread, load_thread

@@ -25,14 +25,7 @@ or the documentation:
 from datetime import datetime
 
 import pytest
-from langgraph.store.base import (
-    GetOp,
-    Item,
-    ListNamespacesOp,
-    PutOp,
-    SearchItem,
-    SearchOp,
-)
+from langgraph.store.base import GetOp, Item, ListNamespacesOp, PutOp, SearchItem, SearchOp
 
 DOCS = ("docs", "ada")
 

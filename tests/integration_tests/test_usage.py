@@ -17,12 +17,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from rescued import Clerk, Files, Journal, asked
 from travel import EFFECTS, PRICE, Agency, TravelPolicy
 
-from langchain_tooltree import (
-    ObjectSandbox,
-    SearchConfig,
-    asearch,
-    search,
-)
+from langchain_tooltree import ObjectSandbox, SearchConfig, asearch, search
 from langchain_tooltree.testing import OfflineChatModel, ScriptedChatModel
 
 

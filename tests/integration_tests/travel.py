@@ -108,11 +108,7 @@ class Agency:
             await asyncio.sleep(self._latency)
             return reply.format(arguments[argument])
 
-        schema = {
-            "type": "object",
-            "properties": {argument: {"type": "string"}},
-            "required": [argument],
-        }
+        schema = {"type": "object", "properties": {argument: {"type": "string"}}, "required": [argument]}
         return StructuredTool.from_function(run, arun, name=name, description=description, args_schema=schema)
 
 

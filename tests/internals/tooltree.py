@@ -3,11 +3,7 @@
 from typing import Any
 
 from langchain_tooltree.tools import checked_arguments
-from langchain_tooltree.tooltree.deep import (
-    DeepSearch,
-    ProposalRequest,
-    proposal_messages,
-)
+from langchain_tooltree.tooltree.deep import DeepSearch, ProposalRequest, proposal_messages
 from langchain_tooltree.tooltree.host import Planner, PlannerHost
 
 BY_POSTERIOR: Any = {"selection": "posterior"}

@@ -10,15 +10,7 @@ from langchain_core.tools import tool
 from langgraph.graph.message import REMOVE_ALL_MESSAGES, add_messages
 from langgraph.store.memory import InMemoryStore
 
-from langchain_tooltree import (
-    CFGMMemory,
-    CFGMMiddleware,
-    HashingEmbeddings,
-    SITGraph,
-    SITGraphNode,
-    Trajectory,
-    search,
-)
+from langchain_tooltree import CFGMMemory, CFGMMiddleware, HashingEmbeddings, SITGraph, SITGraphNode, Trajectory, search
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import EmptyQueryError
 from langchain_tooltree.testing import ScriptedChatModel

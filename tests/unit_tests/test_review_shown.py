@@ -79,10 +79,7 @@ def test_a_person_sees_which_values_the_user_never_named(arguments, line):
 
 @pytest.mark.parametrize(
     "arguments",
-    [
-        {"numbers": list(range(1_000))},
-        {"note": "Take " + " ".join(f"a.{number}" for number in range(1_000))},
-    ],
+    [{"numbers": list(range(1_000))}, {"note": "Take " + " ".join(f"a.{number}" for number in range(1_000))}],
     ids=["values", "words"],
 )
 def test_what_is_beyond_the_values_looked_for_is_counted(arguments):

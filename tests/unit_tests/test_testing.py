@@ -8,12 +8,7 @@ from langchain_core.tools import tool
 from pydantic import BaseModel
 
 from langchain_tooltree.models import document_prompt
-from langchain_tooltree.testing import (
-    Made,
-    OfflineChatModel,
-    ScriptedChatModel,
-    read_question,
-)
+from langchain_tooltree.testing import Made, OfflineChatModel, ScriptedChatModel, read_question
 from langchain_tooltree.tooltree.prompts import (
     DEFAULT_CHECK_PROMPT,
     DEFAULT_POST_JUDGE_PROMPT,

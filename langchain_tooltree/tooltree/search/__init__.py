@@ -48,15 +48,7 @@ from langchain_tooltree.tooltree.search.policies import (
     StopReason,
     UCTPolicy,
 )
-from langchain_tooltree.tooltree.search.tree import (
-    Call,
-    Node,
-    Observation,
-    Pruned,
-    Tree,
-    TreeChange,
-    Work,
-)
+from langchain_tooltree.tooltree.search.tree import Call, Node, Observation, Pruned, Tree, TreeChange, Work
 
 OperationKind = Literal["propose", "score", "execute", "evaluate"]
 

@@ -113,9 +113,7 @@ class Gumbel(Descent):
         total = sum(shares.values())
         visits = 1 + tree.state_visits(state) + state.in_flight
         return sorted(
-            live,
-            key=lambda child: shares[child.id] / total - (child.visits + child.in_flight) / visits,
-            reverse=True,
+            live, key=lambda child: shares[child.id] / total - (child.visits + child.in_flight) / visits, reverse=True
         )
 
     def _logit(self, state: Node, child: Node) -> float:

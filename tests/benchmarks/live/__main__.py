@@ -144,11 +144,7 @@ def _run(options: argparse.Namespace, console: Console) -> tuple[int, list[TaskR
 
 
 def _run_tasks(
-    left: Sequence[Task],
-    perform: Callable[[Task], TaskRun],
-    memory: Memory | None,
-    journal: Journal,
-    console: Console,
+    left: Sequence[Task], perform: Callable[[Task], TaskRun], memory: Memory | None, journal: Journal, console: Console
 ) -> bool:
     """Do what is left, one task after another, since each may learn from those before; whether it was stopped."""
     if memory:

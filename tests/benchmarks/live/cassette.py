@@ -13,13 +13,7 @@ from typing import Any
 from langchain_core.messages import BaseMessage
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from cookbook.recorded_model import (
-    AnswerRecorder,
-    RecordedAnswer,
-    RecordedChatModel,
-    message_data,
-    recorded_lines,
-)
+from cookbook.recorded_model import AnswerRecorder, RecordedAnswer, RecordedChatModel, message_data, recorded_lines
 from tests.benchmarks.live.episode import Episode, Outcome
 
 

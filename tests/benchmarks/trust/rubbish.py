@@ -439,10 +439,7 @@ def _recorded(reply: AIMessage) -> Any:
     return run, run.aim
 
 
-MESSAGE_READERS: dict[str, Reader] = {
-    "conversation": _conversed,
-    "record": _recorded,
-}
+MESSAGE_READERS: dict[str, Reader] = {"conversation": _conversed, "record": _recorded}
 """What reads messages that others have asked for."""
 
 READERS = {**MODEL_READERS, **MESSAGE_READERS}

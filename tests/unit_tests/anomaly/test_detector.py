@@ -177,11 +177,7 @@ async def test_the_async_twin_does_the_same_with_an_async_classifier():
 
 @pytest.mark.parametrize(
     ("options", "word"),
-    [
-        ({"pollers": "wait"}, "pollers"),
-        ({"phrases": "no"}, "phrases"),
-        ({"classifier": 7}, "classifier"),
-    ],
+    [({"pollers": "wait"}, "pollers"), ({"phrases": "no"}, "phrases"), ({"classifier": 7}, "classifier")],
 )
 def test_settings_that_cannot_work_are_refused(options, word):
     with pytest.raises(ConfigurationError, match=word):

@@ -7,12 +7,7 @@ import pytest
 from runs_to_read import calls, seen
 
 from langchain_tooltree import AnomalyDetector, ConfigurationError
-from langchain_tooltree.anomaly.rules import (
-    HEAD,
-    Phrase,
-    Signals,
-    phrase_book,
-)
+from langchain_tooltree.anomaly.rules import HEAD, Phrase, Signals, phrase_book
 
 REFUSALS = """\
 You can't move something into itself.

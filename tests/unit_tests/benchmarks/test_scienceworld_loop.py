@@ -6,12 +6,7 @@ from langchain_tooltree import Reflector
 from langchain_tooltree.anomaly.rules import Anomaly
 from langchain_tooltree.testing import ScriptedChatModel
 from tests.benchmarks.scienceworld_loop import POSSIBLE, Played, by_type, loop_figures
-from tests.benchmarks.scienceworld_players import (
-    Assumptions,
-    Player,
-    ReflectingModel,
-    Way,
-)
+from tests.benchmarks.scienceworld_players import Assumptions, Player, ReflectingModel, Way
 from tests.benchmarks.scienceworld_recall import memory_of, recall_figures, trajectory
 from tests.benchmarks.scienceworld_world import PERFECT, Taken, Task, dialogue
 

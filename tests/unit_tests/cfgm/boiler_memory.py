@@ -1,11 +1,6 @@
 """Agents of the boiler room that remember: the middleware, what it remembers, and what the model is told of it."""
 
-from boiler_room import (
-    TOOLS,
-    call,
-    reflector,
-    room_agent,
-)
+from boiler_room import TOOLS, call, reflector, room_agent
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langgraph.store.memory import InMemoryStore
 

@@ -4,18 +4,7 @@ import json
 from types import SimpleNamespace
 
 import pytest
-from boiler_memory import (
-    LEARNT,
-    PAST,
-    SHOWN,
-    SYSTEM,
-    THREAD,
-    helped,
-    kept,
-    memory_of,
-    past_run,
-    systems,
-)
+from boiler_memory import LEARNT, PAST, SHOWN, SYSTEM, THREAD, helped, kept, memory_of, past_run, systems
 from boiler_room import (
     ANSWER,
     ASKED,
@@ -44,12 +33,7 @@ from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command
 from pydantic import BaseModel
 
-from langchain_tooltree import (
-    CFGMMemory,
-    CFGMMiddleware,
-    ConfigurationError,
-    ExperienceStore,
-)
+from langchain_tooltree import CFGMMemory, CFGMMiddleware, ConfigurationError, ExperienceStore
 from langchain_tooltree.experience.run_identity import collecting
 from langchain_tooltree.testing import ScriptedChatModel
 from langchain_tooltree.text import as_reference

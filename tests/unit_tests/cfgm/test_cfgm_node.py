@@ -29,13 +29,7 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMes
 from langgraph.graph import START, StateGraph
 from langgraph.store.memory import InMemoryStore
 
-from langchain_tooltree import (
-    AnomalyDetector,
-    CFGMMemory,
-    CFGMReflectionNode,
-    ConfigurationError,
-    Trajectory,
-)
+from langchain_tooltree import AnomalyDetector, CFGMMemory, CFGMReflectionNode, ConfigurationError, Trajectory
 from langchain_tooltree.testing import ScriptedChatModel
 
 

@@ -4,30 +4,8 @@ import asyncio
 import uuid
 
 import pytest
-from boiler_memory import (
-    LEARNT,
-    PAST,
-    SHOWN,
-    THREAD,
-    helped,
-    kept,
-    memory_of,
-    past_run,
-    systems,
-)
-from boiler_room import (
-    ANSWER,
-    ASKED,
-    MISTAKE,
-    NEXT_STEP,
-    NO_VALVE,
-    TASK,
-    TOOLS,
-    call,
-    either,
-    reflector,
-    told,
-)
+from boiler_memory import LEARNT, PAST, SHOWN, THREAD, helped, kept, memory_of, past_run, systems
+from boiler_room import ANSWER, ASKED, MISTAKE, NEXT_STEP, NO_VALVE, TASK, TOOLS, call, either, reflector, told
 from langchain.agents import create_agent
 from langchain.agents.middleware import HumanInTheLoopMiddleware, SummarizationMiddleware
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage

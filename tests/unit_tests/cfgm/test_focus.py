@@ -78,11 +78,7 @@ def test_replies_without_any_are_an_error_and_nothing_is_kept(reply):
 
 
 @pytest.mark.parametrize(
-    ("description", "examples", "message"),
-    [
-        ("", [], "description must be"),
-        (None, [], "description must be"),
-    ],
+    ("description", "examples", "message"), [("", [], "description must be"), (None, [], "description must be")]
 )
 def test_what_cannot_be_shown_is_told(description, examples, message):
     with pytest.raises(ConfigurationError, match=message):

@@ -3,18 +3,7 @@
 import json
 
 import pytest
-from boiler_room import (
-    ANOMALY,
-    KEY_INFORMATION,
-    NO_VALVE,
-    REPLY,
-    TASK,
-    TIP,
-    TOOLS,
-    failed,
-    gauged,
-    in_trouble,
-)
+from boiler_room import ANOMALY, KEY_INFORMATION, NO_VALVE, REPLY, TASK, TIP, TOOLS, failed, gauged, in_trouble
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.store.memory import InMemoryStore
 from teacher import attempt
@@ -208,12 +197,7 @@ async def test_both_halves_of_the_public_face():
     assert await reflector.areflect(in_trouble(), ANOMALY) == REFLECTION
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"model": 3}, "model must be a chat model"),
-    ],
-)
+@pytest.mark.parametrize(("options", "message"), [({"model": 3}, "model must be a chat model")])
 def test_what_cannot_work_is_refused_at_once(options, message):
     with pytest.raises(ConfigurationError, match=message):
         Reflector(**{"model": ScriptedChatModel(replies=[]), **options})

@@ -6,14 +6,7 @@ import string
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from langchain_core.messages import (
-    AIMessage,
-    AIMessageChunk,
-    ChatMessage,
-    HumanMessage,
-    SystemMessage,
-    ToolMessage,
-)
+from langchain_core.messages import AIMessage, AIMessageChunk, ChatMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langchain_tooltree.errors import TrajectoryFormatError
 from langchain_tooltree.experience.trajectory import to_chat, to_message

@@ -16,14 +16,7 @@ from langgraph.store.base import PutOp
 from langgraph.store.memory import InMemoryStore
 from langgraph.store.sqlite import SqliteStore
 
-from langchain_tooltree import (
-    CFGMMemory,
-    ChromaStore,
-    ConfigurationError,
-    Experience,
-    SITGraph,
-    Trajectory,
-)
+from langchain_tooltree import CFGMMemory, ChromaStore, ConfigurationError, Experience, SITGraph, Trajectory
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import GraphFileError
 from langchain_tooltree.flows import run_flow

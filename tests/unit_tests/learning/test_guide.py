@@ -67,10 +67,7 @@ def test_the_most_similar_good_run_is_a_chain_of_tools_and_no_more():
 
 @pytest.mark.parametrize(
     ("when", "missing", "applies"),
-    [
-        ("a seat is sold out", "a seat, since it is sold out", True),
-        ("a seat is sold out", "the price", False),
-    ],
+    [("a seat is sold out", "a seat, since it is sold out", True), ("a seat is sold out", "the price", False)],
 )
 def test_tips_are_told_where_their_situation_is_met(when, missing, applies):
     memory = memory_of(run_of(1, "search_flights"), tips=[{"tip": "Look one day later.", "when": when}])

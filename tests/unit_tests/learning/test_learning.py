@@ -84,11 +84,7 @@ def run_of(task="Where is the red key?", *, success=True, **fields):
             "role": "assistant",
             "tool_calls": [{"id": "1", "function": {"name": "look", "arguments": '{"place": "desk"}'}}],
         },
-        {
-            "role": "tool",
-            "tool_call_id": "1",
-            "content": "On the desk lie a red key and a pen.",
-        },
+        {"role": "tool", "tool_call_id": "1", "content": "On the desk lie a red key and a pen."},
         {"role": "assistant", "content": "It is on the desk."},
     ]
     return Trajectory.from_chat(messages, success=success, **fields)

@@ -80,10 +80,7 @@ PAST = [  # each twice, since one run alone is no ground for a write
     past_run(number, request, *FOUND, summing_up(summary), calling(tool))
     for number, (request, summary, tool) in enumerate(
         2
-        * [
-            ("Can I renew my novel?", RENEWABLE, "renew_loan"),
-            ("Can I renew the dictionary?", WANTED, "reserve_book"),
-        ]
+        * [("Can I renew my novel?", RENEWABLE, "renew_loan"), ("Can I renew the dictionary?", WANTED, "reserve_book")]
     )
 ]
 

@@ -10,18 +10,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.graph.message import add_messages
 from langgraph.prebuilt import ToolNode, tools_condition
-from library_desk import (
-    ASKED,
-    FOUND,
-    THREAD,
-    TOOLS,
-    WANTED,
-    calling,
-    desk_graph,
-    dialogue,
-    either,
-    summing_up,
-)
+from library_desk import ASKED, FOUND, THREAD, TOOLS, WANTED, calling, desk_graph, dialogue, either, summing_up
 from pydantic import BaseModel
 
 from langchain_tooltree import ConfigurationError, SITGraph, SITGraphNode, create_summarize_state_tool

@@ -5,14 +5,7 @@ import hashlib
 import numpy as np
 import pytest
 
-from langchain_tooltree.sitgraph.states import (
-    DIMENSIONS,
-    hash_features,
-    project,
-    quantize,
-    random_signs,
-    unit,
-)
+from langchain_tooltree.sitgraph.states import DIMENSIONS, hash_features, project, quantize, random_signs, unit
 
 
 def some_vectors(count, dims=DIMENSIONS, seed=0):

@@ -32,11 +32,7 @@ ANSWERS = [
     ("solve_equations", {"equations": ["x^6 - x = y", "y = 2"]}, "x = -1, y = 2\n[there may be more solutions]"),
     ("convert_units", {"value": 100, "unit": "degC", "to": "degF"}, "100 degree_Celsius = 212 degree_Fahrenheit"),
     ("convert_units", {"value": -459.67, "unit": "degF", "to": "K"}, "= 0 kelvin"),
-    (
-        "convert_units",
-        {"value": -5, "unit": "delta_degC", "to": "delta_degF"},
-        "= -9 delta_degree_Fahrenheit",
-    ),
+    ("convert_units", {"value": -5, "unit": "delta_degC", "to": "delta_degF"}, "= -9 delta_degree_Fahrenheit"),
     ("time_between", {"start": "2026-03-01", "end": "2026-12-24"}, "298 days, or 9 months, 23 days; 213 working days"),
     ("time_between", {"start": "2026-03-01T10:00+01:00", "end": "2026-03-01T12:00Z"}, "0.125 days, or 3 hours;"),
     (

@@ -8,18 +8,7 @@ from langgraph.store.memory import InMemoryStore
 from langchain_tooltree import ConfigurationError, Experience, SearchConfig, Trajectory, search_result
 from langchain_tooltree.experience.guide import Advice
 from langchain_tooltree.tooltree.prompts import CHECK_PROMPT
-from tests.unit_tests.tooltree.loops import (
-    FORMS,
-    GO,
-    READS,
-    Shop,
-    calls,
-    check_clean,
-    report,
-    scripted,
-    shown,
-    tokens,
-)
+from tests.unit_tests.tooltree.loops import FORMS, GO, READS, Shop, calls, check_clean, report, scripted, shown, tokens
 
 
 @pytest.fixture(params=FORMS)

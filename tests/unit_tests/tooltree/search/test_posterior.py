@@ -199,9 +199,7 @@ def share_of_none(sketch):
 
 
 @pytest.mark.slow
-@given(
-    offers=st.lists(st.lists(st.none() | st.floats(0.0, 1.0), min_size=1, max_size=8), min_size=1, max_size=2),
-)
+@given(offers=st.lists(st.lists(st.none() | st.floats(0.0, 1.0), min_size=1, max_size=8), min_size=1, max_size=2))
 @settings(deadline=None)
 def test_the_shares_of_siblings_and_of_none_of_them_sum_to_1(offers, sketch_with):
     sketch = sketch_with(done_at_start=0.0)

@@ -26,11 +26,7 @@ def by_tool(search):
 
 def test_one_rollout_proposes_scores_runs_and_evaluates_one_call(search_in):
     launched = []
-    search = search_in(
-        {"offers": {(): "a b"}, "r_pre": {"a": 0.5, "b": 0.9}},
-        watch=launched.extend,
-        max_rollouts=1,
-    )
+    search = search_in({"offers": {(): "a b"}, "r_pre": {"a": 0.5, "b": 0.9}}, watch=launched.extend, max_rollouts=1)
     assert [operation.kind for operation in launched] == ["propose", "score", "execute", "evaluate"]
     assert [operation.id for operation in launched] == [0, 1, 2, 3]
     nodes = by_tool(search)
@@ -42,11 +38,7 @@ def test_one_rollout_proposes_scores_runs_and_evaluates_one_call(search_in):
 
 def test_a_later_rollout_runs_a_sibling_that_waits_without_asking_again(search_in):
     launched = []
-    search_in(
-        {"offers": {(): "a b"}, "r_pre": {"b": 0.5}, "r_post": {"a": 0.1}},
-        watch=launched.extend,
-        max_rollouts=2,
-    )
+    search_in({"offers": {(): "a b"}, "r_pre": {"b": 0.5}, "r_post": {"a": 0.1}}, watch=launched.extend, max_rollouts=2)
     assert [operation.kind for operation in launched[4:]] == ["execute", "evaluate"]
 
 
@@ -109,9 +101,7 @@ def test_a_state_is_asked_again_only_when_all_it_offered_has_failed(search_in):
         attempts.extend((o.node, o.attempt) for o in launched if o.kind == "propose")
 
     search = search_in(
-        {"offers": {(): ["a b", "c", "d"]}, "r_post": {"a": 0.1, "b": 0.1, "d": 0.1}},
-        watch=watch,
-        max_proposals=3,
+        {"offers": {(): ["a b", "c", "d"]}, "r_post": {"a": 0.1, "b": 0.1, "d": 0.1}}, watch=watch, max_proposals=3
     )
     nodes = by_tool(search)
     assert attempts == [(0, 1), (0, 2), (nodes["c"].id, 1), (0, 3)]

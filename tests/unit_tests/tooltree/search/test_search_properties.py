@@ -49,10 +49,7 @@ CONFIGS = st.builds(
     goal_score=st.booleans(),
     value_threshold=BOUNDS,
 )
-WORLDS = {
-    "seed": st.integers(0, 10_000),
-    "trouble": st.sampled_from([0.05, 0.0, 0.3]),
-}
+WORLDS = {"seed": st.integers(0, 10_000), "trouble": st.sampled_from([0.05, 0.0, 0.3])}
 
 
 @st.composite

@@ -57,13 +57,7 @@ def test_the_request_may_be_asked_from_the_start(rule):
     assert frontier_of(tree, selection=rule).askable(tree.root)
 
 
-@pytest.mark.parametrize(
-    ("settings", "may"),
-    [
-        ({"selection": "posterior"}, True),
-        ({"selection": "smoothed"}, False),
-    ],
-)
+@pytest.mark.parametrize(("settings", "may"), [({"selection": "posterior"}, True), ({"selection": "smoothed"}, False)])
 def test_a_call_that_brought_something_back_is_asked_unjudged_by_the_posterior_alone(call, settings, may):
     tree, node = call
     seen(node)
@@ -74,13 +68,7 @@ def test_a_call_that_brought_something_back_is_asked_unjudged_by_the_posterior_a
 
 @pytest.mark.parametrize(
     "change",
-    [
-        {"closed": True},
-        {"proposing": True},
-        {"finished": True},
-        {"pruned": "post_evaluation"},
-        {"proposals": 3},
-    ],
+    [{"closed": True}, {"proposing": True}, {"finished": True}, {"pruned": "post_evaluation"}, {"proposals": 3}],
 )
 def test_a_state_that_is_out_being_asked_or_asked_enough_may_not_be_asked(call, change):
     tree, node = call
