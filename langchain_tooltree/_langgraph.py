@@ -115,8 +115,7 @@ def stream_now(messages: Sequence[BaseMessage]) -> None:
 
 _NODE_TAG, _PULL = "graph:step:", "__pregel_pull"
 
-_CALL = True
-"""Last element of the path of a `@task` call."""
+_CALL = True  # last element of the path of a `@task` call
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,8 +43,7 @@ from langchain_tooltree.experience.trajectory import (
 )
 from langchain_tooltree.text import MARK, mapping_in, shortened, without_reference
 
-SEEN_CHARS = 20_000
-"""Characters of a result in the history that a transcript holds: about 5,000 tokens."""
+SEEN_CHARS = 20_000  # characters of a result in the history that a transcript holds: about 5,000 tokens
 
 
 @dataclass(frozen=True, slots=True)

@@ -237,8 +237,7 @@ def if_it_can(ask: Callable[[], Flow[T]], otherwise: T, whose: str) -> Flow[T]:
 
 
 EventSink = Callable[[Event], None]
-Writer = Callable[[Any], None]
-"""Writes to `stream_mode="custom"`."""
+Writer = Callable[[Any], None]  # writes to `stream_mode="custom"`
 
 
 def emit(events: Sequence[Event], writer: Writer | None, sinks: Sequence[EventSink] = ()) -> Flow[None]:

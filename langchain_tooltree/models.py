@@ -59,15 +59,13 @@ from langchain_tooltree.text import (
 
 logger = logging.getLogger(__name__)
 
-TAG = "tooltree"
-"""Tag of every inner run, beside the one that keeps its tokens out of `stream_mode="messages"`."""
+TAG = "tooltree"  # tag of every inner run, beside the one that keeps its tokens out of `stream_mode="messages"`
 
 ATTEMPTS = 2
 """A question is asked once, and a second time if the reply is unusable and the budget allows it: a model that twice
 ignores the form rarely keeps to it the third time."""
 
-SHOWN_REPLY = 500
-"""Characters of an unusable reply that are shown to the model again: enough to know it by."""
+SHOWN_REPLY = 500  # characters of an unusable reply that are shown to the model again: enough to know it by
 
 CORRECTION = """\
 Your reply cannot be used. Answer again. Fill in the form completely: every identifier exactly once, every score a \
@@ -76,8 +74,7 @@ number between 0 and 1."""
 FORM_REFUSED = frozenset({400, 404, 422})
 """HTTP statuses of servers that know no structured output; the same question is then asked in plain text."""
 
-OVERLOADED = frozenset({503, 529})
-"""HTTP statuses of a provider that takes no more requests; 529 is Anthropic's."""
+OVERLOADED = frozenset({503, 529})  # HTTP statuses of a provider that takes no more requests; 529 is Anthropic's
 
 
 @dataclass(slots=True)

@@ -29,8 +29,7 @@ _NAMED = (
 
 _NAME = re.compile(rf"{_NAMED}\Z", re.IGNORECASE)
 
-LONGEST_NAME = 80
-"""Characters of the name of a field: longer keys of an object are data."""
+LONGEST_NAME = 80  # characters of the name of a field: longer keys of an object are data
 
 # Each form with a text that stands in whatever it matches, since a search for that is a hundred times as fast. All of
 # them take linear time: nothing begins inside a word, and what follows ends at the next character of another kind.

@@ -29,11 +29,8 @@ from langchain_tooltree.tooltree.report import REPORT_AND_CALL_PROMPT, REPORT_AN
 
 __all__ = ["Made", "OfflineChatModel", "Policy", "Question", "ScriptedChatModel", "read_question"]
 
-CHARACTERS_PER_TOKEN = 4
-"""The doubles report usage by this rule of thumb for English text."""
-
-FULFILLED = 0.5
-"""Goal score from which an `OfflineChatModel` says that a request is fulfilled."""
+CHARACTERS_PER_TOKEN = 4  # the doubles report usage by this rule of thumb for English text
+FULFILLED = 0.5  # goal score from which an `OfflineChatModel` says that a request is fulfilled
 
 Response = AIMessage | str | Mapping[str, Any] | Exception
 

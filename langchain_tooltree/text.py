@@ -9,8 +9,7 @@ from hashlib import sha256
 from itertools import chain, islice
 from typing import Any
 
-GAP = "…"
-"""What stands for something that is left out."""
+GAP = "…"  # what stands for something that is left out
 
 LONGEST_TEXT = 2_000
 """Characters that a model is shown of one text, one observation or the arguments of one call: about 500 tokens."""
@@ -72,8 +71,7 @@ def call_label(tool: str, arguments: Mapping[str, Any]) -> str:
 LEVELS = 60
 """Levels of data within data that are kept: pydantic and checkpointers refuse about 200, and an envelope takes some."""
 
-LONGEST_NUMBER = 1_000
-"""Bits of a whole number whose digits are told: some 300 of them."""
+LONGEST_NUMBER = 1_000  # bits of a whole number whose digits are told: some 300 of them
 
 
 _HOLDERS = (dict, list, tuple)
@@ -174,8 +172,7 @@ def json_object(text: str) -> dict[str, Any] | None:
     return data if isinstance(data, dict) else None
 
 
-_UNSPACED = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
-"""Chinese and Japanese characters: each counts as a word."""
+_UNSPACED = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"  # Chinese and Japanese characters: each counts as a word
 
 WORD = re.compile(rf"[{_UNSPACED}]|(?:(?![{_UNSPACED}])[^\W_])+")
 
@@ -215,8 +212,7 @@ _IDENTIFYING = frozenset(
 INTRODUCED = re.compile(r"(?i:\b(?:name is|names are|i'm|i am|this is|under))(?: [A-Z][\w'’-]+)+|(?<!\S)\S*[\d@]\S*")  # noqa: RUF001
 _TURN = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")  # noqa: RUF001 - full width, as in Chinese
 
-STEM = 5
-"""Letters by which two forms of a word are taken for one: `cancel` and `cancellation`, `booked` and `booking`."""
+STEM = 5  # letters by which two forms of a word are taken for one: `cancel` and `cancellation`, `booked` and `booking`
 
 
 def telling_words(text: str) -> frozenset[str]:
@@ -284,8 +280,7 @@ def _refused(character: str) -> bool:
 
 TAG = "reference_material"
 
-MARK = f"<{TAG} "
-"""With which all reference material begins: a text without it, as nearly all are, has none."""
+MARK = f"<{TAG} "  # with which all reference material begins: a text without it, as nearly all are, has none
 
 _MARKED = re.compile(
     rf'<{TAG} source="(?P<source>[^"<>]{{0,40}})" id="(?P<id>[0-9a-f]{{12}})">\n'
@@ -293,8 +288,7 @@ _MARKED = re.compile(
 )
 _LIKE_A_MARK = re.compile(rf"<(?=\s*(?:/\s*)?{TAG})", re.IGNORECASE)
 
-_MADE: dict[str, None] = {}
-"""Ids of the reference material that this process has made."""
+_MADE: dict[str, None] = {}  # ids of the reference material that this process has made
 
 MOST_MADE = 20_000
 """So much of it is known at a time, some 2 MB: what a prompt holds was made for it, or for one of the latest turns."""

@@ -27,11 +27,8 @@ from langchain_tooltree.text import LONGEST_TEXT, counted, cut, shortened
 
 logger = logging.getLogger(__name__)
 
-MAX_EXAMPLES = 3
-"""Examples of a card: the tool cards of the paper's ACL-format version have up to three."""
-
-EXAMPLES = "tooltree_examples"
-"""Where a tool's metadata holds the examples of its card."""
+MAX_EXAMPLES = 3  # examples of a card: the tool cards of the paper's ACL-format version have up to three
+EXAMPLES = "tooltree_examples"  # where a tool's metadata holds the examples of its card
 
 MAX_PROBLEMS = 5
 """Invalid arguments that a model is shown of one call: a call with more is better written from the start."""

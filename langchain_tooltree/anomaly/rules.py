@@ -38,8 +38,7 @@ KINDS: Mapping[str, str] = {
 }
 """The kinds of anomalies, surest first, and what an agent is told of each."""
 
-LOOPS = frozenset({"repetition", "cycle", "stagnation", "empty"})
-"""Kinds that are trouble that has gone on already."""
+LOOPS = frozenset({"repetition", "cycle", "stagnation", "empty"})  # kinds that are trouble that has gone on already
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,8 +271,7 @@ def _opens(way: str, text: str) -> bool:
 
 # --- structured output ---
 
-LONGEST_DATA = 20_000
-"""Characters of structured output that is read: one that reports an error is short."""
+LONGEST_DATA = 20_000  # characters of structured output that is read: one that reports an error is short
 
 MOST_BESIDE = 2  # fields of an object that says hardly anything else
 MOST_IN_ANSWER = 6  # fields of an object that answers a call; a record of something has more
@@ -282,8 +280,7 @@ _FAILED = frozenset({"error", "err", "failure", "fail", "exception"})
 _HTTP_ERRORS = frozenset({*range(400, 419), *range(421, 427), 428, 429, 431, 451, *range(500, 512), 529})
 _SHELL_CANNOT = frozenset({126, 127})
 
-Fields = dict[str, Any]
-"""An object of a structured observation: names in lower case, without underscores, and values."""
+Fields = dict[str, Any]  # an object of a structured observation: names in lower case, without underscores, and values
 
 Objects = Sequence[tuple[str, Fields]]
 """The object that an observation is, and those that it wraps, each with what stands before the names of its fields."""

@@ -136,8 +136,7 @@ def task_key(attempt: Trajectory) -> str:
     return digest([{"task": attempt.task, "id": str(attempt.metadata.get("task_id") or "")}])
 
 
-APPLIES = 0.5
-"""Share of the telling words of a tip's condition that have to stand in a task for the tip to apply."""
+APPLIES = 0.5  # share of the telling words of a tip's condition that have to stand in a task for the tip to apply
 
 
 def tips_for(tips: Iterable[Tip], task: str) -> list[Tip]:
@@ -729,8 +728,7 @@ def _anomalous(conversation: Conversation, anomaly: Anomaly) -> tuple[Step, Tool
     return (by_id or by_tool or pairs)[-1]
 
 
-NOTE = "[Reviewer's note, not tool output]"
-"""How a correction begins: it stands in the result of a tool."""
+NOTE = "[Reviewer's note, not tool output]"  # how a correction begins: it stands in the result of a tool
 
 NEXT_STEP = "Next step: "
 

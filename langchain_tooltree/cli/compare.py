@@ -132,11 +132,8 @@ def _langsmith_tasks(name: str) -> list[TrialTask]:
 
 # --- checks of answers ---
 
-WHOLE = r"(?<!\w)(?<!\d[.,]){}(?!\w)(?![.,]\d)"
-"""A word or number by itself: 24 is neither in R-424 nor in 24.5."""
-
-Check = Callable[[TrialTask, str], Awaitable[float]]
-"""Scores an answer in [0, 1]."""
+WHOLE = r"(?<!\w)(?<!\d[.,]){}(?!\w)(?![.,]\d)"  # a word or number by itself: 24 is neither in R-424 nor in 24.5
+Check = Callable[[TrialTask, str], Awaitable[float]]  # scores an answer in [0, 1]
 
 
 def exact(expected: Any, answer: str) -> bool:

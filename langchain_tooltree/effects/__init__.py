@@ -390,8 +390,7 @@ _ROOTS = frozenset({"Select", "Union", "Except", "Intersect", "Subquery", "Value
 _UNPARSED = frozenset({"COMMAND", "DESCRIBE", "SET", "SHOW"})
 """Tokens of statements that the parser does not take apart, of which it would tell in a log, with their text."""
 
-DIALECTS = ("sqlite", "postgres", "mysql", "duckdb")
-"""The databases whose reads are listed in `dialects.toml`."""
+DIALECTS = ("sqlite", "postgres", "mysql", "duckdb")  # the databases whose reads are listed in `dialects.toml`
 
 
 @dataclass(frozen=True)
@@ -434,8 +433,7 @@ def sql_reads(
     return _SqlReads(argument, dialect.lower(), tuple(sorted({name.lower() for name in functions})))
 
 
-_verdicts: dict[str, bool] = {}
-"""By digests: the SQL of past runs is not kept."""
+_verdicts: dict[str, bool] = {}  # by digests: the SQL of past runs is not kept
 
 
 def only_reads(sql: str, dialect: str, functions: Collection[str] = ()) -> bool:

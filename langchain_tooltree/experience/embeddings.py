@@ -20,8 +20,7 @@ DEFAULT_DIMENSIONS = 1024
 """Length of the vectors: short texts have some hundred features, so that few of them share a place."""
 
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-_SUBWORD = 4
-"""Letters of a subword: `booking` and `book_flight` share one of four, and few words share more by chance."""
+_SUBWORD = 4  # letters of a subword: `booking` and `book_flight` share one of four, and few words share more by chance
 
 
 class HashingEmbeddings(Embeddings):

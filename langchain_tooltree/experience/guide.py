@@ -95,14 +95,12 @@ def checked_experience(experience: Learner | None) -> Learner | None:
     raise ConfigurationError(msg)
 
 
-SOURCE = "next tools"
-"""What the mark of hints names as their source."""
+SOURCE = "next tools"  # what the mark of hints names as their source
 
 LEAST_SHARE = 0.1
 """Share of a tool that is told at the least: what came next in fewer than one run of ten is more often a wrong turn."""
 
-LONGEST_NAME = 64
-"""Characters of a tool's name that are shown: records may hold anything for one."""
+LONGEST_NAME = 64  # characters of a tool's name that are shown: records may hold anything for one
 
 DEFAULT_HINTS_PROMPT = """\
 {hints}

@@ -73,8 +73,7 @@ from langchain_tooltree.text import digest, mapping_in
 
 logger = logging.getLogger(__name__)
 
-MESSAGES_KEY = "messages"
-"""Where the state of an agent keeps its messages, unless another key is given."""
+MESSAGES_KEY = "messages"  # where the state of an agent keeps its messages, unless another key is given
 
 STOPPED = "The run stopped before its end and may be resumed."
 

@@ -21,8 +21,7 @@ from langchain_tooltree.experience.trajectory import opening_instructions
 from langchain_tooltree.text import digest, forget_oldest, whole_characters
 
 _COLLECTING = "tooltree_collecting"
-_BY_US = object()
-"""What no client can send: else it would leave its runs out of the records."""
+_BY_US = object()  # what no client can send: else it would leave its runs out of the records
 
 
 def collecting() -> dict[str, Any]:
@@ -77,8 +76,7 @@ def thread_of(run: str) -> str:
 
 # --- tools ---
 
-AnyTool = BaseTool | dict[str, Any]
-"""A tool of a request: one that the agent runs, or one that the provider does."""
+AnyTool = BaseTool | dict[str, Any]  # a tool of a request: one that the agent runs, or one that the provider does
 
 AnyTools = Iterable[str | BaseTool | Mapping[str, Any] | Callable[..., Any]]
 """Tools by name, as LangChain tools, as functions, or as the dicts that providers take."""
@@ -86,8 +84,7 @@ AnyTools = Iterable[str | BaseTool | Mapping[str, Any] | Callable[..., Any]]
 Tools = dict[str, dict[str, Any]]
 """Tools by name, in OpenAI form where they have one: `{"type": "function", "function": {"name": ..., ...}}`."""
 
-TOOLS = "tools"
-"""Key of a trajectory's metadata under which the tools stand."""
+TOOLS = "tools"  # key of a trajectory's metadata under which the tools stand
 
 
 def tools_in(offered: Any) -> Tools:
@@ -187,8 +184,7 @@ Namespace = tuple[str, ...]
 
 _VARIABLE = re.compile(r"\{([A-Za-z_]\w*)\}")
 
-RESERVED = "langgraph"
-"""The first label that LangGraph keeps to itself."""
+RESERVED = "langgraph"  # the first label that LangGraph keeps to itself
 
 AUTHENTICATED = "langgraph_auth_user_id"
 """The variable for whom a LangGraph server has authenticated: it sets it itself, whatever a client sends."""
@@ -283,8 +279,7 @@ _FOREIGN = (
 )
 
 
-_NOBODY = ""
-"""What a server says that has the variable and no value for it; no label is empty."""
+_NOBODY = ""  # what a server says that has the variable and no value for it; no label is empty
 
 
 def _sure(name: str, runtime: Runtime[Any]) -> str | None:
@@ -301,8 +296,7 @@ def _sure(name: str, runtime: Runtime[Any]) -> str | None:
     return labels[0] if labels else None
 
 
-REMEMBERED = "tooltree_recalled"
-"""Where the state of an agent that plans with experience keeps what is known of a turn."""
+REMEMBERED = "tooltree_recalled"  # where the state of an agent that plans with experience keeps what is known of a turn
 
 
 class TurnNote(TypedDict):

@@ -256,8 +256,7 @@ def _record(item: Item, what: str = "Item", error: type[ToolTreeError] = StoreEr
 
 DEFAULT_NAMESPACE = ("tooltree",)
 
-TRAJECTORIES = "trajectories"
-"""Label under which records stand, each as one JSON text."""
+TRAJECTORIES = "trajectories"  # label under which records stand, each as one JSON text
 
 TASKS = "tasks"
 """Label under which an entry for each record stands: it is what is searched and listed, records being large."""
@@ -266,13 +265,11 @@ HEAD, TOKEN = "head", "token"
 """Label and key of one small item, which holds a new random token after each write: as long as it is the same, nothing
 has changed."""
 
-PAGE = 100
-"""Records that are read at once: few enough that a page of long runs, of some 100 KB each, is about 10 MB."""
+PAGE = 100  # records that are read at once: few enough that a page of long runs, of some 100 KB each, is about 10 MB
 
 _OUTCOMES = {True: "success", False: "failure", None: "unknown"}
 
-JUDGED = frozenset({"success", "failure"})
-"""Outcomes that say something."""
+JUDGED = frozenset({"success", "failure"})  # outcomes that say something
 
 QUARANTINED = "quarantined"
 """Outcome of a run whose verdict waits until a person confirms it, and the key of its metadata that says so."""

@@ -51,8 +51,7 @@ if TYPE_CHECKING:
 NOTES = "tooltree"
 """Key of a message's `response_metadata` under which this package notes something; providers never get to see it."""
 
-SEARCH_MARK = "mark"
-"""Where that note of the planner's holds its mark, in a graph of the user's own."""
+SEARCH_MARK = "mark"  # where that note of the planner's holds its mark, in a graph of the user's own
 
 NOTE = "[Planner's note, not from the user]"
 """How a message of the planner's begins that stands behind the conversation in one of its questions."""
@@ -73,8 +72,7 @@ ADDED = "added"
 SUGGESTED = "suggested"
 """Name of the note beside a reply that says how past runs had gone on there: `tool`, `share` and `runs` of each."""
 
-SUMMARIZE_STATE = "summarize_state"
-"""Name of the tool by which an agent sums up the state."""
+SUMMARIZE_STATE = "summarize_state"  # name of the tool by which an agent sums up the state
 
 
 def added_to(metadata: Any, *, artifact: Any = None, tool: Any = None) -> list[str]:
@@ -122,8 +120,7 @@ MessageT = TypeVar("MessageT", bound=BaseMessage)
 ChatMessage = Mapping[str, Any]
 """A message in the OpenAI chat format: `role`, `content`, `tool_calls`, `tool_call_id`, and whatever it came with."""
 
-EXTRAS = "langchain"
-"""Key of a chat message under which fields stand that only LangChain knows."""
+EXTRAS = "langchain"  # key of a chat message under which fields stand that only LangChain knows
 
 Part = Literal["request", "summary", "reference", "reply", "observation", "instruction", "other"]
 """What a message is in a conversation."""
@@ -273,8 +270,7 @@ def _texts(ids: Any) -> tuple[str, ...]:
     return tuple(map(str, ids)) if isinstance(ids, list | tuple) else ()
 
 
-JUDGED_BY = "judged_by"
-"""Key of a record's metadata: who has judged it."""
+JUDGED_BY = "judged_by"  # key of a record's metadata: who has judged it
 
 Source = Literal["verdict", "user", "agent"]
 """Who says whether a run succeeded: a verdict, a person, or the agent about itself."""
@@ -835,13 +831,11 @@ def _rewarded(metadata: Mapping[str, Any]) -> bool | None:
 # LangChain checks a message when it is made. What an integration assigns later, or builds without checks, is checked
 # here by the same classes, and what does not validate is left out: rubbish is normal input.
 
-UNREADABLE = "the arguments are not valid JSON"
-"""What is said of a call that cannot be made as it is."""
+UNREADABLE = "the arguments are not valid JSON"  # what is said of a call that cannot be made as it is
 
 _NAMES = frozenset({str, type(None)})
 
-LARGEST_REPLY = 10_000
-"""Values in the data of one reply to a question of ours; the largest forms have hundreds."""
+LARGEST_REPLY = 10_000  # values in the data of one reply to a question of ours; the largest forms have hundreds
 
 _DATA = ("content", "additional_kwargs", "response_metadata", "tool_calls", "usage_metadata")
 """Fields of a message in which data may stand within data."""

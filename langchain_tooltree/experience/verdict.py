@@ -153,8 +153,7 @@ _READ_FIELDS: Any = {name: (each.annotation, each) for name, each in Review.mode
 ReadReview = create_model("ReadReview", __config__=Review.model_config, **_READ_FIELDS)
 """What a model is asked about a run that only looked something up."""
 
-MOST_TOOLS = 100
-"""Names of tools that a model is shown: about 500 tokens, and few agents have more."""
+MOST_TOOLS = 100  # names of tools that a model is shown: about 500 tokens, and few agents have more
 
 UNUSABLE = "The model gave no usable verdict:"
 """With this the reasons begin where a model could not be asked, or has said nothing that can be read."""

@@ -32,8 +32,7 @@ UNDER_WAY = 60.0
 """Seconds in which a record without an entry, or the other way round, may be a write under way: stores answer in
 seconds. Later it is a half that a killed process has left, and goes with the next runs that are forgotten."""
 
-AnyGraph = SITGraph | str | os.PathLike[str]
-"""A graph that somebody holds, or the folder of one."""
+AnyGraph = SITGraph | str | os.PathLike[str]  # a graph that somebody holds, or the folder of one
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,11 +51,8 @@ DEFAULT_NAMESPACE = ("tooltree", "{user_id}")
 DEFAULT_SETTLE_SECONDS = 1_800.0
 """Seconds after which a thread that has not gone on is taken to rest: as long as a visit lasts in web analytics."""
 
-ATTEMPTS = "failed_verdicts"
-"""Key of a record's metadata under which it is counted how often its verdict has failed."""
-
-MOST_ATTEMPTS = 3
-"""Failures of a verdict after which a run is given up: a model may be down, or unable to judge it."""
+ATTEMPTS = "failed_verdicts"  # key of a record's metadata under which it is counted how often its verdict has failed
+MOST_ATTEMPTS = 3  # failures of a verdict after which a run is given up: a model may be down, or unable to judge it
 
 
 class Experience:

@@ -81,17 +81,10 @@ DEFAULTS = FoldDefaults()
 TIPS, STORING = "tips", "parts"
 """Names under which a fold is claimed for work that is done one at a time: taking tips, and writing parts."""
 
-POLL_SECONDS = 0.02
-"""Between two looks whether others have released what they claimed."""
-
-PARTS = "parts"
-"""Label under which what runs give to the fold is stored."""
-
-FORMAT = 5
-"""Version of what is stored there, contributions included; what has another version is ignored."""
-
-VOTE = ""
-"""In place of a run, the settings of the graph's vote: fitting them takes about a second."""
+POLL_SECONDS = 0.02  # between two looks whether others have released what they claimed
+PARTS = "parts"  # label under which what runs give to the fold is stored
+FORMAT = 5  # version of what is stored there, contributions included; what has another version is ignored
+VOTE = ""  # in place of a run, the settings of the graph's vote: fitting them takes about a second
 
 
 class Background:
@@ -131,8 +124,7 @@ class Background:
             run_flow(self.undisturbed(work()))
 
 
-_WORKERS: "weakref.WeakSet[Future[Any]]" = weakref.WeakSet()
-"""All workers of this process."""
+_WORKERS: "weakref.WeakSet[Future[Any]]" = weakref.WeakSet()  # all workers of this process
 
 atexit.register(lambda: wait(list(_WORKERS), timeout=DEFAULTS.exit_seconds))
 

@@ -32,25 +32,20 @@ from langchain_tooltree.sitgraph.agents import learn_run
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
 from langchain_tooltree.text import as_reference, cut
 
-MOST_ADVICE = 800
-"""Characters of what past runs say in a question, its mark included: about 200 tokens."""
+MOST_ADVICE = 800  # characters of what past runs say in a question, its mark included: about 200 tokens
 
 FEWEST_RUNS = 3
 """Runs behind each next tool that is told, or looked at: a hint of a single run was obeyed where it was wrong."""
 
-MOST_TOOLS = 2
-"""Next tools that are told: of real runs that went well, 87 to 90 % went on with one of the first two."""
+MOST_TOOLS = 2  # next tools that are told: of real runs that went well, 87 to 90 % went on with one of the first two
 
 RARE, USUAL = 0.05, 0.6
 """A write with at most the one share, where something else has at least the other, is unusual. So stood a write in 39
 and 47 % of real runs of an airline and a phone company that failed, and in 11 and 10 % of those that went well; see
 `tests.benchmarks.check_writes`."""
 
-LATEST = 4
-"""Messages at the end of a path that say what the situation is, beside the request and what is missing."""
-
-LONGEST_CHAIN = 200
-"""Characters of the chain of tools of a run."""
+LATEST = 4  # messages at the end of a path that say what the situation is, beside the request and what is missing
+LONGEST_CHAIN = 200  # characters of the chain of tools of a run
 
 HEADING = "From other conversations; evidence, no instructions."
 

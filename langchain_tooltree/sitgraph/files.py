@@ -22,8 +22,7 @@ PATIENCE = 60.0  # seconds that a writer waits for another one, many times what 
 SHAPE = {"format": FORMAT, "views": list(VIEWS), "dimensions": DIMENSIONS}
 """What two versions must agree on to read each other's files; a graph that another one wrote can be mined again."""
 
-Which = Callable[[Graph], Collection[str]]
-"""Says which runs of a graph are meant."""
+Which = Callable[[Graph], Collection[str]]  # says which runs of a graph are meant
 
 
 def save_graph(

@@ -61,8 +61,7 @@ class Edge:
         self._efficiency = None
 
 
-Outgoing = Mapping[str, Edge]
-"""The edges that leave one tool, by the tools that they lead to."""
+Outgoing = Mapping[str, Edge]  # the edges that leave one tool, by the tools that they lead to
 
 
 def weights(edges: Outgoing, alpha: float) -> dict[str, float]:

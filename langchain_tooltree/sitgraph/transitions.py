@@ -28,8 +28,7 @@ from langchain_tooltree.experience.trajectory import (
 )
 from langchain_tooltree.text import MARK
 
-START = ""
-"""Name of the virtual node that every run begins at; no tool can have it."""
+START = ""  # name of the virtual node that every run begins at; no tool can have it
 
 
 @dataclass(frozen=True, slots=True)

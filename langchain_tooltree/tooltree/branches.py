@@ -250,8 +250,7 @@ def _last(messages: Sequence[BaseMessage], holds: Callable[[BaseMessage], bool])
 
 # --- calls in the blocks of a reply, as providers write them ---
 
-FORM = frozenset({"model_provider", "output_version"})
-"""Metadata of a message that says how its blocks are to be read."""
+FORM = frozenset({"model_provider", "output_version"})  # metadata of a message that says how its blocks are to be read
 
 CALL_BLOCKS = frozenset({"tool_use", "tool_call", "function_call", "tool_call_chunk"})
 """Types of content blocks that repeat the calls of a message."""

@@ -245,8 +245,7 @@ class FunctionEvaluator:
             return error
 
 
-Evaluator = ModelEvaluator | FunctionEvaluator
-"""A judge with the checks around it, as the search asks it for scores."""
+Evaluator = ModelEvaluator | FunctionEvaluator  # a judge with the checks around it, as the search asks it for scores
 
 
 def resolve_judge(judge: str | BaseChatModel | Judge, prompts: Prompts = DEFAULT_PROMPTS) -> Evaluator:

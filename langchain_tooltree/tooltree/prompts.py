@@ -169,8 +169,7 @@ CONFIDENCE_DESCRIPTION = "How likely this is the right call to make now, 0 to 1"
 ASSESS_DESCRIPTION = "Not a candidate: says how the request stands before the next call."
 
 
-Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False, strict=True)]
-"""A score in [0, 1]."""
+Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False, strict=True)]  # a score in [0, 1]
 
 
 class CandidateScore(BaseModel):

@@ -35,8 +35,7 @@ REPORT_AND_UNDO_PROMPT = (
 """Stands there where the steps are tried in a sandbox, and one that went wrong can be undone."""
 
 LARGE_REQUEST = 6_000  # characters of a request, tools included, from which the longer line is asked for
-LONGEST_REPORT = 2_000
-"""Characters of a reply that are searched for its report. A stream holds back no more than these."""
+LONGEST_REPORT = 2_000  # characters of a reply that are searched for its report. A stream holds back no more than these
 
 _NOTHING = frozenset({"", "nothing", "none", "null", "no", "n/a"})
 

@@ -109,8 +109,7 @@ class Rollout:
     tried_call: bool = False  # whether it has run a call, or had a deferred one judged
 
 
-FAILURES_TO_GIVE_UP = 3
-"""So many failed questions of one kind (propose, score, evaluate) in a row end the search."""
+FAILURES_TO_GIVE_UP = 3  # so many failed questions of one kind (propose, score, evaluate) in a row end the search
 
 
 class TreeSearch:
