@@ -57,7 +57,12 @@ class AnswerRecorder(BaseCallbackHandler):
         self._write({"run": dict(settings or {})})
 
     def on_chat_model_start(
-        self, serialized: Any, messages: list[list[BaseMessage]], *, run_id: UUID, **kwargs: Any
+        self,
+        serialized: Any,
+        messages: list[list[BaseMessage]],
+        *,
+        run_id: UUID,
+        **kwargs: Any,
     ) -> None:
         """Keep the request until its reply comes."""
         with self._lock:

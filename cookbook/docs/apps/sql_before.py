@@ -52,4 +52,8 @@ LOOKUPS = [list_tables, table_schema, check_query]
 
 def build(model: Any) -> Any:
     """The agent, around a model or the name of one."""
-    return create_agent(model, [*LOOKUPS, run_query], system_prompt=PROMPT)
+    return create_agent(
+        model,
+        [*LOOKUPS, run_query],
+        system_prompt=PROMPT,
+    )

@@ -24,7 +24,10 @@ def send_mail(to: str, subject: str, body: str) -> str:
 def build(model: Any) -> Any:
     """The supervisor, around a model or the name of one."""
     calendar = create_agent(
-        model, [free_slots, create_event], system_prompt="You keep a calendar.", effects={"free_slots": "read"}
+        model,
+        [free_slots, create_event],
+        system_prompt="You keep a calendar.",
+        effects={"free_slots": "read"},
     )
     mail = create_agent(model, [send_mail], system_prompt="You write mails.")
 

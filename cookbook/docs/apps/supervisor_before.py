@@ -23,7 +23,11 @@ def send_mail(to: str, subject: str, body: str) -> str:
 
 def build(model: Any) -> Any:
     """The supervisor, around a model or the name of one."""
-    calendar = create_agent(model, [free_slots, create_event], system_prompt="You keep a calendar.")
+    calendar = create_agent(
+        model,
+        [free_slots, create_event],
+        system_prompt="You keep a calendar.",
+    )
     mail = create_agent(model, [send_mail], system_prompt="You write mails.")
 
     def schedule_event(request: str) -> str:

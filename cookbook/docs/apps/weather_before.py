@@ -30,5 +30,9 @@ def get_weather(city: str) -> str:
 def build(model: Any) -> Any:
     """The agent, around a model or the name of one."""
     return create_agent(
-        model, [get_user_location, get_weather], system_prompt=PROMPT, context_schema=User, checkpointer=InMemorySaver()
+        model,
+        [get_user_location, get_weather],
+        system_prompt=PROMPT,
+        context_schema=User,
+        checkpointer=InMemorySaver(),
     )
