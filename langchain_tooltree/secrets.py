@@ -87,7 +87,8 @@ def _masked(value: Any) -> Any:
 
 
 def _masked_field(name: Any, value: Any) -> Any:
-    if not value or isinstance(value, bool) or not (isinstance(name, str) and _names_secret(name)):
+    is_name = isinstance(name, str) and len(name) <= LONGEST_NAME
+    if not value or isinstance(value, bool) or not (is_name and _names_secret(name)):
         return _masked(value)
     if isinstance(value, str):
         return MASK
@@ -97,7 +98,7 @@ def _masked_field(name: Any, value: Any) -> Any:
 
 @lru_cache(maxsize=4_096)  # the same few fields in all messages
 def _names_secret(name: str) -> bool:
-    return len(name) <= LONGEST_NAME and _NAME.search(name) is not None
+    return _NAME.search(name) is not None
 
 
 def _masked_text(text: str) -> str:

@@ -15,14 +15,14 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatchcase
-from functools import cache, cached_property, lru_cache
+from functools import cache, cached_property
 from importlib.resources import files
 from itertools import chain, islice, takewhile
 from typing import Any, Literal, NamedTuple, get_args
 
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.experience.trajectory import Outcome, Step, is_read
-from langchain_tooltree.text import compact_json, cut, one_line, whole_words
+from langchain_tooltree.text import compact_json, cut, digest, forget_oldest, one_line, whole_words
 
 KINDS: Mapping[str, str] = {
     "unknown_tool": "there is no such tool",
@@ -487,21 +487,23 @@ def _unless_weak(anomaly: Anomaly, step: Step, situation: Situation) -> Anomaly 
     return replace(anomaly, confidence=WEAK) if again else None
 
 
+_failures: dict[str, bool] = {}  # by digests: the results of past runs are not kept
+
+
 def has_failed(step: Step) -> bool:
     """Whether a call surely failed or was refused, by what it brought back alone."""
-    if step.outcome is None:
-        return False
-    return step.outcome.status == "error" or _says_failure(
-        step.tool, compact_json(step.arguments or {}), step.outcome.text
-    )
-
-
-# Looking for phrases takes 1 ms, and a thread that goes on is learnt again with all its calls.
-@lru_cache(maxsize=1_000)
-def _says_failure(tool: str, arguments: str, text: str) -> bool:
-    reading = Reading(Step(tool, json.loads(arguments), Outcome(text)))
-    anomaly = first_anomaly(Situation(latest=[reading], phrases=phrase_book().phrases))
-    return anomaly is not None and anomaly.confidence >= SURE
+    if step.outcome is None or step.outcome.status == "error":
+        return step.outcome is not None
+    text = step.outcome.text
+    key = digest([step.tool, compact_json(step.arguments or {}), text])
+    if (
+        failed := _failures.get(key)
+    ) is None:  # to look for phrases takes 1 ms, and a long run is learnt again and again
+        reading = Reading(replace(step, outcome=Outcome(text)))
+        anomaly = first_anomaly(Situation(latest=[reading], phrases=phrase_book().phrases))
+        _failures[key] = failed = anomaly is not None and anomaly.confidence >= SURE
+        forget_oldest(_failures, 1_000)
+    return failed
 
 
 def is_absent(step: Step) -> bool:
