@@ -544,10 +544,8 @@ class ExperienceStore:
         ids = yield from self._indexed(task, k, success=success)
         if ids is None:
             catalogue = yield from self.current()
-            changes, entries = (
-                catalogue.changes,
-                catalogue.entries,
-            )  # in this order: who writes changes the entries first
+            changes = catalogue.changes  # looked at before the entries, which who writes changes first
+            entries = catalogue.entries
             yield from self._embedding(catalogue, catalogue.tasks.missing(entries, changes))
             [query] = yield from embedded(self._embeddings, [task])
             outcome = None if success is None else _OUTCOMES[success]

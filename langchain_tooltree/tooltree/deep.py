@@ -599,9 +599,8 @@ def plan_tools(model: BaseChatModel, library: ToolLibrary, query: str, meter: Me
     plan = yield from filled_in(model, prompts.CoarsePlan, prompt, inner_config("plan", {}), meter)
     if plan is None:
         return library.names
-    unfit = {
-        each.name for each in plan.tools if each.relevance < RELEVANT or not (each.obtainable and each.useful)
-    }  # a tool that nothing was said of is not judged irrelevant
+    # A tool that nothing was said of is not judged irrelevant.
+    unfit = {each.name for each in plan.tools if each.relevance < RELEVANT or not (each.obtainable and each.useful)}
     domains = set(plan.domains)
     chosen = (
         card.name
