@@ -240,6 +240,7 @@ def seen_by_the_record(messages):
     return Trajectory.from_messages(add_messages([], messages)).task
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "messages",
     [

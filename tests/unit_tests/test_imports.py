@@ -87,6 +87,7 @@ def is_marked_pure(path):
     return re.search(r"\bPure[.;]", (ast.get_docstring(parse(path)) or "").partition("\n\n")[0]) is not None
 
 
+@pytest.mark.slow
 def test_the_files_marked_pure_are_those_meant_to_be():
     assert {name_of(path) for path in FILES if is_marked_pure(path)} >= PURE
 

@@ -15,7 +15,7 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, Tool
 
 import langchain_tooltree
 from langchain_tooltree import AnomalyDetector, HashingEmbeddings, Trajectory
-from langchain_tooltree.anomaly.rules import phrase_book
+from langchain_tooltree.anomaly.rules import _END_OF_SENTENCE, phrase_book
 from langchain_tooltree.cfgm.online import IDENTIFYING
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.effects import only_reads
@@ -79,8 +79,9 @@ def patterns() -> dict[str, re.Pattern[str]]:
 
 def texts(*own: str) -> Iterator[tuple[str, Callable[[int], str]]]:
     for unit in (*UNITS, *own):
-        yield repr(unit), lambda length, unit=unit: unit * (length // len(unit))
-        yield f"{unit!r} behind a letter", lambda length, unit=unit: "a" + unit * (length // len(unit)) + "\n!"
+        yield repr(unit), lambda length, unit=unit: unit * (length // len(unit)) + "\n!"
+    for unit in own:
+        yield f"{unit!r} behind a letter", lambda length, unit=unit: "a" + unit * (length // len(unit))
 
 
 def seconds(read: Callable[[str], object], text: str, times: int) -> float:
@@ -103,7 +104,7 @@ def slow_texts(read: Callable[[str], object], *own: str) -> list[str]:
     return slow
 
 
-ONLY_SEARCHED = {INTRODUCED.pattern, IDENTIFYING.pattern}
+ONLY_SEARCHED = {INTRODUCED.pattern, IDENTIFYING.pattern, _END_OF_SENTENCE.pattern}
 """Those that never have to match a whole text."""
 
 

@@ -85,6 +85,7 @@ def test_what_cannot_be_shown_is_told(description, examples, message):
         memory()[0].focus_points(description, examples)
 
 
+@pytest.mark.slow
 def test_many_long_examples_stay_within_bounds():
     run = attempt("Find the lamp.", *((f"open door {n}", "It is open. " * 200) for n in range(50)))
     ours, model = memory(FORM)

@@ -128,7 +128,7 @@ TIPS_OF_ALL = st.lists(st.builds(tip, TEXT, TEXT), max_size=6).map(tuple)
 
 
 @pytest.mark.slow
-@settings(deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.lists(RUNS, max_size=3), TIPS_OF_ALL, st.integers(0, 2_500), TEXT, st.booleans())
 def test_it_never_takes_more_than_its_room_and_is_marked_from_end_to_end(runs, tips, room, task, verbatim):
     told = recall_text(Recollection(task, tuple(runs), tips, verbatim), max_characters=room)

@@ -32,6 +32,7 @@ def test_a_single_anomaly_is_told_and_left_to_the_agent(path):
     assert model.calls == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("between", [[], WAIT[:6], WELL[:1]], ids=["at once", "nothing but other tools", "lately"])
 def test_trouble_that_goes_on_is_reflected_upon(path, between):
     agent, model = by_default(MISTAKE, *between, call("turn_valve", 9, valve="main"), ANSWER)

@@ -176,6 +176,7 @@ async def test_nothing_usable_is_no_reflection(reflect, replies):
     assert len(meter.problems) == 2
 
 
+@pytest.mark.slow
 async def test_every_text_has_its_bounds(reflect):
     flood = "x" * 100_000
     reply = {

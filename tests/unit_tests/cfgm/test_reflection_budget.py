@@ -42,6 +42,7 @@ def test_trouble_that_comes_and_goes_in_every_other_step_is_the_same():
     assert reflections(pace, [True, False] * 4) == [True, False, False, False, True, False, False, False]
 
 
+@pytest.mark.slow
 @given(paces, courses)
 def test_normal_rounds_are_never_reflected_upon(pace, anomalous):
     pairs = zip(reflections(pace, anomalous), anomalous, strict=True)
@@ -57,6 +58,7 @@ def test_between_two_reflections_the_agent_is_left_alone(pace, anomalous):
     assert len(places) <= pace["max_reflections"]
 
 
+@pytest.mark.slow
 @given(paces, courses)
 def test_whoever_is_in_trouble_is_helped_as_soon_as_pause_and_budget_allow(pace, anomalous):
     reflected = reflections(pace, anomalous)

@@ -5,7 +5,6 @@ import json
 import pytest
 from boiler_room import ANOMALY, KEY_INFORMATION, NEXT_STEP, NO_VALVE, failed, in_trouble
 from langchain_core.messages import ToolMessage
-from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.graph.message import add_messages
 
@@ -22,6 +21,14 @@ from langchain_tooltree.cfgm.online import (
     with_correction,
 )
 from langchain_tooltree.text import as_reference, without_reference
+
+
+def payload(messages):
+    """The messages that OpenAI gets to see."""
+    from langchain_openai import ChatOpenAI  # noqa: PLC0415 - half a second, which no quick test needs
+
+    return ChatOpenAI(model="m", api_key="-")._get_request_payload(messages)["messages"]
+
 
 QUESTIONS = [{"question": "Which?", "answer": "A red one."}, {"question": "", "answer": "Or a blue one."}]
 
@@ -167,21 +174,23 @@ def test_a_reply_that_would_end_the_mark_does_not():
     assert without_reference(message.content) == NO_VALVE
 
 
+@pytest.mark.slow
 def test_it_takes_the_place_of_the_observation_and_calls_stay_paired():
     messages = [*in_trouble(), *failed(2)]
 
     state = add_messages(messages, [with_correction(messages[4], ANOMALY, REFLECTION)])
 
-    sent = ChatOpenAI(model="m", api_key="-")._get_request_payload(state)["messages"]
+    sent = payload(state)
     asked = [call["id"] for message in sent for call in message.get("tool_calls", ())]
     assert asked == [message["tool_call_id"] for message in sent if message["role"] == "tool"]
     assert [message["role"] for message in sent] == ["user", *["assistant", "tool"] * 3]
 
 
+@pytest.mark.slow
 def test_openai_gets_the_correction_and_not_the_mark():
     messages = in_trouble()
     messages[-1] = with_correction(messages[-1], ANOMALY, REFLECTION)
 
-    sent = ChatOpenAI(model="m", api_key="-")._get_request_payload(messages)["messages"][-1]
+    sent = payload(messages)[-1]
 
     assert sent == {"role": "tool", "tool_call_id": "turn_valve 1", "content": messages[-1].content}

@@ -118,6 +118,7 @@ def test_a_task_with_new_attempts_is_asked_about_again():
     assert ours.model.asked[5:] == [(PRAISED, "bravo")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("killed_at", [1, 2, 5, 7])
 def test_an_extraction_that_was_killed_goes_on_where_it_stopped(killed_at):
     attempts = [made for task in NAMES[:4] for made in (failure(task), success(task))]
@@ -133,6 +134,7 @@ def test_an_extraction_that_was_killed_goes_on_where_it_stopped(killed_at):
     assert len(resumed.model.asked) == 8 - (killed_at - 1) // 2 * 2  # of a task, both questions
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at_once", [1, 3, 50])
 async def test_the_async_twin_brings_the_same(at_once):
     attempts = [made for task in NAMES for made in (failure(task), success(task))]

@@ -178,6 +178,7 @@ def test_a_model_judges_and_its_calls_are_in_the_estimate(capsys, monkeypatch):
     assert any('"task":"Where is the key?","expected":"desk"' in call[-1].content for call in judge.calls)
 
 
+@pytest.mark.slow
 def test_somebody_is_asked_whether_to_go_on(capsys, monkeypatch):
     answers = iter(["", "y"])
     monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
@@ -202,6 +203,7 @@ def test_experience_makes_a_third_agent_that_learns_from_each_task(capsys):
         assert Experience(store, namespace=("compare",)).status().successes == 6
 
 
+@pytest.mark.slow
 def test_a_run_that_raises_is_not_solved_and_is_made_again_by_the_same_command(capsys):
     code, shown, _ = compare(capsys, "--yes", "--limit", "6", agent="little_agent:shaky")
     assert code == UNCERTAIN

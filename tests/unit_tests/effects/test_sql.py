@@ -40,6 +40,7 @@ def near(tmp_path, monkeypatch):
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dialect", ORDINARY)
 def test_at_least_sixty_ordinary_queries_of_each_database_are_reads(dialect, subtests):
     assert len(ORDINARY[dialect]) >= 60
@@ -48,6 +49,7 @@ def test_at_least_sixty_ordinary_queries_of_each_database_are_reads(dialect, sub
             assert only_reads(query, dialect)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dialect", ATTACKS)
 def test_what_may_change_something_or_reaches_beyond_the_database_is_a_write(dialect, subtests, caplog):
     caplog.set_level(logging.DEBUG, "sqlglot")
@@ -79,6 +81,7 @@ def database():
         yield opened
 
 
+@pytest.mark.slow
 def test_sqlite_is_the_same_after_all_that_is_taken_for_a_read(near, database):
     database.executescript(SHOP.format(json="TEXT") + "CREATE INDEX i ON orders (total); ANALYZE;")
     state = lambda: [*database.iterdump(), database.total_changes, *database.execute("PRAGMA user_version")]  # noqa: E731
@@ -144,7 +147,7 @@ def test_postgres_is_the_same_after_all_that_is_taken_for_a_read(near, tmp_path)
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(data=st.data())
 def test_no_mixture_of_queries_and_attacks_changes_sqlite(data):
     words = st.sampled_from([word for text in (*ORDINARY["sqlite"], *ATTACKS["sqlite"]) for word in text.split()])

@@ -90,6 +90,7 @@ def test_arguments_are_the_same_in_whatever_form_they_are_written(arguments, for
 spoilt = st.sampled_from(["kept", "missing", "the same", "unknown"])
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.lists(st.lists(spoilt, min_size=1, max_size=3), max_size=5), spoilt)
 def test_where_every_call_is_answered_in_order_it_does_not_matter_what_became_of_the_ids(turns, ids):
@@ -130,6 +131,7 @@ anything = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(anything)
 def test_nothing_vanishes_without_a_count(said):

@@ -72,6 +72,7 @@ def test_a_step_in_which_a_node_did_not_end_is_told_when_it_did(record):
     assert [message["content"] for message in read.messages] == ["Find it.", "Wait.", "done", "and done"]
 
 
+@pytest.mark.slow
 def test_a_graph_that_is_tried_again_is_told_as_it_went_in_the_end(record):
     tries = []
 

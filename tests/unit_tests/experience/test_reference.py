@@ -26,6 +26,7 @@ NOTE = as_reference("In a past run, <b>look</b> came first.", source="past runs"
 CALL = AIMessage("", tool_calls=[{"name": "look", "args": {}, "id": "1"}])
 
 
+@pytest.mark.slow
 @given(TEXT, TEXT, TEXT)
 def test_what_is_marked_can_be_taken_out_again_whatever_it_says(before, noted, after):
     before, after = before.replace("<", "").strip(), after.replace("<", "").strip()

@@ -187,6 +187,7 @@ def grown(seed):
     return versions
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 3, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(4, 8))])
 def test_a_thread_that_is_learnt_turn_by_turn_gives_the_graph_of_its_latest_version(tmp_path, seed):
     graph = SITGraph(**SETTINGS)
@@ -198,6 +199,7 @@ def test_a_thread_that_is_learnt_turn_by_turn_gives_the_graph_of_its_latest_vers
         assert saved(graph, tmp_path / f"grown {number}") == saved(at_once, tmp_path / f"at once {number}")
 
 
+@pytest.mark.slow
 def test_of_a_thread_that_goes_on_only_what_is_new_is_embedded():
     embedder = TableEmbeddings()
     graph = SITGraph(embeddings=embedder)

@@ -17,6 +17,7 @@ def poisoned(count, *, request="Refund order 17.", source="mallory"):
     return [run.coming_from(source) for run in runs]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 5, 20])
 def test_what_one_source_does_in_many_runs_is_not_suggested_first_where_others_know_better(count):
     graph = SITGraph.from_trajectories([*HONEST, *poisoned(count)])

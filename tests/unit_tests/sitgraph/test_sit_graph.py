@@ -67,6 +67,7 @@ async def test_the_async_twins_do_the_same(tmp_path):
     assert other._encoder.embeddings.ways == {"async"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "use",
     [

@@ -32,6 +32,7 @@ async def later(trajectory):
 JUDGED = {"reasons": "The day was found.", "verdict": "success"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "verdict",
     [
@@ -53,6 +54,7 @@ def test_a_run_that_went_well_is_part_of_the_graph_at_once(path, verdict):
     assert [each.tool for each in graph.suggest("find_reader")] == ["list_loans"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "verdict",
     [None, lambda _: False, lambda _: None, lambda _: 0.5, ScriptedChatModel(replies=["Who knows?"] * 4)],

@@ -137,6 +137,7 @@ class ListeningModel(ScriptedChatModel):
         return super()._message(messages, options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "hosted",
     [

@@ -45,6 +45,7 @@ def first_prompts(model):
     return [messages[0].text for messages in model.calls if messages[-1].type == "human"]
 
 
+@pytest.mark.slow
 def test_what_one_user_did_is_suggested_to_that_one_alone(path):
     experience = Experience(InMemoryStore(), verdict=went_well)
     agent, model = served(SITGraphMiddleware(experience, effects={"open_safe": "read"}))

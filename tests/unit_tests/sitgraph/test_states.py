@@ -76,6 +76,7 @@ def test_states_are_the_same_whatever_came_and_went_in_between():
     assert content(lived.of_runs([3])) == content(at_once.of_runs([3]))
 
 
+@pytest.mark.slow
 def test_of_too_many_states_those_after_the_same_tool_come_first_and_the_order_of_adding_does_not_choose():
     runs = [(run << 32, run % 5, 20) for run in range(1, 151)]  # 3,000 states, 600 after each tool
     forth, back = table(*runs), table(*runs[::-1])

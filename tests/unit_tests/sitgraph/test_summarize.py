@@ -124,6 +124,7 @@ def test_the_miner_finds_the_summary_in_the_conversation(path, tmp_path, graph, 
     assert summaries_in(loaded.to_messages()) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("reply", "reason"),
     [

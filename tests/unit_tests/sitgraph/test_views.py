@@ -179,7 +179,7 @@ MESSAGES = st.fixed_dictionaries(
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(MESSAGES, max_size=8))
 def test_nothing_that_a_dialogue_may_hold_stops_the_graph(messages):
     graph = SITGraph()
@@ -206,6 +206,7 @@ def test_a_state_found_in_a_run_is_the_state_of_the_same_dialogue_later():
     assert best.evidence[0].trajectory == "1"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("odd", ["late", "without an id", "summed up"])
 def test_the_state_of_a_long_dialogue_that_goes_on_is_that_of_the_run_later(odd):
     said = [user("First of all, a refund.")]

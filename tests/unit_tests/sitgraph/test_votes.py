@@ -113,6 +113,7 @@ def test_runs_that_never_do_the_same_leave_much_for_what_no_run_did():
     assert sure.other < 0.05
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 2, 5])
 @pytest.mark.parametrize("text", ["Ich möchte Bücher über Vögel", "我想退票", "🙂🙃", ""])
 def test_a_handful_of_runs_of_any_text_is_enough(count, text):

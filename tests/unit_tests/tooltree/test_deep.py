@@ -187,6 +187,7 @@ def test_a_judge_that_fails_keeps_no_plan_and_raises_nothing(run, tools, verdict
     assert (result.steps, "judge" in result.fallback) == ((), True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "reply",
     [

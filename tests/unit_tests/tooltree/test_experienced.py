@@ -59,6 +59,7 @@ async def test_past_runs_stand_in_the_questions_that_follow_a_doubt_and_in_no_ot
     assert not any("reference_material" in message.text for prompt in model.calls for message in prompt[:-1])
 
 
+@pytest.mark.slow
 async def test_a_likely_read_without_arguments_is_tried_without_a_question(form, either):
     experience = experienced(*[["stock", "opening_hours"]] * 3)
     made = []
@@ -168,6 +169,7 @@ async def test_an_unusual_write_is_checked_by_one_more_step_and_then_made(form, 
     assert tokens(messages) > tokens(plain[2]), "what the check cost is added to the step"
 
 
+@pytest.mark.slow
 async def test_after_a_check_the_agent_may_read_first_or_ask_and_is_not_checked_again(form, either):
     replies = ORDERS[0], calls(("stock", "tea")), calls(("order", "tea")), report("Ordered.")
     shop, model, _ = await checked(form, either, *replies)

@@ -101,6 +101,7 @@ async def test_a_sure_answer_is_the_plain_agent_s(run, shop):
     assert shown(model.calls[1][1:]) == shown(plain[:-1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("answer", ["There are 7.", '{"tea": 7}', '{"amount": 7} of them', '{"tea', "[7]"])
 async def test_an_answer_without_a_report_is_taken_as_it_is(run, answer):
     messages = await run(scripted(calls(("stock", "tea")), answer))
@@ -235,6 +236,7 @@ async def test_a_turn_that_ends_without_any_call_is_asked_once_more_where_a_tool
 # --- writes ---
 
 
+@pytest.mark.slow
 async def test_a_write_after_an_answer_needs_a_report_that_misses_it(run, shop):
     first = calls(("stock", "tea"))
     alone = scripted(first, report("7.", "the colour"), calls(("order", "tea")))
@@ -300,6 +302,7 @@ async def test_what_a_search_may_cost_is_bounded_by_effort_calls_and_time(shop, 
     assert extra == 0 or asked - 1 >= extra / 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", [*range(4, 20, 3), 20, 25])
 def test_a_graph_s_recursion_limit_ends_a_search_with_the_best_answer(shop, limit):
     replies = [*others(("broken", "tea"), ("price", "tea")), report("It is black.")]
@@ -460,6 +463,7 @@ async def test_a_judge_doubts_an_answer_that_reports_nothing(run):
     assert AGAIN_PROMPT.format(missing="something, as a check of the answer says") == model.calls[-1][-1].text
 
 
+@pytest.mark.slow
 async def test_a_judge_orders_and_prunes_candidates_and_rejects_what_they_brought_back(run, shop):
     judge = Careful(pre={"broken": 0.1, "stock": 0.5}, goal=1.0)
     offered = ("broken", "tea"), ("stock", "milk"), ("price", "tea")
@@ -474,6 +478,7 @@ async def test_a_judge_orders_and_prunes_candidates_and_rejects_what_they_brough
 # --- what is told ---
 
 
+@pytest.mark.slow
 async def test_a_search_tells_what_it_does_and_what_it_was(run, shop):
     told = []
 

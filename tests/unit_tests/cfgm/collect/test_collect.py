@@ -250,6 +250,7 @@ def test_an_interrupt_begins_nothing_new_and_what_ended_is_kept():
     assert model.asked == 4 * 7
 
 
+@pytest.mark.slow
 def test_after_an_interrupt_the_others_stop_at_their_next_step():
     model, experience = Walker(), empty_store()
     both = threading.Barrier(2)

@@ -134,6 +134,7 @@ async def test_a_graph_is_tried_until_it_succeeds(gather, kind):
     assert first.metadata["usage"]["model_calls"] + second.metadata["usage"]["model_calls"] == 9
 
 
+@pytest.mark.slow
 async def test_an_agent_with_the_memory_that_is_filled_stores_each_attempt_once_and_recalls_none(path_to):
     model, memory = Walker(), CFGMMemory(Walker(), ExperienceStore(InMemoryStore()))
 
@@ -301,6 +302,7 @@ async def test_a_graph_without_messages_is_unfinished_and_told(gather):
     assert contents(experience) == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", AGENTS)
 async def test_every_kind_of_agent_may_use_its_tool_calls_and_no_more(gather, kind):
     for steps, success in ((3, True), (4, False)):

@@ -83,6 +83,7 @@ def test_the_scale_is_fitted_after_ten_scores_and_then_after_a_half_more():
     assert taught(*[0.0, 1.0] * 4)[0].deviation == DEVIATION
 
 
+@pytest.mark.slow
 @given(low=SCORES, high=SCORES, learnt=st.lists(SCORES, max_size=60))
 def test_a_higher_score_never_says_less(low, high, learnt):
     calibration, _ = taught(*learnt)
@@ -108,6 +109,7 @@ def squeezed(score):
     return 0.6 + (score - 0.7) * (0.6 - 0.45) / (0.7 - 0.3)
 
 
+@pytest.mark.slow
 @given(scores=st.lists(st.integers(0, 100), min_size=10, max_size=60))
 def test_a_judge_on_another_scale_prefers_the_same_calls(scores):
     plain, _ = taught(*(score / 100 for score in scores))

@@ -89,6 +89,7 @@ def test_a_known_observation_is_cached_and_a_best_path_has_all_its_calls(search_
     assert path == [first, "c()"]
 
 
+@pytest.mark.slow
 @given(
     seed=st.integers(0, 10_000),
     rule=st.sampled_from([BY_POSTERIOR, {"selection": "smoothed"}, {"selection": "printed"}]),
