@@ -3,8 +3,9 @@
 Each rule looks at a call with its observation (`Reading`) and at what came before (`Situation`). The words in which
 environments refuse an action are data, in `phrases.toml` beside this file, and are read when they are first needed.
 
-A rule of your own takes three steps here: a row in `KINDS`, a function of a reading and a situation, and its place in
-`RULES`.
+A rule of your own takes a row in `KINDS`, a function of a reading and a situation, and its place in `RULES`. Choose its
+confidence with care: from `SURE` on the call counts as failed wherever past runs and the planner ask for it; below,
+only reflection hears of it. Trouble that has gone on already belongs into `LOOPS`, too.
 """
 
 import ast
@@ -366,7 +367,9 @@ def _is_nothing(value: Any) -> bool:
 LONGEST_QUOTE = 160  # characters of an observation that evidence shows
 LONGEST_CALL = 120  # characters of a call that evidence shows: the tool and its first arguments
 SHORTEST_NAME = 3  # characters of a name in a call; a shorter text stands in others by chance
-SHORTEST_ECHO = 8  # characters of a sentence that is the agent's own if its call has it; shorter ones match by chance
+SHORTEST_OWN_WORDS = (
+    8  # characters of a sentence that is the agent's own if its call has it; shorter ones match by chance
+)
 
 SURE = 0.85
 """Confidence, in [0, 1], from which on a call counts as failed. Below it are words that may be good news: a seat that
@@ -496,9 +499,8 @@ def has_failed(step: Step) -> bool:
         return step.outcome is not None
     text = step.outcome.text
     key = digest([step.tool, compact_json(step.arguments or {}), text])
-    if (
-        failed := _failures.get(key)
-    ) is None:  # to look for phrases takes 1 ms, and a long run is learnt again and again
+    failed = _failures.get(key)
+    if failed is None:  # to look for phrases takes 1 ms, and a long run is learnt again and again
         reading = Reading(replace(step, outcome=Outcome(text)))
         anomaly = first_anomaly(Situation(latest=[reading], phrases=phrase_book().phrases))
         _failures[key] = failed = anomaly is not None and anomaly.confidence >= SURE
@@ -586,16 +588,16 @@ def _phrase(reading: Reading, situation: Situation) -> Anomaly | None:
             if reading.objects and part is reading.text and each.place != "anywhere":
                 continue  # the sentences of structured output are those in its fields
             sentence = each.sentence_in(observation)
-            if sentence is not None and not _is_echo(sentence, reading.step):
+            if sentence is not None and not _is_own_words(sentence, reading.step):
                 evidence = f"{reading.call} was answered with {_quoted(sentence)}."
                 return reading.anomaly("phrase", evidence, each.confidence, recoverable=is_recoverable(part))
     return None
 
 
-def _is_echo(sentence: str, step: Step) -> bool:
+def _is_own_words(sentence: str, step: Step) -> bool:
     """Whether the agent itself wrote this in the call, as in a ticket that is created and shown."""
     values = (step.arguments or {}).values()
-    return len(sentence) >= SHORTEST_ECHO and any(isinstance(each, str) and sentence in each for each in values)
+    return len(sentence) >= SHORTEST_OWN_WORDS and any(isinstance(each, str) and sentence in each for each in values)
 
 
 def _empty_again(reading: Reading, situation: Situation) -> Anomaly | None:

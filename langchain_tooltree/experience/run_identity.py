@@ -226,8 +226,8 @@ class NamespaceTemplate:
 
 
 _UNKNOWN = (
-    "The namespace needs {quoted}, which is not known here. Give the graph a context with it, use "
-    "store.within({name}=...), or where no client can set it, within_config({{'configurable': {{{quoted}: ...}}}})."
+    "The namespace needs {quoted}, which is not known here. Invoke the agent with a context that has it or, where no "
+    "client can set that, with {{'configurable': {{{quoted}: ...}}}}; outside of a run, use within({name}=...)."
 )
 
 

@@ -1,4 +1,4 @@
-"""Fifteen ready tools by domain, each with a card, examples, an effect and limits: `toolbox("maths", "tables")`.
+"""Ready tools by domain, each with a card, examples, an effect and limits: `toolbox("maths", "tables")`.
 
 All of them only read. Files come from one folder that the user names, services from addresses that the user gives;
 nothing else is opened or called. A call that takes too long is ended.

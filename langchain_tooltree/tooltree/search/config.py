@@ -10,6 +10,7 @@ from langchain_tooltree.errors import ConfigurationError
 
 Count = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(ge=0, le=1)]
+Selection = Literal["doubt", "posterior", "smoothed", "printed"]
 
 
 class Effort(NamedTuple):
@@ -64,7 +65,7 @@ class SearchConfig:
     max_model_calls: Count | None = None
     max_seconds: Annotated[float, Field(gt=0)] | None = None
     check_writes: bool = False
-    selection: Literal["doubt", "posterior", "smoothed", "printed"] = "doubt"
+    selection: Selection = "doubt"
     max_rollouts: Count = 100
     exploration: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1.4
     pre_threshold: Share = 0.3
@@ -174,7 +175,7 @@ class KernelConfig(SearchConfig):
         seed: Seed of tie-breaking and of the order in which candidates are shown to the judge.
     """
 
-    selection: Literal["doubt", "posterior", "smoothed", "printed"] = "posterior"
+    selection: Selection = "posterior"
     pre_evaluation: Literal["batched", "single"] = "batched"
     goal_score: bool = True
     reward: Literal["call", "path"] = "call"

@@ -54,18 +54,21 @@ class UCTPolicy:
     def _descend(self, tree: Tree, state: Node) -> Work | None:
         if tree.askable(state) and tree.spent(state):
             return Work("propose", state)
-        state_visits = tree.state_visits(state) + state.in_flight
-        may_enter = [child for child in tree.children(state) if _may_enter(child)]
-        may_enter.sort(
-            key=lambda child: (self.score(state, state_visits, child), child.visits, child.r_pre, tree.jitter(child)),
-            reverse=True,
-        )
-        for child in may_enter:
+        for child in self.ranked(tree, state, [child for child in tree.children(state) if _may_enter(child)]):
             if child.r_post is None:
                 return Work("execute", child)
             if work := self._descend(tree, child):
                 return work
         return None
+
+    def ranked(self, tree: Tree, state: Node, children: Sequence[Node]) -> list[Node]:
+        """The children of a state that may be entered, in the order in which they are tried."""
+        state_visits = tree.state_visits(state) + state.in_flight
+
+        def rank(child: Node) -> tuple[float, ...]:
+            return self.score(state, state_visits, child), child.visits, child.r_pre or 0.0, tree.jitter(child)
+
+        return sorted(children, key=rank, reverse=True)
 
     def after_scoring(self, tree: Tree, best: Sequence[Node]) -> Work | None:  # noqa: ARG002
         """Run the best of the new candidates, as in the paper."""

@@ -54,7 +54,7 @@ def test_labels_have_to_make_a_namespace(labels, problem):
 
 
 def test_a_missing_variable_is_named_with_the_remedy():
-    with pytest.raises(ConfigurationError, match=r"needs 'user_id'.*within\(user_id=.*'configurable': \{'user_id': "):
+    with pytest.raises(ConfigurationError, match=r"needs 'user_id'.*'configurable': \{'user_id': .*within\(user_id="):
         NamespaceTemplate(("tooltree", "{user_id}")).fill({})
 
 
