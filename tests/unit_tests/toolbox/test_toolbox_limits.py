@@ -282,11 +282,12 @@ def test_a_fork_uses_no_process_of_its_parent(files):
     code = (
         "import os, sys\n"
         "from langchain_tooltree.toolbox import toolbox\n"
-        "tool = toolbox('calculator').tool('calculator')\n"
-        "assert tool.invoke({'expression': '1 + 1'}) == '2'\n"
+        "add = toolbox('add_to_date').tool('add_to_date')\n"
+        "assert add.invoke({'start': '2026-01-01', 'amount': 1}).startswith('2026-01-02')\n"
         "child = os.fork()\n"
-        "said = [tool.invoke({'expression': f'{n} * {3 if child else 7}'}) for n in range(20)]\n"
-        "assert said == [str(n * (3 if child else 7)) for n in range(20)], said\n"
+        "month = '03' if child else '07'\n"
+        "said = [add.invoke({'start': f'2026-{month}-01', 'amount': n}) for n in range(20)]\n"
+        "assert [each[:10] for each in said] == [f'2026-{month}-{n + 1:02}' for n in range(20)], said\n"
         "sys.exit(os.waitpid(child, 0)[1] if child else 0)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False, timeout=120)  # noqa: S603
