@@ -29,6 +29,7 @@ _NAMED = (
 
 _NAME = re.compile(rf"{_NAMED}\Z", re.IGNORECASE)
 
+SMALLEST_SECRET = 1_000  # a PIN has four digits, while a `token` below it is a count or a place
 LONGEST_NAME = 80  # characters of the name of a field: longer keys of an object are data
 
 # Each form with a text that stands in whatever it matches, since a search for that is a hundred times as fast. All of
@@ -90,7 +91,7 @@ def _masked_field(name: Any, value: Any) -> Any:
     is_name = isinstance(name, str) and len(name) <= LONGEST_NAME
     if not value or isinstance(value, bool) or not (is_name and _names_secret(name)):
         return _masked(value)
-    if isinstance(value, str):
+    if isinstance(value, str) or (isinstance(value, int) and value >= SMALLEST_SECRET):
         return MASK
     are_texts = isinstance(value, list | tuple) and all(isinstance(each, str) for each in value)
     return [MASK] if are_texts else _masked(value)

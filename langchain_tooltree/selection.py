@@ -176,6 +176,8 @@ class ToolRetriever:
             ToolDefinitionError: If a `retriever` returns something else, or only names that no tool has.
         """
         check_count("k", k)
+        if not self._tools:
+            return []
         texts = [query] if isinstance(query, str) else [*query]
         if self._retriever is not None:
             return self._named((yield FunctionStep(self._retriever, " ".join(texts)[-MAX_CHARACTERS:])))[:k]
@@ -241,7 +243,7 @@ class ToolSelectionMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         embeddings: Ranks by meaning, too, as in `ToolRetriever`.
         graph: Ranks by what came next in past runs, too, as in `ToolRetriever`.
         retriever: Ranks instead, as in `ToolRetriever`. If it or the embeddings fail, words decide, and the log says
-            so once.
+            so.
 
     Raises:
         ConfigurationError: If an argument is something else. At a model call: if `always_include` names no tool.

@@ -86,7 +86,11 @@ def load_tasks(source: str) -> list[TrialTask]:
     if source.startswith("langsmith:"):
         tasks = _langsmith_tasks(source.partition(":")[2])
     else:
-        lines = Path(source).read_text(encoding="utf-8").splitlines()
+        try:
+            lines = Path(source).read_text(encoding="utf-8-sig").split("\n")  # JSON may hold other ends of lines
+        except UnicodeDecodeError as error:
+            msg = f"{source} is not written in UTF-8: {error}."
+            raise ConfigurationError(msg) from error
         tasks = [_task(line, f"{source}, line {number}") for number, line in enumerate(lines, 1) if line.strip()]
     if not tasks:
         msg = f'There is no task in {source}. Write one a line: {{"input": "...", "expected": "..."}}.'
@@ -267,7 +271,7 @@ class Journal:
     def __post_init__(self) -> None:
         header = json.dumps(dict(self.settings))
         text = self.path.read_text(encoding="utf-8") if self.path.exists() else ""
-        first, *lines = text.splitlines() or [header]
+        first, *lines = text.split("\n") if text else [header]
         if first != header:
             msg = (
                 f"{self.path} was begun with other settings ({first:.200}; now {header:.200}), or is no journal. Name "
@@ -403,7 +407,7 @@ def run_compare(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[s
     with ExitStack() as stack:
         # All in one loop: clients of models that are used in one do not work in another.
         loop = stack.enter_context(asyncio.Runner())
-        comparison = Comparison(build, check, options, journal)
+        comparison = Comparison(build, check, options, journal, tasks=tasks)
         if options.experience:
             store = stack.enter_context(opened(options.experience))
             verdict = comparison.verdict
@@ -452,7 +456,7 @@ class Comparison:
     options: argparse.Namespace
     journal: Journal
     experience: Experience | None = None
-    learning: dict[str, TrialTask] = field(default_factory=dict)  # the tasks of the runs that are learnt, by thread
+    tasks: Sequence[TrialTask] = ()
 
     @property
     def agents(self) -> Sequence[str]:
@@ -485,7 +489,6 @@ class Comparison:
     async def attempt(self, task: TrialTask, agent: str) -> Run:
         """Have an agent, made for it alone, do a task."""
         usage, start, thread = Usage(), time.monotonic(), f"{task.id} {agent} {uuid4().hex[:8]}"
-        self.learning[thread] = task
         messages = [("user", task.input)] if isinstance(task.input, str) else task.input
         config = {"callbacks": [usage], "configurable": {"thread_id": thread}}
         run = Run(task=task.id, version=task.version, agent=agent, thread=thread)
@@ -499,9 +502,11 @@ class Comparison:
             run.score = await self.check(task, run.answer)
         return run
 
-    async def verdict(self, run: Trajectory) -> bool:
-        """Whether a run that is to be learnt has solved its task."""
-        task = next(task for thread, task in self.learning.items() if run.id.startswith(thread))
+    async def verdict(self, run: Trajectory) -> bool | None:
+        """Whether a run that is to be learnt, maybe of an earlier process, has solved its task; `None` of no task."""
+        task = next((task for task in self.tasks if run.id.startswith(f"{task.id} {EXPERIENCED} ")), None)
+        if task is None:
+            return None
         answers = [message.text for message in run.to_messages() if isinstance(message, AIMessage)]
         return await self.check(task, answers[-1] if answers else "") >= SUCCESS
 

@@ -97,7 +97,7 @@ def imported(place: str) -> Any:
     sys.path.insert(0, str(Path.cwd()))
     try:
         return getattr(import_module(module), name)
-    except (ImportError, AttributeError) as error:
+    except Exception as error:  # a module of the user's may raise anything
         msg = f"{place!r} cannot be imported: {described(error)}. Is the module in this folder, or installed?"
         raise ConfigurationError(msg) from error
     finally:

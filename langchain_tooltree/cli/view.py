@@ -1,12 +1,13 @@
 """The command `view`: searches, graphs, runs and experiences in a browser.
 
-Each page is made anew when it is asked for, so that it shows what agents have written by then. The server listens on
+A page is made when it is asked for, so that it shows what agents have written by then. The server listens on
 the loopback address, to be read, and to no page of others.
 """
 
 import argparse
 import os
 import sys
+import threading
 import time
 import webbrowser
 from collections import Counter
@@ -36,6 +37,7 @@ from langchain_tooltree.pages.records import MOST_RUNS, runs_page
 from langchain_tooltree.pages.search import search_in, to_html
 from langchain_tooltree.sitgraph.files import FILE
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
+from langchain_tooltree.stores.chroma import DATABASE
 from langchain_tooltree.text import counted, one_line
 
 LOOPBACK, PLAIN = "127.0.0.1", "text/plain"
@@ -49,6 +51,7 @@ HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
+LIST_SECONDS = 5.0  # for which the list of a server's namespaces is taken to be as it was
 MOST_ROWS = 200  # of a folder's page, the newest: as far as people scroll
 NEVER = datetime.fromtimestamp(0, UTC)  # when a namespace without runs was written to
 MAX_CELL = 200  # characters of a request, or of a plan, in a row: two or three lines
@@ -152,7 +155,7 @@ def _finder(what: str) -> tuple[Find, str]:
     """How the pages of something are made by their names, and what it is."""
     path = Path(what)
     if is_store(what):
-        return partial(_in_store, what), "experience"
+        return _pages_of_store(what), "experience"
     if is_graph(path):
         return partial(_alone, path), "graph"
     if path.is_dir():
@@ -219,6 +222,28 @@ def namespaces_in(store: BaseStore) -> Flow[list[dict[str, Any]]]:
 
 def _name_of(namespace: Namespace) -> str:
     return "/".join(quote(each, safe="") for each in namespace)
+
+
+def _pages_of_store(address: str) -> Find:
+    """The pages of a store, of which one is made at a time: reading a folder takes a copy, and memory for its index.
+
+    A browser asks for the list every few seconds. It is made anew when a folder has changed, or some time has passed.
+    """
+    alone, latest = threading.Lock(), dict[Any, str | None]()
+
+    def find(name: str) -> str | None:
+        with alone:
+            if name:
+                return _in_store(address, name)
+            files = [each.stat() for each in Path(address).glob(f"{DATABASE}*")]
+            version = tuple((each.st_size, each.st_mtime_ns) for each in files) or int(time.monotonic() / LIST_SECONDS)
+            if version not in latest:
+                shown = _in_store(address, "")
+                latest.clear()
+                latest[version] = shown
+            return latest[version]
+
+    return find
 
 
 def _in_store(address: str, name: str) -> str | None:

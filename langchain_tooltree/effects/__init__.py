@@ -306,7 +306,7 @@ _REFUSED = frozenset(
 _ONLY_ASKS = frozenset(words_of("cookies header headers param params query type encoding length"))
 """Words in the names of those that only say what is asked for."""
 
-_ADDRESS = frozenset(words_of("address base endpoint href link site uri url"))
+_ADDRESS = frozenset(words_of("address base endpoint href link path resource route site uri url"))
 
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]{0,40}:[/\\]", re.IGNORECASE)
 _WEB = re.compile(r"https?://(\[[0-9a-f:.]+\]|[a-z0-9_.-]+)(?::\d{1,5})?(?=[/?#]|\Z)", re.IGNORECASE | re.ASCII)

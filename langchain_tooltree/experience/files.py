@@ -79,7 +79,7 @@ def _records(path: Path) -> Iterator[tuple[str, Any]]:
                 if line.strip():
                     where = f"{path}, line {number}"
                     yield where, json.loads(line)
-        except json.JSONDecodeError as error:
+        except (json.JSONDecodeError, RecursionError) as error:
             msg = f"{where} is not JSON: {error}. Every line has to be one JSON object."
             raise TrajectoryFormatError(msg) from error
         except (UnicodeDecodeError, EOFError, gzip.BadGzipFile, zlib.error) as error:

@@ -42,7 +42,9 @@ const note = (text) => text && make("div", text, "dim");
 
 // --- a folder ---
 // One that is served is loaded again, with what is new, unless somebody looks for something in it.
-setInterval(() => { if (data.kind === "list" && location.protocol !== "file:" && !$("find").value) location.reload(); }, 5000);
+// The next time is counted from when it is there: who asks again while it is made gets nothing.
+const again = () => ($("find").value ? setTimeout(again, 5000) : location.reload());
+if (data.kind === "list" && location.protocol !== "file:") setTimeout(again, 5000);
 VIEWS.list = (data) => {
   const title = (entry) => entry.title || entry.name;
   const link = (entry) => anchor(title(entry), "/" + encodeURIComponent(entry.name));

@@ -269,3 +269,22 @@ def test_a_graph_learns_from_the_runs_of_the_agent_as_the_verdict_says():
 def test_what_cannot_work_with_an_experience_is_refused(offline, options, message):
     with pytest.raises(ConfigurationError, match=message):
         create_tooltree_agent(offline(), [echo], **options)
+
+
+def test_a_call_whose_name_two_tools_share_is_reviewed_though_one_is_declared_a_read():
+    ran = []
+
+    def look(n: int) -> str:
+        """Look."""
+        ran.append(n)
+        return "seen"
+
+    other = TodoListMiddleware()
+    other.tools = [tool(look)]
+    model = ScriptedChatModel(replies=[AIMessage("", tool_calls=[{"name": "look", "args": {"n": 1}, "id": "1"}])])
+    agent = create_tooltree_agent(
+        model, [tool(look)], effects={"look": "read"}, review=True, middleware=[other], checkpointer=InMemorySaver()
+    )
+    out = agent.invoke(HELLO, {"configurable": {"thread_id": "1"}})
+    assert out["__interrupt__"]
+    assert ran == []

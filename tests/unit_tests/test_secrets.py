@@ -65,6 +65,8 @@ def test_plain_words_stay_the_same_object(text):
 def test_data_are_masked_by_the_names_of_their_fields_and_stay_the_same_object_without_secrets():
     call = {"url": "https://a", "headers": {"Authorization": "x", "Cookie": ["a=b"]}, "page_size": 5, "token": None}
     assert masked(call) == {**call, "headers": {"Authorization": "[secret]", "Cookie": ["[secret]"]}}
+    numbers = {"password": 12345678, "token": 7, "pin_token": True}
+    assert masked(numbers) == {**numbers, "password": "[secret]"}
     schema = {"properties": {"api_key": {"type": "string"}, "max_tokens": {"type": "integer"}}}
     assert masked(schema) is schema
 

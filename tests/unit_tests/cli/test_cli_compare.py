@@ -2,22 +2,26 @@
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from langchain_core.messages import AIMessage, HumanMessage
 from langsmith.utils import LangSmithError
 
-from langchain_tooltree import ChromaStore, ConfigurationError, Experience
+from langchain_tooltree import ChromaStore, ConfigurationError, Experience, Trajectory
 from langchain_tooltree.cli import main
 from langchain_tooltree.cli.compare import (
     ADOPT,
     CHECKS,
     REJECT,
     UNCERTAIN,
+    Comparison,
     Journal,
     Run,
     TrialTask,
+    check_of,
     load_tasks,
     paired_difference,
     recommendation,
@@ -224,6 +228,7 @@ def test_an_agent_that_always_raises_stops_the_comparison_at_once(capsys):
     [
         ((), "little_agent:build", "Nobody is there to be asked whether to go on; pass --yes"),
         (("--yes",), "little_agent:other", "cannot be imported"),
+        (("--yes",), "broken_agent:build", "cannot be imported: RuntimeError: no key"),
         (("--yes",), "little_agent", "Write MODULE:NAME"),
         (("--yes", "--check", "json"), "little_agent:build", "needs an object of fields"),
         (("--yes", "--check", "little_agent:odd"), "little_agent:build", "The check returned 'good' for 't"),
@@ -231,6 +236,7 @@ def test_an_agent_that_always_raises_stops_the_comparison_at_once(capsys):
     ],
 )
 def test_what_cannot_be_done_is_said_in_one_line(capsys, monkeypatch, options, agent, problem):
+    Path("broken_agent.py").write_text("raise RuntimeError('no key')")
     monkeypatch.setattr("sys.stdin.isatty", lambda: False, raising=False)
     code, _, told = compare(capsys, *options, agent=agent)
     assert code == 2
@@ -249,6 +255,26 @@ def test_a_line_that_is_no_task_is_named(line, problem):
     Path("bad.jsonl").write_text('{"input": "a"}\n' + line)
     with pytest.raises(ConfigurationError, match=problem):
         load_tasks("bad.jsonl")
+
+
+def test_a_line_ends_where_json_lines_end(tmp_path):
+    text = "two\u2028lines\x85of one text"
+    (tmp_path / "tasks.jsonl").write_text(json.dumps({"input": text}, ensure_ascii=False) + "\r\n", encoding="utf-8")
+    [task] = load_tasks(str(tmp_path / "tasks.jsonl"))
+    assert task.input == text
+    Journal(tmp_path / "journal", {}).add(Run(task=task.id, version=task.version, agent="planner", answer=text))
+    assert Journal(tmp_path / "journal", {}).of(task, "planner").answer == text
+    (tmp_path / "latin").write_bytes(b'{"input": "\xe9"}')
+    with pytest.raises(ConfigurationError, match="latin is not written in UTF-8"):
+        load_tasks(str(tmp_path / "latin"))
+
+
+async def test_a_run_of_an_earlier_process_is_judged_by_its_task():
+    tasks = [TrialTask(id="t", input="?", expected="yes"), TrialTask(id="t1", input="?", expected="no")]
+    comparison = Comparison(None, check_of("exact", tasks), None, None, tasks=tasks)
+    run = Trajectory.from_messages([HumanMessage("?"), AIMessage("yes")], id="t planner with experience 1a2b3c4d")
+    assert await comparison.verdict(run) is True
+    assert await comparison.verdict(replace(run, id="another")) is None
 
 
 def test_a_dataset_of_langsmith_is_a_list_of_tasks(monkeypatch):

@@ -46,6 +46,21 @@ def page_of(what, folder):
     return page.read_text(encoding="utf-8")
 
 
+def test_a_list_of_a_folder_is_read_again_only_when_the_folder_has_changed(tmp_path, monkeypatch):
+    asked = []
+    read = view_module.read_store
+    monkeypatch.setattr(view_module, "read_store", lambda *given: asked.append(given) or read(*given))
+    with ChromaStore(tmp_path / "store") as store:
+        experience = Experience(store, namespace=("all",), verdict=lambda _: True)
+        experience.learn(run_of(1))
+        find, _ = view_module._finder(str(tmp_path / "store"))
+        assert find("") == find("")
+        assert len(asked) == 1
+        experience.learn(run_of(2))
+        assert "2 runs" in find("")
+    assert find("none") is None
+
+
 def refusal(capsys, *arguments):
     """What is said where nothing is served."""
     assert main(["view", *map(str, arguments), "--no-browser"]) == REFUSED

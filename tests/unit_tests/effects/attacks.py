@@ -353,6 +353,9 @@ ADDRESSES = [
 """Of files, of other protocols, of this machine and its network, of clouds' credentials, and of other methods."""
 
 REQUESTS = [
+    {"path": "@169.254.169.254/latest"},  # as tools put it behind an address
+    {"path": "//169.254.169.254/latest"},
+    {"route": ".evil.internal/x"},
     {"url": "https://x.org", "headers": {"X-HTTP-Method-Override": "DELETE"}},
     {"url": "https://x.org", "headers": {"x_http_method_override": "DELETE"}},
     {"url": "https://x.org", "headers": {"X-Method": "DELETE"}},

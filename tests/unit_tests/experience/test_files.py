@@ -124,6 +124,7 @@ def test_empty_lines_and_a_byte_order_mark_are_skipped(file):
     ("line", "problem"),
     [
         ("{", "is not JSON"),
+        ("[" * 100_000, "is not JSON"),
         ("[]", "Every record is an object with 'messages'"),
         ("{}", "messages: Field required"),
         ('{"messages": {}}', "messages: Input should be a valid list"),
