@@ -16,7 +16,7 @@ from pathlib import Path
 from signal import SIGTERM, signal
 from typing import NoReturn
 
-from langchain_tooltree.errors import ToolTreeError
+from langchain_tooltree.errors import ToolTreeError, import_extra
 from langchain_tooltree.text import visible_lines
 
 REFUSED = 2  # a command cannot be carried out, or its arguments are wrong, as argparse has it
@@ -73,6 +73,7 @@ def _run(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     if options.command is None:
         parser.print_help()
         return 0
+    import_extra("rich", "cli", f"langchain-tooltree {options.command}")
     from langchain_tooltree.cli.terminal import Terminal  # noqa: PLC0415 - it takes time
 
     with ExitStack() as stack:

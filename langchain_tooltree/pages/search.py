@@ -18,7 +18,7 @@ from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from langchain_tooltree.errors import described
+from langchain_tooltree.errors import described, import_extra
 from langchain_tooltree.experience.trajectory import readable
 from langchain_tooltree.pages import page
 from langchain_tooltree.secrets import masked
@@ -165,6 +165,7 @@ def _replace(path: Path, text: str) -> None:
 
 def to_rich(search: Mapping[str, Any]) -> "Tree":
     """A search as a tree that `rich.print` shows, the nodes of the best path marked."""
+    import_extra("rich", "cli", "to_rich")
     from rich.markup import escape  # noqa: PLC0415 - only who looks at a search in a terminal needs it
     from rich.tree import Tree  # noqa: PLC0415 - as above
 
@@ -186,6 +187,7 @@ def to_rich(search: Mapping[str, Any]) -> "Tree":
 
 def to_svg(search: Mapping[str, Any]) -> str:
     """A search as an SVG picture of a terminal, which refers to nothing outside itself; equal searches look equal."""
+    import_extra("rich", "cli", "to_svg")
     from rich.console import CONSOLE_SVG_FORMAT, Console  # type: ignore[attr-defined]  # noqa: PLC0415 - as above
     from rich.text import Text  # noqa: PLC0415 - as above
 

@@ -3,6 +3,7 @@
 import os
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from itertools import takewhile
@@ -14,7 +15,7 @@ from langchain_core.messages.ai import UsageMetadata
 
 from langchain_tooltree._langgraph import thread_here
 from langchain_tooltree.conversation import Conversation, is_observation
-from langchain_tooltree.errors import ConfigurationError
+from langchain_tooltree.errors import ConfigurationError, MissingExtraError
 from langchain_tooltree.experience.guide import Guide, Learner, latest_searches
 from langchain_tooltree.experience.run_identity import run_id
 from langchain_tooltree.experience.trajectory import ATTEMPT_OF, Trajectory, call_key, calls_in
@@ -214,11 +215,11 @@ class SearchResult:
         return ranked[:ALTERNATIVES]
 
     def to_rich(self) -> "TerminalTree":
-        """The tree for a terminal, to be printed by rich."""
+        """The tree for a terminal, to be printed by rich; needs the extra `[cli]`."""
         return search_page.to_rich(self.to_dict())
 
     def to_svg(self) -> str:
-        """The tree as an SVG picture of what `to_rich` shows in a terminal, without scripts."""
+        """The tree as an SVG picture of what `to_rich` shows in a terminal, without scripts; needs `[cli]`, too."""
         return search_page.to_svg(self.to_dict())
 
     def to_html(self, path: str | os.PathLike[str]) -> None:
@@ -229,9 +230,11 @@ class SearchResult:
         """
         Path(path).write_text(search_page.to_html(self.to_dict()), encoding="utf-8")
 
-    def _repr_svg_(self) -> str:
-        """What a viewer of notebooks shows that runs no scripts."""
-        return self.to_svg()
+    def _repr_svg_(self) -> str | None:
+        """What a viewer of notebooks shows that runs no scripts; nothing without the extra `[cli]`."""
+        with suppress(MissingExtraError):
+            return self.to_svg()
+        return None
 
     def _repr_html_(self) -> str | None:
         """What a notebook shows: the page, unless it is too long for one."""

@@ -114,6 +114,20 @@ def test_what_needs_chromadb_says_how_to_get_it(tmp_path, without):
     assert not folder.exists()
 
 
+@pytest.mark.slow
+def test_what_needs_rich_says_how_to_get_it_and_nothing_else_does(without):
+    code = (
+        "from langchain_tooltree import demo\nresult = demo.solved()\n"
+        "print(result._repr_svg_(), len(result._repr_html_()))\n"
+        "from langchain_tooltree.cli import main\nprint(main(['demo']))\nresult.to_rich()"
+    )
+    _, shown = without("rich", code)
+    remedy = "needs rich, which is not installed: pip install 'langchain-tooltree[cli]'"
+    assert shown[0].startswith("None ")
+    assert shown[1:3] == [f"langchain-tooltree demo {remedy}", "2"]
+    assert shown[-1] == f"langchain_tooltree.errors.MissingExtraError: to_rich {remedy}"
+
+
 def test_a_missing_extra_is_an_import_error():
     assert issubclass(MissingExtraError, ImportError)
     assert import_extra("json", "chroma", "ChromaStore") is json
