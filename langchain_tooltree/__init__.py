@@ -31,7 +31,7 @@ _NAMES = {
     "experience.recorder": ("TrajectoryRecorder", "load_thread", "aload_thread"),
     "experience.store": ("ExperienceStore",),
     "stores.chroma": ("ChromaStore",),
-    "experience.embeddings": ("HashingEmbeddings",),
+    "embeddings": ("HashingEmbeddings",),
     "experience.verdict": ("ModelVerdict",),
     "experience.trajectory": ("Trajectory",),
     "experience.files": ("load_trajectories", "dump_trajectories"),
@@ -62,9 +62,9 @@ if TYPE_CHECKING:
     from langchain_tooltree.cfgm.online import Reflector as Reflector
     from langchain_tooltree.cfgm.online import anomaly_condition as anomaly_condition
     from langchain_tooltree.effects import mcp_effects as mcp_effects
+    from langchain_tooltree.embeddings import HashingEmbeddings as HashingEmbeddings
     from langchain_tooltree.errors import ConfigurationError as ConfigurationError
     from langchain_tooltree.errors import ToolTreeError as ToolTreeError
-    from langchain_tooltree.experience.embeddings import HashingEmbeddings as HashingEmbeddings
     from langchain_tooltree.experience.files import dump_trajectories as dump_trajectories
     from langchain_tooltree.experience.files import load_trajectories as load_trajectories
     from langchain_tooltree.experience.recorder import TrajectoryRecorder as TrajectoryRecorder

@@ -13,8 +13,8 @@ from langchain_core.tools import BaseTool
 from numpy.typing import NDArray
 
 from langchain_tooltree.conversation import Conversation, is_observation
+from langchain_tooltree.embeddings import embedded, resolve_embeddings
 from langchain_tooltree.errors import ConfigurationError, ToolDefinitionError, check_count
-from langchain_tooltree.experience.embeddings import embedded, resolve_embeddings
 from langchain_tooltree.experience.trajectory import calls_in
 from langchain_tooltree.flows import Flow, FunctionStep, arun_flow, async_twin, driven, flow_of, if_it_can, run_flow
 from langchain_tooltree.text import WORD, digest, forget_oldest, one_line

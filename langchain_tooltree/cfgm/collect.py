@@ -1,4 +1,4 @@
-"""Exploring (CFGM, Alg. 1): focus points say what to watch, and training tasks are tried with them in mind.
+"""Exploring (CFGM, Alg. 1): training tasks are tried with focus points in mind.
 
 An attempt is done when its trajectory is in the store: a collection makes those that are missing, and no other.
 """
@@ -8,7 +8,6 @@ import logging
 import math
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -25,11 +24,10 @@ from langgraph.pregel import Pregel
 from pydantic import BaseModel, Field
 
 from langchain_tooltree._langgraph import interrupts_in, without_graph
-from langchain_tooltree.cfgm.online import example_text
-from langchain_tooltree.errors import ConfigurationError, ReplyError, ToolTreeError, described
+from langchain_tooltree.errors import ConfigurationError, ToolTreeError, described
 from langchain_tooltree.experience.recorder import MESSAGES_KEY, TrajectoryRecorder
 from langchain_tooltree.experience.run_identity import collecting
-from langchain_tooltree.experience.store import ExperienceStore, RecordCollection
+from langchain_tooltree.experience.store import ExperienceStore
 from langchain_tooltree.experience.trajectory import SUCCESS_REWARD, Trajectory
 from langchain_tooltree.flows import Flow, FunctionStep, TogetherStep, TwinStep, flow_of
 from langchain_tooltree.models import (
@@ -47,97 +45,6 @@ from langchain_tooltree.models import (
 from langchain_tooltree.text import as_reference, cut, digest, shortened
 
 logger = logging.getLogger(__name__)
-
-
-# --- focus points ---
-
-DEFAULT_FOCUS_PROMPT = """\
-An assistant is about to try tasks in an environment that it does not know, in order to learn how things work there. \
-You tell it beforehand what to watch.
-
-You get one JSON document. `description` says what the environment is; `examples`, if there are any, are runs or texts \
-from it.
-
-Name at most 10 focus points, the most important first. Before each, say in one sentence what in the description or \
-the examples makes it matter. A focus point is one sentence that says what to look at, to \
-try out or to compare, and what can be learnt from it: how things are found and used, what has to be done before what, \
-how the environment says that something cannot be done, what tells success from failure, which mistakes are likely. It \
-must hold for many tasks of this environment, so do not solve one of the examples."""
-
-MOST_FOCUS_POINTS = 10  # focus points there are at the most, as in the paper
-LONGEST_FOCUS_POINT = 500  # characters of a focus point that are kept: about 125 tokens
-MOST_EXAMPLES = 12  # examples a model is shown, so that there is room for something of each
-FOCUS = "focus"  # under what label focus points are kept
-CURRENT = "current"  # under what key those that were asked for last stand
-
-
-class FocusPointForm(BaseModel):
-    """One focus point, after its reasoning."""
-
-    reasoning: str = Field(description="What makes it matter here, in one sentence")
-    focus_point: Words = Field(description="What to watch, in one sentence")
-
-
-class FocusForm(BaseModel):
-    """What a model is asked to fill in."""
-
-    focus_points: list[FocusPointForm] = Field(description="At most 10, the most important first")
-
-
-def make_focus_points(
-    model: BaseChatModel, collection: RecordCollection, description: str, examples: Sequence[str | Trajectory] = ()
-) -> Flow[list[str]]:
-    """Make the focus points for an environment, at most 10, and keep them.
-
-    Raises `ReplyError` if the model's replies hold none.
-    """
-    if not isinstance(description, str) or not description.strip():
-        msg = f"description must be a text that says what the environment is, got {description!r:.80}."
-        raise ConfigurationError(msg)
-    examples = [examples] if isinstance(examples, str) else examples
-    document: dict[str, Any] = {"description": shortened(description.strip(), DEFAULT_MAX_CHARACTERS)}
-    if examples:
-        room = DEFAULT_MAX_CHARACTERS // min(len(examples), MOST_EXAMPLES)
-        document["examples"] = [_example(each, room) for each in examples[:MOST_EXAMPLES]]
-    meter = Meter(ATTEMPTS)
-    prompt = document_prompt(DEFAULT_FOCUS_PROMPT, document)
-    reply = yield from filled_in(model, FocusForm, prompt, inner_config("focus", {}), meter)
-    if reply is None or not reply.focus_points:
-        problem = "; ".join(meter.problems) or "the list is empty"
-        msg = f"The model named no focus points: {problem}. Try again, or use another model."
-        raise ReplyError(msg)
-    lines = [" ".join(each.focus_point.split()) for each in reply.focus_points]
-    distinct = {line.casefold().rstrip("."): line for line in lines}.values()
-    points = [shortened(line, LONGEST_FOCUS_POINT) for line in distinct][:MOST_FOCUS_POINTS]
-    record = {
-        "focus_points": points,
-        "examples": list(map(example_text, examples)),
-        "trajectories": [each.id for each in examples if isinstance(each, Trajectory)],
-    }
-    yield from collection.putting(CURRENT, record)
-    return points
-
-
-def _example(example: str | Trajectory, room: int) -> Any:
-    if isinstance(example, str):
-        return shortened(example, room)
-    outcome = {} if example.success is None else {"success": example.success}
-    return {"task": shortened(example.task), "record": excerpt(example, max_characters=room), **outcome}
-
-
-def current_focus_points(collection: RecordCollection) -> Flow[tuple[list[str], list[str]]]:
-    """The focus points that were asked for last, and the examples that came with them."""
-    record = yield from collection.getting(CURRENT)
-    return (record["focus_points"], record["examples"]) if record else ([], [])
-
-
-def forget_focus_points(collection: RecordCollection, runs: AbstractSet[str] | None) -> Flow[int]:
-    """Delete the focus points if they were made of some of these runs, or of whatever; how many sets there were."""
-    record = yield from collection.getting(CURRENT)
-    if record is None or (runs is not None and runs.isdisjoint(record["trajectories"])):
-        return 0
-    yield from collection.deleting(CURRENT)
-    return 1
 
 
 # --- tasks, and what became of them ---

@@ -16,21 +16,19 @@ from langgraph.store.base import BaseStore
 
 from langchain_tooltree.cfgm.collect import (
     ACT_TOOL,
-    FOCUS,
     Attempt,
     Collection,
     CollectionReport,
     Evaluate,
     Task,
     checked_tasks,
-    current_focus_points,
     evaluating,
     is_agent,
     is_environment,
-    make_focus_points,
     run_in_environment,
     task_of,
 )
+from langchain_tooltree.cfgm.focus import FOCUS, current_focus_points, make_focus_points
 from langchain_tooltree.cfgm.online import (
     AnomalyDetector,
     Recaller,

@@ -15,8 +15,8 @@ from rich.status import Status
 from rich.table import Column, Table
 from rich.text import Text
 
+from langchain_tooltree.embeddings import resolve_embeddings
 from langchain_tooltree.errors import ConfigurationError, ToolTreeError, described
-from langchain_tooltree.experience.embeddings import resolve_embeddings
 from langchain_tooltree.models import resolve_model
 from langchain_tooltree.text import visible_lines
 

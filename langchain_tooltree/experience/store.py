@@ -19,8 +19,8 @@ from langchain_core.utils import batch_iterate
 from langgraph.store.base import BaseStore, GetOp, Item, PutOp, SearchItem
 from numpy.typing import NDArray
 
+from langchain_tooltree.embeddings import embedded, embedder_name, resolve_embeddings
 from langchain_tooltree.errors import ConfigurationError, StoreError, ToolTreeError, TrajectoryFormatError, check_count
-from langchain_tooltree.experience.embeddings import embedded, embedder_name, resolve_embeddings
 from langchain_tooltree.experience.run_identity import Namespace, NamespaceTemplate, label_of, labels_in
 from langchain_tooltree.experience.trajectory import Recall, Source, Trajectory, from_json, to_json
 from langchain_tooltree.flows import Flow, arun_flow, async_twin, driven, flow_of, run_flow

@@ -12,7 +12,7 @@ from typing import Any
 from langgraph.store.base import BaseStore, Item
 
 from langchain_tooltree._langgraph import vacuum_of
-from langchain_tooltree.cfgm.collect import FOCUS, forget_focus_points
+from langchain_tooltree.cfgm.focus import FOCUS, forget_focus_points
 from langchain_tooltree.cfgm.tips import all_tips, forget_tips
 from langchain_tooltree.errors import ConfigurationError, TrajectoryFormatError, described
 from langchain_tooltree.experience.guide import latest_searches

@@ -20,8 +20,8 @@ from langgraph.store.base import BaseStore
 from langchain_tooltree.cfgm.memory import CFGMMemory
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.effects import CallEffects, Effects
+from langchain_tooltree.embeddings import resolve_embeddings
 from langchain_tooltree.errors import ConfigurationError, ForeignNamespaceError, described
-from langchain_tooltree.experience.embeddings import resolve_embeddings
 from langchain_tooltree.experience.recorder import RunRecorder, TrajectoryRecorder
 from langchain_tooltree.experience.run_identity import (
     Namespace,

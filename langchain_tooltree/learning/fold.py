@@ -30,8 +30,8 @@ from numpy.typing import NDArray
 
 from langchain_tooltree.cfgm.memory import CFGMMemory
 from langchain_tooltree.cfgm.tips import all_tips
+from langchain_tooltree.embeddings import embedder_name
 from langchain_tooltree.errors import described
-from langchain_tooltree.experience.embeddings import embedder_name
 from langchain_tooltree.experience.store import (
     JUDGED,
     PAGE,

@@ -15,8 +15,8 @@ from langchain_core.messages import BaseMessage
 from langchain_core.tools import BaseTool
 from langchain_core.utils import batch_iterate
 
+from langchain_tooltree.embeddings import embedded, embedder_name, resolve_embeddings
 from langchain_tooltree.errors import ConfigurationError, GraphFileError, check_count
-from langchain_tooltree.experience.embeddings import embedded, embedder_name, resolve_embeddings
 from langchain_tooltree.experience.guide import NextTools
 from langchain_tooltree.experience.run_identity import AnyTools, names_of
 from langchain_tooltree.experience.trajectory import ChatMessage, Trajectory, to_chat

@@ -44,6 +44,7 @@ from langgraph.store.base import (
 )
 
 from langchain_tooltree._langgraph import fits_condition, fits_filter
+from langchain_tooltree.embeddings import embedded, embedder_name, resolve_embeddings
 from langchain_tooltree.errors import (
     ConfigurationError,
     EmbedderMismatchError,
@@ -51,7 +52,6 @@ from langchain_tooltree.errors import (
     StoreLockedError,
     import_extra,
 )
-from langchain_tooltree.experience.embeddings import embedded, embedder_name, resolve_embeddings
 from langchain_tooltree.flows import run_flow
 from langchain_tooltree.stores.locks import try_lock
 from langchain_tooltree.text import digest

@@ -11,7 +11,8 @@ from langchain_core.messages import AIMessage
 from langchain_core.tools import ToolException, tool
 from pydantic import Field
 
-from langchain_tooltree.cfgm.collect import DEFAULT_FAILURE_PROMPT, DEFAULT_FOCUS_PROMPT
+from langchain_tooltree.cfgm.collect import DEFAULT_FAILURE_PROMPT
+from langchain_tooltree.cfgm.focus import DEFAULT_FOCUS_PROMPT
 from langchain_tooltree.cfgm.online import REFLECTION_PROMPT
 from langchain_tooltree.cfgm.tips import DEFAULT_COMPARISON_PROMPT, DEFAULT_SUCCESS_PROMPT
 from langchain_tooltree.models import CORRECTION

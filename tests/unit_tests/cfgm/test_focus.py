@@ -8,7 +8,7 @@ from langgraph.store.memory import InMemoryStore
 from teacher import attempt
 
 from langchain_tooltree import CFGMMemory, ConfigurationError, ExperienceStore
-from langchain_tooltree.cfgm.collect import LONGEST_FOCUS_POINT, FocusForm
+from langchain_tooltree.cfgm.focus import LONGEST_FOCUS_POINT, FocusForm
 from langchain_tooltree.errors import ReplyError
 from langchain_tooltree.models import DEFAULT_MAX_CHARACTERS
 from langchain_tooltree.testing import ScriptedChatModel
