@@ -175,6 +175,14 @@ def test_random_runs_begin_as_the_plain_agent_s_end_clean_and_are_the_same_in_bo
     assert ends[0] == ends[1]
 
 
+def test_a_search_goes_back_before_a_read_that_failed_and_not_before_one_that_a_person_refused():
+    call = AIMessage("", tool_calls=[{"name": "look", "args": {"n": 1}, "id": "1"}], id="call")
+    refused = "User rejected the tool call for `look`"
+    for text, given_up in (("Error: no such thing", ["call", "result"]), (refused, [])):
+        result = ToolMessage(text, tool_call_id="1", name="look", status="error", id="result")
+        assert Branches([HumanMessage("Look.", id="h1"), call, result], Mark(turn="h1"), is_look).weakest() == given_up
+
+
 def test_a_result_that_repeats_its_query_has_not_failed():
     for args, failed in (({"query": "Error: cannot open file"}, False), ({"query": "hello"}, True)):
         call = AIMessage("", tool_calls=[{"name": "search", "args": args, "id": "1"}])

@@ -532,15 +532,20 @@ def test_parts_of_the_wrong_kind_are_refused(form, shop, options, message):
         FORMS[form](scripted(), shop.tools(), **options)
 
 
-def test_a_tool_that_ends_the_run_or_asks_for_the_state_is_offered_and_never_tried(shop):
+def test_a_tool_that_ends_the_run_or_commands_the_graph_is_offered_and_never_tried(shop):
     def finish(item: str) -> str:
         """End it all."""
         shop.made.append(f"finish({item})")
         return "over"
 
-    last = StructuredTool.from_function(finish, return_direct=True)
-    model = scripted(*others(("finish", "tea"), ("price", "tea")), report("It is black."))
-    agent = agent_of(model, [*shop.tools(), last], effects=READS | {"finish": "read"})
+    def jump(item: str) -> Command[str]:
+        """Go elsewhere."""
+        shop.made.append(f"jump({item})")
+        return Command(goto="elsewhere")
+
+    last = [StructuredTool.from_function(finish, return_direct=True), StructuredTool.from_function(jump)]
+    model = scripted(*others(("finish", "tea"), ("jump", "tea"), ("price", "tea")), report("It is black."))
+    agent = agent_of(model, [*shop.tools(), *last], effects=READS | {"finish": "read", "jump": "read"})
     agent.invoke({"messages": GO})
     assert shop.made == ["stock(tea)", "price(tea)"]
 
