@@ -178,8 +178,8 @@ def create_tooltree_agent(
     declared = CallEffects.declared_as(effects)
     tools = as_tools(() if tools is None else tools, provider_side=True)
     own_tools = [tool for tool in tools if isinstance(tool, BaseTool)]
-    others = [tool for entry in middleware for tool in getattr(entry, "tools", ())]
-    by_name = {tool.name: tool for tool in others if isinstance(tool, BaseTool)}
+    middleware_tools = [tool for entry in middleware for tool in getattr(entry, "tools", ())]
+    by_name = {tool.name: tool for tool in middleware_tools if isinstance(tool, BaseTool)}
     by_name |= ToolLibrary(own_tools).by_name if own_tools else {}  # refuses two of one name
     planner = ToolTreeMiddleware(
         judge=judge,
@@ -189,15 +189,15 @@ def create_tooltree_agent(
         record_searches=record_searches,
         experience=_learner(middleware, experience, verdict),
     )
-    known = declared.among([*own_tools, *others])  # of two tools that share a name, calls are writes
+    all_effects = declared.among([*own_tools, *middleware_tools])  # of two tools that share a name, calls are writes
     if by_name or declared.entries or sandbox is not None:
         check_effects(ToolLibrary(by_name.values()), declared, names_bound_by(sandbox))
-        known.check_arguments()
+        all_effects.check_arguments()
     if review:
         # `after_model` hooks run last to first: whatever others make of a call, a person sees what will run.
-        middleware.insert(0, PlanReviewMiddleware(known))
+        middleware.insert(0, PlanReviewMiddleware(all_effects))
     if config is not None and config.is_deep:
-        _refuse_guards(middleware, create_agent_arguments, sorted(known.reads))
+        _refuse_guards(middleware, create_agent_arguments, sorted(all_effects.reads))
     if any(map(_may_end_a_run, middleware)):
         middleware.append(BranchCleanup())
     return create_agent(resolve_model(model), tools, middleware=[*middleware, planner], **create_agent_arguments)

@@ -5,7 +5,7 @@ environments refuse an action are data, in `phrases.toml` beside this file, and 
 
 A rule of your own takes a row in `KINDS`, a function of a reading and a situation, and its place in `RULES`. Choose its
 confidence with care: from `SURE` on the call counts as failed wherever past runs and the planner ask for it; below,
-only reflection hears of it. Trouble that has gone on already belongs into `LOOPS`, too.
+only reflection hears of it. Trouble that has gone on already belongs in `LOOPS`, too.
 """
 
 import ast
@@ -367,9 +367,7 @@ def _is_nothing(value: Any) -> bool:
 LONGEST_QUOTE = 160  # characters of an observation that evidence shows
 LONGEST_CALL = 120  # characters of a call that evidence shows: the tool and its first arguments
 SHORTEST_NAME = 3  # characters of a name in a call; a shorter text stands in others by chance
-SHORTEST_OWN_WORDS = (
-    8  # characters of a sentence that is the agent's own if its call has it; shorter ones match by chance
-)
+SHORTEST_OWN_WORDS = 8  # characters of a sentence that is the agent's own if its call has it, and not by chance
 
 SURE = 0.85
 """Confidence, in [0, 1], from which on a call counts as failed. Below it are words that may be good news: a seat that
@@ -499,13 +497,13 @@ def has_failed(step: Step) -> bool:
         return step.outcome is not None
     text = step.outcome.text
     key = digest([step.tool, compact_json(step.arguments or {}), text])
-    failed = _failures.get(key)
-    if failed is None:  # to look for phrases takes 1 ms, and a long run is learnt again and again
+    is_failure = _failures.get(key)
+    if is_failure is None:  # to look for phrases takes 1 ms, and a long run is learnt again and again
         reading = Reading(replace(step, outcome=Outcome(text)))
         anomaly = first_anomaly(Situation(latest=[reading], phrases=phrase_book().phrases))
-        _failures[key] = failed = anomaly is not None and anomaly.confidence >= SURE
+        _failures[key] = is_failure = anomaly is not None and anomaly.confidence >= SURE
         forget_oldest(_failures, 1_000)
-    return failed
+    return is_failure
 
 
 def is_absent(step: Step) -> bool:

@@ -227,20 +227,20 @@ def _name_of(namespace: Namespace) -> str:
 def _pages_of_store(address: str) -> Find:
     """The pages of a store, of which one is made at a time: reading a folder takes a copy, and memory for its index.
 
-    A browser asks for the list every few seconds. It is made anew when a folder has changed, or some time has passed.
+    A browser asks for the list every few seconds. It is made anew when a folder has changed, or, of a server, after
+    some time.
     """
-    alone, latest = threading.Lock(), dict[Any, str | None]()
+    alone, latest = threading.Lock(), dict[float, str | None]()
 
     def find(name: str) -> str | None:
         with alone:
             if name:
                 return _in_store(address, name)
-            files = [each.stat() for each in Path(address).glob(f"{DATABASE}*")]
-            version = tuple((each.st_size, each.st_mtime_ns) for each in files) or int(time.monotonic() / LIST_SECONDS)
+            is_server = "://" in address
+            version = time.monotonic() // LIST_SECONDS if is_server else Path(address, DATABASE).stat().st_mtime_ns
             if version not in latest:
-                shown = _in_store(address, "")
                 latest.clear()
-                latest[version] = shown
+                latest[version] = _in_store(address, "")
             return latest[version]
 
     return find
