@@ -84,8 +84,6 @@ def _run(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     if options.json:
         sys.stdout.write(json.dumps(report, indent=2, default=str) + "\n")
     sys.stdout.flush()  # a closed pipe is noticed here
-    if options.afterwards is not None:
-        options.afterwards()
     return int(code)
 
 
@@ -104,12 +102,12 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parser() -> argparse.ArgumentParser:
-    """The parser; `stopped` is what is said of a command's work after Ctrl-C, `afterwards` what goes on behind it."""
+    """The parser; `stopped` is what is said of a command's work after Ctrl-C."""
     parser = _Parser(
         prog="langchain-tooltree", description="Planning and experience for agents. Try it: langchain-tooltree demo"
     )
     parser.add_argument("--version", action="store_true", help="print the version and exit")
-    parser.set_defaults(stopped="", afterwards=None)
+    parser.set_defaults(stopped="")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
 
     def command(name: str, text: str, example: str) -> argparse.ArgumentParser:
@@ -125,10 +123,9 @@ def _parser() -> argparse.ArgumentParser:
     view = command("view", "look at searches, graphs, runs or experiences in a browser", "searches/")
     what = f"a graph's folder, a saved search (.json) or a file of runs; a folder of these; or an experience: {PLACE}"
     view.add_argument("what", metavar="WHAT", help=what)
-    view.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the page to FILE, and serve nothing")
+    view.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the page there, or a folder of pages")
     view.add_argument("--force", action="store_true", help="replace FILE")
-    view.add_argument("--port", type=int, default=0, help="port on this machine (default: a free one)")
-    view.add_argument("--no-browser", action="store_true", help="print the address, and open no browser")
+    view.add_argument("--no-browser", action="store_true", help="say where the page is, and open no browser")
 
     copy = command("copy", "copy an experience to another store", "experience/ postgresql://localhost/agents")
     copy.add_argument("source", metavar="SRC", help=PLACE)

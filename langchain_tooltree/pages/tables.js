@@ -41,13 +41,9 @@ const lines = (...parts) => make("div", undefined, "", ...parts.filter(Boolean))
 const note = (text) => text && make("div", text, "dim");
 
 // --- a folder ---
-// One that is served is loaded again, with what is new, unless somebody looks for something in it.
-// The next time is counted from when it is there: who asks again while it is made gets nothing.
-const again = () => ($("find").value ? setTimeout(again, 5000) : location.reload());
-if (data.kind === "list" && location.protocol !== "file:") setTimeout(again, 5000);
 VIEWS.list = (data) => {
   const title = (entry) => entry.title || entry.name;
-  const link = (entry) => anchor(title(entry), "/" + encodeURIComponent(entry.name));
+  const link = (entry) => entry.page ? anchor(title(entry), entry.page) : title(entry);
   const columns = [
     { name: "Last changed", of: (entry) => date(entry.written), by: (entry) => entry.written, look: "dim" },
     { name: "What", of: (entry) => lines(link(entry), note(entry.kind), note(entry.thread)), by: title },

@@ -34,7 +34,6 @@ def reader(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "my_agent", raising=False)
     monkeypatch.setattr("webbrowser.open", lambda _: True)
-    monkeypatch.setattr("langchain_tooltree.cli.view.serve", lambda server: (server.shutdown(), server.server_close()))
     Path("my_agent.py").write_text("tools = ['search_flights']")
     run = pages.Trajectory.from_messages(pages.PAST_RUN, success=True)
     for folder in ("experience", "agents"):

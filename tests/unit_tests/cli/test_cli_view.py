@@ -14,9 +14,9 @@ from rich.console import Console
 from langchain_tooltree import ChromaStore, Experience, SITGraph, Trajectory, demo, dump_trajectories
 from langchain_tooltree.cli import REFUSED, main
 from langchain_tooltree.cli import view as view_module
-from langchain_tooltree.cli.stores import read_store
-from langchain_tooltree.cli.view import namespaces_in
-from langchain_tooltree.pages.search import to_rich
+from langchain_tooltree.cli.view import pages_of
+from langchain_tooltree.pages.search import record, to_rich
+from tests.internals.pages import data_in
 
 
 @pytest.fixture(autouse=True)
@@ -46,23 +46,86 @@ def page_of(what, folder):
     return page.read_text(encoding="utf-8")
 
 
-def test_a_list_of_a_folder_is_read_again_only_when_the_folder_has_changed(tmp_path, monkeypatch):
-    asked = []
-    read = view_module.read_store
-    monkeypatch.setattr(view_module, "read_store", lambda *given: asked.append(given) or read(*given))
-    with ChromaStore(tmp_path / "store") as store:
-        experience = Experience(store, namespace=("all",), verdict=lambda _: True)
-        experience.learn(run_of(1))
-        find, _ = view_module._finder(str(tmp_path / "store"))
-        assert find("") == find("")
-        assert len(asked) == 1
-        experience.learn(run_of(2))
-        assert "2 runs" in find("")
-    assert find("none") is None
+def test_a_folder_has_a_list_with_a_page_of_each_and_links_lead_nowhere(tmp_path, capsys, result):
+    folder, output = tmp_path / "searches", tmp_path / "pages"
+    record(folder, result.to_dict(), key="1", thread="t-1")
+    (tmp_path / "secret.json").write_text(json.dumps(result.to_dict()))
+    (folder / "link.json").symlink_to(tmp_path / "secret.json")
+    (folder / ".hidden.json").write_text(json.dumps(result.to_dict()))
+    (folder / "notes.json").write_text("{}")
+    dump_trajectories([run_of(1)], folder / "runs.jsonl")
+    assert main(["view", str(folder), "-o", str(output), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["page"] == (output / "index.html").as_uri()
+    runs, search = sorted(data_in((output / "index.html").read_text())["entries"], key=lambda row: "title" in row)
+    assert (runs["name"], search["title"], search["thread"]) == ("runs.jsonl", demo.REQUEST, "t-1")
+    assert search["plan"] == "read_sign → zoom_image → read_sign → convert_units"
+    assert re.fullmatch(r"\d+ model calls, \d,\d{3} tokens", search["cost"])
+    assert data_in((output / search["page"]).read_text())["stop_reason"] == "answered"
+    assert [run["task"] for run in data_in((output / runs["page"]).read_text())["runs"]] == ["Do [job] 1."]
+    assert len([*output.iterdir()]) == 3
+    assert "--force" in refusal(capsys, folder, "-o", output)
+
+
+def test_what_is_damaged_in_a_folder_stands_in_its_list_without_a_page(tmp_path, result):
+    good = json.loads(json.dumps(result.to_dict()))
+    hostile = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\u202e {data}"
+    damaged = {
+        "kinds": {**good, "query": 3, "recorded": [1], "cost": None},
+        "nodes": {**good, "best": [99]},
+        "empty": {"nodes": [], "best": []},
+        "texts": {
+            **good,
+            "query": hostile,
+            "stop_reason": hostile,
+            "recorded": {"written": hostile, "thread": hostile},
+        },
+        "<b onclick=alert(1)>'\"?since=#&%2e": good,
+    }
+    for name, data in damaged.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(data))
+    (tmp_path / "deep.json").write_text("[" * 100_000)
+    (tmp_path / "half.jsonl").write_text(json.dumps(good)[:300])
+    kind, pages = pages_of(str(tmp_path))
+    rows = {row["name"].partition(".json")[0]: row for row in data_in(pages["index.html"])["entries"]}
+    assert (kind, rows.keys()) == ("folder", {*damaged, "half"})
+    assert {name for name, row in rows.items() if "page" not in row} == {"kinds", "nodes", "empty", "half"}
+    assert {rows[name]["stop_reason"] for name in ("kinds", "nodes", "empty", "half")} == {"cannot be read"}
+    assert not re.search("<script>alert|<b onclick|<img", "".join(pages.values()))
+
+
+@pytest.mark.slow
+def test_a_store_lists_its_namespaces_with_a_page_of_each_and_nothing_is_written_there(tmp_path):
+    with ChromaStore(tmp_path) as store:
+        users = Experience(store, namespace=("tooltree", "{user_id}"))
+        for user in ("ann", "b/b"):
+            users.within(user_id=user).learn(run_of(1))
+        users.within(user_id="ann").learn(run_of(2, success=False))
+        store.put(("tooltree", "ann", "parts"), "damaged", {"part": "{"}, index=False)
+    held = [(file, file.stat().st_mtime_ns, file.is_file() and file.read_bytes()) for file in tmp_path.rglob("*")]
+    _, pages = pages_of(str(tmp_path))
+    ann, other = data_in(pages["index.html"])["entries"]
+    assert (ann["title"], ann["plan"]) == ("tooltree / ann", "2 runs: 1 failure, 1 success")
+    assert (other["title"], other["plan"]) == ("tooltree / b/b", "1 run: 1 success")
+    assert data_in(pages[ann["page"]])["status"]["runs"] == 2
+    assert [(file, file.stat().st_mtime_ns, file.is_file() and file.read_bytes()) for file, *_ in held] == held
+
+
+def test_the_page_is_opened_from_a_folder_that_its_owner_alone_may_read(tmp_path, monkeypatch, capsys, result):
+    opened = []
+    monkeypatch.setattr("webbrowser.open", lambda address: opened.append(address) or True)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    (tmp_path / "search.json").write_text(json.dumps(result.to_dict()))
+    assert main(["view", str(tmp_path / "search.json"), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["opened"], opened) == (True, [told["page"]])
+    (folder,) = tmp_path.glob("tooltree-view-*")
+    assert told["page"] == (folder / "index.html").as_uri()
+    assert folder.stat().st_mode & 0o077 == 0
 
 
 def refusal(capsys, *arguments):
-    """What is said where nothing is served."""
+    """What is said where there is no page."""
     assert main(["view", *map(str, arguments), "--no-browser"]) == REFUSED
     return capsys.readouterr().err
 
@@ -110,15 +173,15 @@ def test_a_store_is_read_while_somebody_writes_and_after_they_were_killed(tmp_pa
     folder = tmp_path / "experience"
     with ChromaStore(folder) as store:
         Experience(store, namespace=("tooltree", "ann")).learn(run_of(1))
-    told = read_store(str(folder), namespaces_in)
+    told = pages_of(str(folder))
     with closing(sqlite3.connect(folder / "chroma.sqlite3", isolation_level=None)) as writing:
         writing.execute("BEGIN IMMEDIATE")
         writing.execute("DELETE FROM embedding_metadata")
-        assert read_store(str(folder), namespaces_in) == told
+        assert pages_of(str(folder)) == told
         writing.execute("ROLLBACK")
     subprocess.run([sys.executable, "-c", KILLED, folder / "chroma.sqlite3"], check=False)  # noqa: S603 - our own program
     assert (folder / "chroma.sqlite3-journal").exists()
-    assert read_store(str(folder), namespaces_in) == told, "what the process began is undone"
+    assert pages_of(str(folder)) == told, "what the process began is undone"
 
 
 def test_a_page_of_runs_counts_those_too_that_it_has_no_room_for(tmp_path, monkeypatch):
