@@ -1,35 +1,30 @@
 """Which of an agent's many tools its model is shown: a middleware, and the retriever behind it, which asks no model."""
 
+import asyncio
 import re
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
 from langchain.agents.middleware import AgentMiddleware, AgentState, ModelRequest, ModelResponse
-from langchain_core.embeddings import Embeddings
 from langchain_core.tools import BaseTool
 from numpy.typing import NDArray
 
 from langchain_tooltree.conversation import Conversation, is_observation
-from langchain_tooltree.embeddings import embedded, resolve_embeddings
 from langchain_tooltree.errors import ConfigurationError, ToolDefinitionError, check_count
 from langchain_tooltree.experience.trajectory import calls_in
-from langchain_tooltree.flows import Flow, FunctionStep, arun_flow, async_twin, driven, flow_of, if_it_can, run_flow
-from langchain_tooltree.text import WORD, digest, forget_oldest, one_line
+from langchain_tooltree.text import WORD, digest, forget_oldest
 from langchain_tooltree.tools import ToolLibrary, as_tools
 
 Scores = NDArray[np.float64]
-Retriever = Callable[[str], Any]
-"""A ranking of the user's own: a function, sync or async, from a text to tools or their names, best first."""
 
 MAX_TOOLS = 20  # that a model is shown: the paper's top 20
 RECENT = 10  # messages up to the request that are read: they say what "yes, do that" means
 MAX_SENTENCES, MAX_CHARACTERS = 60, 1_600  # of what is ranked for, from the end
 SATURATION, LENGTH_PENALTY = 1.2, 0.75  # k1 and b of BM25, as Lucene has them
 RANK_OFFSET = 5  # the smaller, the more first places stand out; Cormack et al. have 60, for web pages
-EMBEDDING_SHARE = 0.5  # what a place in the ranking by embedding counts for, beside the same place by words
 BEGINNINGS, HOPS = 3, 2  # first tools from which a graph is followed, and how far
 NEIGHBOURS, MIN_SUPPORT = 5, 3  # tools that a graph names after another one, and in how many runs at least
 MOST_TURNS, MOST_LIBRARIES = 1_000, 4  # rankings, and indices of different tools, that are kept
@@ -53,12 +48,13 @@ def _terms(text: str) -> list[str]:
 
 
 class _Index:
-    """Texts to be ranked by the words that they share with a query (BM25), and by embedding where there are vectors."""
+    """Texts to be ranked by the words that they share with a query (BM25)."""
 
-    def __init__(self, texts: Sequence[str], vectors: Sequence[Sequence[float]] | None) -> None:
+    def __init__(self, texts: Sequence[str]) -> None:
         counts = [Counter(_terms(text)) for text in texts]
         lengths = np.array([max(count.total(), 1) for count in counts], dtype=float)
-        damping = SATURATION * (1 - LENGTH_PENALTY + LENGTH_PENALTY * lengths / lengths.mean())
+        mean_length = lengths.sum() / max(len(texts), 1)
+        damping = SATURATION * (1 - LENGTH_PENALTY + LENGTH_PENALTY * lengths / mean_length)
         pairs: dict[str, list[tuple[int, int]]] = defaultdict(list)
         for place, count in enumerate(counts):
             for term, times in count.items():
@@ -70,11 +66,9 @@ class _Index:
             rarity = np.log1p((self._size - len(postings) + 0.5) / (len(postings) + 0.5))
             # idf * tf * (k1 + 1) / (tf + k1 * (1 - b + b * length / mean length))
             self._postings[term] = places, rarity * frequencies * (SATURATION + 1) / (frequencies + damping[places])
-        units = None if vectors is None else _unit(vectors)
-        self._vectors = None if units is None else _unit(units - units.mean(axis=0))  # without what all share
 
-    def ranked(self, weights: dict[str, float], vectors: Sequence[Sequence[float]] | None) -> list[int]:
-        """Places of texts, best first: by the sum of weight / (RANK_OFFSET + rank) over sentences and rankings."""
+    def ranked(self, weights: dict[str, float]) -> list[int]:
+        """Places of texts, best first: by the sum over sentences of weight / (RANK_OFFSET + rank)."""
         relevance = np.zeros(self._size)
         for sentence, weight in weights.items():
             scores = np.zeros(self._size)
@@ -83,10 +77,6 @@ class _Index:
                     places, score = self._postings[term]
                     scores[places] += score
             relevance += weight * _reciprocal_ranks(scores)
-        if self._vectors is not None and vectors:
-            cosines = np.round(_unit(vectors) @ self._vectors.T, 6)  # equal texts are equally near
-            for row, weight in zip(cosines, weights.values(), strict=True):
-                relevance += EMBEDDING_SHARE * weight * _reciprocal_ranks(row)
         return [int(place) for place in np.argsort(-relevance.round(12), kind="stable")]
 
 
@@ -95,13 +85,6 @@ def _reciprocal_ranks(scores: Scores) -> Scores:
     _, places, sizes = np.unique(-scores, return_inverse=True, return_counts=True)
     reciprocal: Scores = 1 / (RANK_OFFSET + np.cumsum(sizes) - (sizes + 1) / 2)
     return reciprocal[places]
-
-
-def _unit(vectors: Sequence[Sequence[float]] | Scores) -> Scores:
-    rows = np.asarray(vectors, dtype=float)
-    lengths = np.linalg.norm(rows, axis=-1, keepdims=True)
-    unit: Scores = np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0)
-    return unit
 
 
 def _sentences(texts: Sequence[str]) -> dict[str, float]:
@@ -125,76 +108,41 @@ class ToolGraph(Protocol):
 class ToolRetriever:
     """Ranks tools by their relevance to a text: for `search()`, for a graph of your own, or to look at a ranking.
 
-    A request often names several tasks, so tools are ranked for each of its sentences and for the whole, by words and,
-    with `embeddings`, by cosine similarity; the rankings are fused by reciprocal rank (Cormack et al. 2009).
+    A request often names several tasks, so tools are ranked by words for each of its sentences and for the whole; the
+    rankings are fused by reciprocal rank (Cormack et al. 2009).
 
     Args:
         tools: LangChain tools or functions, or a `ToolLibrary`. What is compared are names, descriptions, domains (of
             a library's cards, or a tool's `tags`) and arguments.
-        embeddings: A LangChain `Embeddings`, or a name for `init_embeddings`. By words alone if left out.
         graph: A `SITGraph`, such as `experience.graph`: tools that came next in past runs, after those that fit best,
             rank higher. A request hardly ever names all the tools that it takes.
-        retriever: A function, sync or async, from a text to tools or their names, best first, in place of all that.
-
-    Raises:
-        ConfigurationError: If one of these is something else, or both `embeddings` and `retriever` are given.
     """
 
-    def __init__(
-        self,
-        tools: Iterable[BaseTool | Callable[..., Any]],
-        *,
-        embeddings: Embeddings | str | None = None,
-        graph: ToolGraph | None = None,
-        retriever: Retriever | None = None,
-    ) -> None:
-        if retriever is not None and (embeddings is not None or not callable(retriever)):
-            msg = f"retriever must be a function from a text to tools, and no embeddings beside it; got {retriever!r}."
-            raise ConfigurationError(one_line(msg, 300))
-        self._library = tools if isinstance(tools, ToolLibrary) else None
+    def __init__(self, tools: Iterable[BaseTool | Callable[..., Any]], *, graph: ToolGraph | None = None) -> None:
+        library = tools if isinstance(tools, ToolLibrary) else None
         self._tools = {tool.name: tool for tool in as_tools(tools)}
-        self._embeddings = None if embeddings is None else resolve_embeddings(embeddings)
         self._graph = graph
-        self._retriever = retriever
-        self._index: _Index | None = None
+        texts = [
+            _words_of(tool, library.card(tool.name).domains if library else tool.tags or ())
+            for tool in self._tools.values()
+        ]
+        self._index = _Index(texts)
 
-    @driven
-    def top(
-        self, query: str | Sequence[str], k: int = MAX_TOOLS, *, last_tool: str | None = None
-    ) -> Flow[list[BaseTool]]:
-        """The most relevant tools, best first.
+    def top(self, query: str | Sequence[str], k: int = MAX_TOOLS, *, last_tool: str | None = None) -> list[BaseTool]:
+        """The most relevant tools, best first: `k` of them, or all if there are no more.
 
         Args:
             query: A request, or the texts of a conversation, of which the last counts as much as all others together.
             k: How many tools, 1 or more.
             last_tool: The tool that was called last, after which a `graph` knows what came next.
-
-        Returns:
-            `k` tools; fewer if there are no more, or if a `retriever` names no more.
-
-        Raises:
-            ToolDefinitionError: If a `retriever` returns something else, or only names that no tool has.
         """
         check_count("k", k)
-        if not self._tools:
-            return []
-        texts = [query] if isinstance(query, str) else [*query]
-        if self._retriever is not None:
-            return self._named((yield FunctionStep(self._retriever, " ".join(texts)[-MAX_CHARACTERS:])))[:k]
-        if self._index is None:
-            words = yield FunctionStep(lambda tools: [*map(self._words, tools)], self._tools.values())
-            vectors = (yield from embedded(self._embeddings, words)) if self._embeddings else None
-            self._index = yield FunctionStep(partial(_Index, words), vectors)
-        weights = _sentences(texts)
-        vectors = (yield from embedded(self._embeddings, [*weights])) if self._embeddings and weights else None
-        ranked = yield FunctionStep(partial(self._index.ranked, weights), vectors)
-        tools = [*self._tools.values()]
-        names = [tools[place].name for place in ranked]
+        names = [*self._tools]
+        ranked = self._index.ranked(_sentences([query] if isinstance(query, str) else [*query]))
+        names = [names[place] for place in ranked]
         if self._graph is not None:
             names = self._joined_by_graph(names, self._graph, last_tool)
         return [self._tools[name] for name in names[:k]]
-
-    atop = async_twin(top)
 
     def _joined_by_graph(self, ranked: Sequence[str], graph: ToolGraph, last_tool: str | None) -> list[str]:
         """Rank anew: score(j) = 1 / (RANK_OFFSET + rank(j)) + sum over hops and tools i of score(i) * P(j | i)."""
@@ -213,18 +161,10 @@ class ToolRetriever:
             front = reached
         return sorted(ranked, key=lambda name: -score[name])
 
-    def _words(self, tool: BaseTool) -> str:
-        domains = self._library.card(tool.name).domains if self._library is not None else tool.tags or ()
-        arguments = (f"{name} {field.get('description', '')}" for name, field in tool.args.items())
-        return " ".join([tool.name, tool.description, *domains, *arguments])
 
-    def _named(self, reply: Any) -> list[BaseTool]:
-        """The tools that a user's function has named."""
-        names = [getattr(each, "name", each) for each in reply] if isinstance(reply, list | tuple) else [None]
-        if not all(isinstance(name, str) for name in names) or (names and not self._tools.keys() & names):
-            msg = f"retriever must return a list of tools, or of names that tools have, got {reply!r}."
-            raise ToolDefinitionError(one_line(msg, 300))
-        return [self._tools[name] for name in dict.fromkeys(names) if name in self._tools]
+def _words_of(tool: BaseTool, domains: Iterable[str]) -> str:
+    arguments = (f"{name} {field.get('description', '')}" for name, field in tool.args.items())
+    return " ".join([tool.name, tool.description, *domains, *arguments])
 
 
 class ToolSelectionMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
@@ -240,33 +180,21 @@ class ToolSelectionMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     Args:
         max_tools: Tools that are shown beside `always_include`, 1 or more; up to so many are all shown.
         always_include: Names of tools that are always shown.
-        embeddings: Ranks by meaning, too, as in `ToolRetriever`.
         graph: Ranks by what came next in past runs, too, as in `ToolRetriever`.
-        retriever: Ranks instead, as in `ToolRetriever`. If it or the embeddings fail, words decide, and the log says
-            so.
 
     Raises:
         ConfigurationError: If an argument is something else. At a model call: if `always_include` names no tool.
     """
 
     def __init__(
-        self,
-        *,
-        max_tools: int = MAX_TOOLS,
-        always_include: Sequence[str] = (),
-        embeddings: Embeddings | str | None = None,
-        graph: ToolGraph | None = None,
-        retriever: Retriever | None = None,
+        self, *, max_tools: int = MAX_TOOLS, always_include: Sequence[str] = (), graph: ToolGraph | None = None
     ) -> None:
         super().__init__()
         check_count("max_tools", max_tools)
         if isinstance(always_include, str) or not all(isinstance(name, str) for name in always_include):
             msg = f"always_include must be names of tools, such as ('transfer',), got {always_include!r:.80}."
             raise ConfigurationError(msg)
-        self._max_tools, self._always = max_tools, frozenset(always_include)
-        embeddings = None if embeddings is None else resolve_embeddings(embeddings)
-        self._ranking = partial(ToolRetriever, embeddings=embeddings, graph=graph, retriever=retriever)
-        self._ranking(())  # refuses at once what it cannot take
+        self._max_tools, self._always, self._graph = max_tools, frozenset(always_include), graph
         self._retrievers: dict[tuple[int, ...], ToolRetriever] = {}  # by the identities of their tools, which they hold
         self._turns: dict[str, list[str]] = {}
 
@@ -274,15 +202,15 @@ class ToolSelectionMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ModelResponse[Any]:
         """Have the model answer with the selected tools."""
-        return handler(run_flow(self._selected(request)))
+        return handler(self._selected(request))
 
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
     ) -> ModelResponse[Any]:
         """The async twin of `wrap_model_call`."""
-        return await handler(await arun_flow(self._selected(request)))
+        return await handler(await asyncio.to_thread(self._selected, request))
 
-    def _selected(self, request: ModelRequest[Any]) -> Flow[ModelRequest[Any]]:
+    def _selected(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
         tools = {tool.name: tool for tool in request.tools if not isinstance(tool, dict)}
         if unknown := self._always - tools.keys():
             msg = f"always_include names {', '.join(sorted(unknown))}, and no tool of the agent has such a name."
@@ -294,29 +222,22 @@ class ToolSelectionMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         before = request.messages[: len(request.messages) - len(run)]
         last_tool = next((call["name"] for message in reversed(before) for call in reversed(calls_in(message))), None)
         texts = _texts(request.messages, len(run))
-        shown = self._always.union((yield from self._select_for_turn(ranked, texts, last_tool)))
+        shown = self._always.union(self._select_for_turn(ranked, texts, last_tool))
         calls = [call["name"] for message in reversed(run) for call in calls_in(message)]
         late = [tools[name] for name in dict.fromkeys(calls) if name in tools and name not in shown]
         selection = [tool for tool in request.tools if isinstance(tool, dict) or tool.name in shown]
         return request.override(tools=[*selection, *late])
 
-    def _select_for_turn(self, tools: list[BaseTool], texts: list[str], last_tool: str | None) -> Flow[list[str]]:
+    def _select_for_turn(self, tools: list[BaseTool], texts: list[str], last_tool: str | None) -> list[str]:
         """Names of the tools for a turn, ranked where it begins."""
-        turn = digest([[tool.name for tool in tools], texts])
-        if turn not in self._turns:
-            key = tuple(map(id, tools))
-            retriever = self._retrievers.setdefault(key, self._ranking(tools))
+        turn, key = digest([[tool.name for tool in tools], texts]), tuple(map(id, tools))
+        if (names := self._turns.get(turn)) is None:
+            retriever = self._retrievers.get(key) or ToolRetriever(tools, graph=self._graph)
+            names = [tool.name for tool in retriever.top(texts, self._max_tools, last_tool=last_tool)]
+            self._retrievers[key], self._turns[turn] = retriever, names
             forget_oldest(self._retrievers, MOST_LIBRARIES)
-            best = yield from if_it_can(
-                partial(flow_of(retriever.top), texts, self._max_tools, last_tool=last_tool),
-                None,
-                "ranking of the tools",
-            )
-            if best is None:
-                best = yield from flow_of(ToolRetriever(tools).top)(texts, self._max_tools)
-            self._turns[turn] = [tool.name for tool in best]
             forget_oldest(self._turns, MOST_TURNS)
-        return self._turns[turn]
+        return names
 
 
 def _texts(messages: Sequence[Any], since: int) -> list[str]:

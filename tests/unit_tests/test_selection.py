@@ -2,13 +2,11 @@
 
 import asyncio
 import math
-import threading
 from functools import cache
 
 import pytest
 from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware
-from langchain_core.embeddings import Embeddings
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import StructuredTool
 from langgraph.checkpoint.memory import InMemorySaver
@@ -16,7 +14,6 @@ from pydantic import BaseModel, Field
 
 from langchain_tooltree import (
     ConfigurationError,
-    HashingEmbeddings,
     Suggestion,
     ToolCard,
     ToolLibrary,
@@ -61,33 +58,28 @@ def names(tools):
     return [tool["name"] if isinstance(tool, dict) else tool.name for tool in tools]
 
 
-@pytest.fixture
-def top(either):
-    """Names of the best tools, on either path: `await top(retriever, query, 3)`."""
-
-    async def best(retriever, query, k):
-        return names(await either(retriever.top, retriever.atop)(query, k))
-
-    return best
+def top(retriever, query, k):
+    """Names of the best tools."""
+    return names(retriever.top(query, k))
 
 
 # --- ranking ---
 
 
 @pytest.mark.slow
-async def test_among_a_thousand_tools_the_ones_that_are_asked_for_come_first(top):
+def test_among_a_thousand_tools_the_ones_that_are_asked_for_come_first():
     retriever = ToolRetriever(library(40))
     assert len(library(40)) == 1000
-    assert await top(retriever, "Please find2 museums", 1) == ["find2_museums"]
-    assert set(await top(retriever, "First list3 the hotels. Then book1 taxis; make11 recipes", 3)) == {
+    assert top(retriever, "Please find2 museums", 1) == ["find2_museums"]
+    assert set(top(retriever, "First list3 the hotels. Then book1 taxis; make11 recipes", 3)) == {
         "list3_hotels",
         "book1_taxis",
         "make11_recipes",
     }
-    assert len(await top(retriever, "", 20)) == len(await top(retriever, ["...", "What?"], 20)) == 20
+    assert len(top(retriever, "", 20)) == len(top(retriever, ["...", "What?"], 20)) == 20
 
 
-async def test_the_ranking_is_bm25_where_one_sentence_is_asked(top):
+def test_the_ranking_is_bm25_where_one_sentence_is_asked():
     rows = {"a": "book flight", "b": "book hotel hotel room", "c": "weather", "d": "room"}
     tools = [tool_named(name, text, tags=["trip"]) for name, text in rows.items()]
     lengths = {name: len([name, *text.split(), "trip", "where", "The", "place", "in", "question"])
@@ -100,17 +92,17 @@ async def test_the_ranking_is_bm25_where_one_sentence_is_asked(top):
 
     hotel_b, room_b, room_d, book_a = weight(2, "b", 1), weight(1, "b", 2), weight(1, "d", 2), weight(1, "a", 2)
     assert hotel_b + room_b > room_d > book_a > 0, "what the shorter text says counts more, repeated words count less"
-    assert await top(ToolRetriever(tools), "hotels rooms", 2) == ["b", "d"]
-    assert await top(ToolRetriever(tools), "booking rooms hotels", 4) == ["b", "d", "a", "c"]
+    assert top(ToolRetriever(tools), "hotels rooms", 2) == ["b", "d"]
+    assert top(ToolRetriever(tools), "booking rooms hotels", 4) == ["b", "d", "a", "c"]
 
 
 @pytest.mark.parametrize("query", ["copied planes", "copy planePlan", "Copying THE plane_plan", "copies, planes"])
-async def test_forms_of_a_word_and_ways_to_write_names_are_the_same(top, query):
+def test_forms_of_a_word_and_ways_to_write_names_are_the_same(query):
     tools = [tool_named("paint_walls"), tool_named("copyPlane"), tool_named("sail")]
-    assert await top(ToolRetriever(tools), query, 1) == ["copyPlane"]
+    assert top(ToolRetriever(tools), query, 1) == ["copyPlane"]
 
 
-async def test_tags_arguments_and_the_cards_of_a_library_count(top):
+def test_tags_arguments_and_the_cards_of_a_library_count():
     class Currency(BaseModel):
         iso: str = Field(description="Code of the currency.")
 
@@ -124,65 +116,25 @@ async def test_tags_arguments_and_the_cards_of_a_library_count(top):
             convert, name="remote", description="Far.", args_schema={"type": "object", "properties": {"moon": {}}}
         )
     )
-    assert await top(ToolRetriever(tools), "currency code", 1) == ["convert"]
-    assert await top(ToolRetriever(tools), "cooking", 1) == ["other"]
-    assert await top(ToolRetriever(tools), "the moon", 1) == ["remote"]
+    assert top(ToolRetriever(tools), "currency code", 1) == ["convert"]
+    assert top(ToolRetriever(tools), "cooking", 1) == ["other"]
+    assert top(ToolRetriever(tools), "the moon", 1) == ["remote"]
     cards = ToolLibrary(tools, cards=[ToolCard("hotels", "", domains=("lodging",))])
-    assert await top(ToolRetriever(cards), "lodging", 1) == ["hotels"]
+    assert top(ToolRetriever(cards), "lodging", 1) == ["hotels"]
 
 
-async def test_the_last_text_counts_as_much_as_all_before_it(top):
+def test_the_last_text_counts_as_much_as_all_before_it():
     retriever = ToolRetriever(topics())
     talk = ["The weather, please.", "Sunny. What of trains? Of hotels?", "No: music!"]
-    assert (await top(retriever, talk, 4))[0] == "music"
-    assert set(await top(retriever, talk, 4)) == {"music", "weather", "trains", "hotels"}
-
-
-class Meaning(Embeddings):
-    """Knows that an umbrella has to do with weather; all texts share most of their vectors."""
-
-    def __init__(self):
-        self.texts, self.threads = [], set()
-
-    def embed_documents(self, texts):
-        self.texts += texts
-        self.threads.add(threading.current_thread())
-        return [[9.0, 1.0, 0.0] if "umbrella" in text or "weather" in text else [9.0, 0.0, 1.0] for text in texts]
-
-    def embed_query(self, text):
-        return self.embed_documents([text])[0]
-
-
-async def test_embeddings_find_what_no_word_names_and_tools_are_embedded_once(top, path):
-    meaning = Meaning()
-    retriever = ToolRetriever(topics(), embeddings=meaning)
-    for _ in range(2):
-        assert await top(retriever, "Shall I take an umbrella?", 1) == ["weather"]
-    assert meaning.texts.count("weather Find out about weather. where The place in question.") == 1
-    if path == "async":
-        assert threading.main_thread() not in meaning.threads, "the event loop waits for no embedding"
+    assert top(retriever, talk, 4)[0] == "music"
+    assert set(top(retriever, talk, 4)) == {"music", "weather", "trains", "hotels"}
 
 
 @pytest.mark.parametrize("order", [1, -1])
-async def test_equal_tools_gain_nothing_by_their_place(top, order):
+def test_equal_tools_gain_nothing_by_their_place(order):
     """Most sentences say nothing of any tool; the first tools must not win by them."""
-    retriever = ToolRetriever(topics()[::order], embeddings=HashingEmbeddings())
-    assert await top(retriever, "Well. Good. Fine. So. Music, please.", 1) == ["music"]
-
-
-async def listing(text):
-    return ["news", "nothing", "maps", "news"] if "read" in text else []
-
-
-@pytest.mark.parametrize(
-    "ranking",
-    [listing, lambda text: ["news", "maps"] if "read" in text else [], lambda text: topics()[12:14] if text else []],
-)
-async def test_a_ranking_of_the_users_own_decides_alone(top, ranking):
-    retriever = ToolRetriever(topics(), retriever=ranking)
-    assert await top(retriever, "Let me read.", 5) == ["news", "maps"]
-    assert await top(retriever, "Let me read.", 1) == ["news"]
-    assert await top(retriever, "", 5) == []
+    retriever = ToolRetriever(topics()[::order])
+    assert top(retriever, "Well. Good. Fine. So. Music, please.", 1) == ["music"]
 
 
 # --- in agents ---
@@ -246,15 +198,15 @@ async def test_within_a_turn_the_tools_stay_what_is_called_joins_and_each_reques
     assert one == [name for name in [*names(library()), "web"] if name in one], "the agent's own order"
 
 
-async def test_a_turn_is_ranked_once_and_a_new_process_ranks_the_same(talk):
+async def test_a_turn_is_ranked_once_and_a_new_process_ranks_the_same(talk, monkeypatch):
     asked = []
-
-    def ranking(text):
-        asked.append(text)
-        return names(library())[len(text) % 90 :]
+    top = ToolRetriever.top
+    monkeypatch.setattr(
+        ToolRetriever, "top", lambda *given, **options: asked.append(given[1]) or top(*given, **options)
+    )
 
     def agent(model, saver):
-        middleware = [ToolSelectionMiddleware(max_tools=3, retriever=ranking)]
+        middleware = [ToolSelectionMiddleware(max_tools=3)]
         return create_agent(model, library(), middleware=middleware, checkpointer=saver, interrupt_before=["tools"])
 
     saver, first, second = InMemorySaver(), Watched(replies=[calling("find0_maps")]), Watched(replies=["Done."])
@@ -262,17 +214,14 @@ async def test_a_turn_is_ranked_once_and_a_new_process_ranks_the_same(talk):
     config = {"configurable": {"thread_id": "t"}}
     await asyncio.to_thread(agent(second, saver).invoke, None, config)
     assert first.bound[0] == second.bound[0][:3]
-    assert asked == ["Go.", "Go."], "once in each process"
+    assert asked == [["Go."], ["Go."]], "once in each process"
 
 
 async def test_few_tools_are_all_shown_and_nothing_is_ranked(talk):
-    def never(text):
-        raise AssertionError(text)
-
     model = Watched(replies=["Hello."])
-    agent = create_agent(model, topics()[:20], middleware=[ToolSelectionMiddleware(retriever=never)])
-    await talk(agent, "Hello")
+    await talk(create_agent(model, topics()[:20], middleware=[ToolSelectionMiddleware()]), "Music, please.")
     assert model.bound == [TOPICS[:20]]
+    assert ToolRetriever([]).top("Music, please.") == []
 
 
 class FewAtATime(AgentMiddleware):
@@ -285,18 +234,6 @@ class FewAtATime(AgentMiddleware):
         return await handler(request.override(tools=request.tools[:22]))
 
 
-async def test_where_embeddings_or_a_ranking_fail_words_decide_and_the_log_says_so_once(talk, caplog):
-    def down(text):
-        raise ConnectionError(text)
-
-    model = Watched(replies=["One.", "Two."])
-    agent = create_agent(model, topics(), middleware=[ToolSelectionMiddleware(max_tools=1, retriever=down)])
-    for _ in range(2):
-        await talk(agent, "Music, please. It is urgent.")
-    assert model.bound == [["music"], ["music"]]
-    assert len([record for record in caplog.records if "ranking of the tools" in record.message]) <= 1
-
-
 # --- what is refused ---
 
 
@@ -307,23 +244,11 @@ async def test_where_embeddings_or_a_ranking_fail_words_decide_and_the_log_says_
         ({"max_tools": "20"}, "max_tools must be"),
         ({"always_include": "news"}, "always_include must be names of tools"),
         ({"always_include": (3,)}, "always_include must be names of tools"),
-        ({"embeddings": 3}, "embeddings must be a LangChain Embeddings"),
-        ({"retriever": "bm25"}, "retriever must be a function"),
-        ({"retriever": listing, "embeddings": HashingEmbeddings()}, "no embeddings beside it"),
     ],
 )
 def test_settings_that_cannot_work_are_refused_at_once(settings, said):
     with pytest.raises(ConfigurationError, match=said):
         ToolSelectionMiddleware(**settings)
-
-
-@pytest.mark.parametrize("reply", ["news", None, 3, {"news": 1}, [3], [["news"]], ["golf"]])
-async def test_a_ranking_that_names_no_tools_is_told_so_and_not_ignored(talk, reply):
-    agent = create_agent(
-        Watched(replies=["Hi."]), topics(), middleware=[ToolSelectionMiddleware(retriever=lambda _: reply)]
-    )
-    with pytest.raises(ConfigurationError, match="retriever must return a list of tools, or of names that tools have"):
-        await talk(agent, "Hello")
 
 
 async def test_a_name_that_no_tool_has_is_refused_where_the_tools_are_known(talk):
