@@ -15,10 +15,11 @@ from uuid import UUID
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import LLMResult
+from offline_model import read_question
 from pydantic import Field, PrivateAttr
 
 from langchain_tooltree.experience.trajectory import NOTE
-from langchain_tooltree.testing import ChatDouble, Response, read_question
+from langchain_tooltree.testing import ChatDouble, Response
 from langchain_tooltree.text import digest
 from langchain_tooltree.tooltree.gate import as_said
 

@@ -6,14 +6,14 @@ give up there. The search has to recover: zoom in on the sign, read it again, co
 demo needs no extra package; tools for real files come with `toolbox`.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage
 from langchain_core.tools import tool
 
-from langchain_tooltree.testing import Made, OfflineChatModel, Question
+from langchain_tooltree.testing import ScriptedChatModel
 from langchain_tooltree.tooltree.node import search
 from langchain_tooltree.tooltree.result import SearchResult
 
@@ -64,73 +64,41 @@ TOOLS = [zoom_image, image_size, convert_units, read_sign, save_note]
 EFFECTS: Mapping[str, Literal["read", "write"]] = {tool.name: "read" for tool in TOOLS if tool is not save_note}
 """All tools only read, except for the notebook, which the search may weigh but never touch."""
 
-KILOMETRES = r"'(\d+) km'"
-MILES = r"= ([\d.]+) mile"
-
-
-class SignReader:
-    """The policy of the demo's stand-in for a model: a hasty one, which reads the photo as it is and then gives up."""
-
-    def act(self, question: Question) -> Sequence[tuple[str, Mapping[str, Any]]]:
-        """Take the step that looks best; where the sign could not be read, none."""
-        latest = question.path[-1].tool if question.path else ""
-        unreadable = latest == "read_sign" and not _number(KILOMETRES, question)
-        return [] if unreadable else self.propose(question)[:1]
-
-    def missing(self, question: Question) -> Sequence[str]:
-        """Say what an answer leaves open."""
-        return [] if _number(MILES, question) else ["a distance that can be read"]
-
-    def propose(self, question: Question) -> Sequence[tuple[str, Mapping[str, Any]]]:
-        """Offer calls for the next step, the hasty one first."""
-        if _number(MILES, question):
-            return []
-        if kilometres := _number(KILOMETRES, question):
-            return [
-                ("convert_units", {"value": kilometres, "unit": "km", "to": "mile"}),
-                ("convert_units", {"value": kilometres, "unit": "km", "to": "nautical_mile"}),
-                ("save_note", {"text": f"Granite Pass: {kilometres:g} km"}),
-            ]
-        photo = next((made.observation for made in question.path if made.tool == "zoom_image"), None) or PHOTO
-        return [
-            ("read_sign", {"image": photo}),
-            ("zoom_image", {"image": PHOTO, "part": "top left"}),
+STUCK = '{"missing": "a distance that can be read"}\nI could not find out.'
+REPLIES: Sequence[tuple[str, Sequence[tuple[str, Mapping[str, Any]]]]] = (
+    ("", [("read_sign", {"image": PHOTO})]),
+    (STUCK, []),  # a doubt: the agent's own step is asked again, and then for other calls
+    (STUCK, []),
+    (STUCK, []),
+    (
+        "",
+        [
             ("zoom_image", {"image": PHOTO, "part": SIGN_AT}),
-            ("image_size", {"image": photo}),
-            ("save_note", {"text": "Granite Pass: the sign cannot be read"}),
-        ]
-
-    def score_call(self, question: Question, call: Made) -> float:  # noqa: ARG002 - as in Policy
-        """Guess a call's worth before it runs: reading looks best, wrongly so at the first step."""
-        worth = {
-            "read_sign": 0.8,
-            "zoom_image": 0.65 if call.arguments.get("part") == SIGN_AT else 0.35,
-            "convert_units": 0.9 if call.arguments.get("to") == "mile" else 0.2,
-            "save_note": 0.3,
-        }
-        return worth.get(call.tool, 0.1)
-
-    def score_observation(self, question: Question, call: Made) -> tuple[float, float]:  # noqa: ARG002 - as in Policy
-        """See what a call was worth, and whether the distance in miles is known."""
-        observation = call.observation or ""
-        if re.search(MILES, observation):
-            return 0.95, 0.97
-        if re.search(KILOMETRES, observation):
-            return 0.85, 0.4
-        return (0.7, 0.2) if call.arguments.get("part") == SIGN_AT else (0.2, 0.05)
-
-    def answer(self, question: Question) -> str:
-        """Give the miles."""
-        miles = _number(MILES, question)
-        return f"It is about {miles:.0f} miles to Granite Pass." if miles else "I could not find out."
+            ("zoom_image", {"image": PHOTO, "part": "top left"}),
+            ("image_size", {"image": PHOTO}),
+        ],
+    ),
+    ("", [("read_sign", {"image": f"{PHOTO}#xywh={PARTS[SIGN_AT]},320,200&zoom=4"})]),
+    ("", [("convert_units", {"value": 343.0, "unit": "km", "to": "mile"})]),
+    ('{"missing": "nothing"}\nIt is about 213 miles to Granite Pass.', []),
+)
+"""What the stand-in says, in order: a text, and the calls beside it."""
 
 
-def _number(pattern: str, question: Question) -> float | None:
-    """The number that was observed last."""
-    matches = (re.search(pattern, made.observation or "") for made in reversed(question.path))
-    return next((float(match[1]) for match in matches if match), None)
+def stand_in() -> BaseChatModel:
+    """A model that plays the demo: it reads the photo as it is, and would then give up."""
+    replies = [
+        AIMessage(
+            text,
+            tool_calls=[
+                {"name": name, "args": dict(args), "id": f"call_{number}_{at}"} for at, (name, args) in enumerate(calls)
+            ],
+        )
+        for number, (text, calls) in enumerate(REPLIES)
+    ]
+    return ScriptedChatModel(replies=replies)
 
 
 def solved(model: BaseChatModel | None = None, **settings: Any) -> SearchResult:
     """Search for the answer, by default with the stand-in; `settings` are more arguments of `search`."""
-    return search(REQUEST, TOOLS, model=model or OfflineChatModel(policy=SignReader()), effects=EFFECTS, **settings)
+    return search(REQUEST, TOOLS, model=model or stand_in(), effects=EFFECTS, **settings)

@@ -13,6 +13,7 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.prebuilt import ToolNode
 from langgraph.store.base import BaseStore
 from langgraph_sdk.runtime import ServerRuntime
+from offline_model import OfflineChatModel
 from travel import EFFECTS, TOOLS, Clerk
 
 from langchain_tooltree import (
@@ -23,7 +24,6 @@ from langchain_tooltree import (
     create_tooltree_agent,
     review_condition,
 )
-from langchain_tooltree.testing import OfflineChatModel
 
 name = os.environ.get("TOOLTREE_MODEL")
 model = init_chat_model(name) if name else OfflineChatModel(policy=Clerk())

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any
 
-from langchain_tooltree.testing import Made, Question
+from cookbook.offline_model import Made, Question
 from tests.benchmarks.bfcl_world import PlainCall, Task, World
 
 RIGHT_CALL = 0.72

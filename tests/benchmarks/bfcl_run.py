@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
+from cookbook.offline_model import OfflineChatModel
 from langchain_tooltree import SearchResult, ToolLibrary, search
 from langchain_tooltree.flows import run_flow
 from langchain_tooltree.models import Meter
-from langchain_tooltree.testing import OfflineChatModel
 from langchain_tooltree.tooltree.deep import ProposalRequest, Proposer
 from langchain_tooltree.tooltree.search import KernelConfig
 from tests.benchmarks.bfcl_model import ArgumentPool, SimulatedPolicy

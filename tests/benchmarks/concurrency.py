@@ -28,8 +28,8 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 
+from cookbook.offline_model import OfflineChatModel
 from langchain_tooltree import ToolTreeMiddleware, ToolTreeNode
-from langchain_tooltree.testing import OfflineChatModel
 from tests.integration_tests.travel import BOOKING, EFFECTS, Agency, TravelPolicy, asking
 
 TARGET = 1.3

@@ -34,8 +34,9 @@ from langchain_core.tools import tool
 from langgraph.store.memory import InMemoryStore
 
 import langchain_tooltree
+from cookbook.offline_model import Made, OfflineChatModel, Question
 from langchain_tooltree import CFGMMemory, CFGMMiddleware, SearchConfig, ToolTreeMiddleware, search
-from langchain_tooltree.testing import Made, OfflineChatModel, Question, ScriptedChatModel
+from langchain_tooltree.testing import ScriptedChatModel
 
 PACKAGE = Path(langchain_tooltree.__file__).parent
 MEGABYTE = 1_000_000

@@ -36,7 +36,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from langchain_tooltree.testing import read_question
+from cookbook.offline_model import read_question
 
 STARTING = 30
 """Seconds that the server may take to come up."""

@@ -87,6 +87,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SyncLangGraphCl
     (project / "langgraph.json").write_text(json.dumps(served), encoding="utf-8")
     (project / "deep.py").write_text(DEEP, encoding="utf-8")
     shutil.copytree(COOKBOOK / "studio", project / "studio")
+    shutil.copy(COOKBOOK / "offline_model.py", project)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

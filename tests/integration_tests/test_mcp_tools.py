@@ -17,8 +17,9 @@ from langchain_core.tools import BaseTool
 from langchain_mcp_adapters.client import MultiServerMCPClient
 from langchain_mcp_adapters.tools import load_mcp_tools
 
+from cookbook.offline_model import Made, OfflineChatModel, Question
 from langchain_tooltree import SearchConfig, SearchResult, asearch, mcp_effects, search
-from langchain_tooltree.testing import Made, OfflineChatModel, Question, ScriptedChatModel
+from langchain_tooltree.testing import ScriptedChatModel
 
 SERVER = Path(__file__).with_name("mcp_server.py")
 DOOR = Path(__file__).with_name("mcp_door.py")

@@ -17,6 +17,7 @@ from langchain_tooltree.experience.trajectory import Branch
 from langchain_tooltree.pages import in_notebook, page
 from langchain_tooltree.pages.search import to_html
 from tests.internals.pages import made, search_of
+from tests.internals.sign_reader import sign_reader
 
 pytestmark = pytest.mark.skipif(not (PROGRAM and SHELL), reason="no chromium is installed")
 
@@ -53,7 +54,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def replayed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page of a deep search for the demo's task, which can be replayed."""
-    deep = demo.solved(config=SearchConfig(selection="posterior"))
+    deep = demo.solved(sign_reader(), config=SearchConfig(selection="posterior"))
     return page_of(deep.to_dict(), tmp_path_factory.mktemp("replayed"))
 
 

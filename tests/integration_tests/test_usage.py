@@ -17,8 +17,9 @@ from langgraph.checkpoint.memory import InMemorySaver
 from rescued import Clerk, Files, Journal, asked
 from travel import EFFECTS, PRICE, Agency, TravelPolicy
 
+from cookbook.offline_model import OfflineChatModel
 from langchain_tooltree import ObjectSandbox, SearchConfig, asearch, search
-from langchain_tooltree.testing import OfflineChatModel, ScriptedChatModel
+from langchain_tooltree.testing import ScriptedChatModel
 
 
 def reported(message: AIMessage, replies: int) -> AIMessage:

@@ -10,7 +10,7 @@ from typing import Any
 from langchain_core.messages import BaseMessage, HumanMessage
 from langchain_core.tools import BaseTool, StructuredTool
 
-from langchain_tooltree.testing import Made, OfflineChatModel, Question
+from cookbook.offline_model import Made, OfflineChatModel, Question
 
 Step = tuple[str, Mapping[str, Any]]
 

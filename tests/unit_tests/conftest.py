@@ -15,9 +15,9 @@ import pytest
 from langchain_core.tools import StructuredTool
 from pydantic import BaseModel
 
+from cookbook.offline_model import Made, OfflineChatModel, Question
 from langchain_tooltree import asearch, search
 from langchain_tooltree.flows import arun_flow, run_flow
-from langchain_tooltree.testing import Made, OfflineChatModel, Question
 
 Offer = tuple[str, Mapping[str, Any]]
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from langchain_core.tools import tool
 
+from cookbook.offline_model import OfflineChatModel
 from langchain_tooltree import ObjectSandbox, SearchConfig
-from langchain_tooltree.testing import OfflineChatModel
 from langchain_tooltree.tooltree.search import KernelConfig
 
 FOLDER = Path(__file__).parent / "golden"

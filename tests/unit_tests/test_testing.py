@@ -7,8 +7,9 @@ from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, Sys
 from langchain_core.tools import tool
 from pydantic import BaseModel
 
+from cookbook.offline_model import Made, OfflineChatModel, read_question
 from langchain_tooltree.models import document_prompt
-from langchain_tooltree.testing import Made, OfflineChatModel, ScriptedChatModel, read_question
+from langchain_tooltree.testing import ScriptedChatModel
 from langchain_tooltree.tooltree.prompts import (
     DEFAULT_CHECK_PROMPT,
     DEFAULT_POST_JUDGE_PROMPT,

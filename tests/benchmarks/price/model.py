@@ -17,7 +17,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatResult
 from pydantic import PrivateAttr
 
-from langchain_tooltree.testing import Made, OfflineChatModel, Question, read_question
+from cookbook.offline_model import Made, OfflineChatModel, Question, read_question
 from tests.benchmarks.price.tasks import Call, Task
 
 NOW, LATER, WRONG = 0.95, 0.6, 0.1

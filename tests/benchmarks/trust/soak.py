@@ -19,6 +19,7 @@ from langchain_core.tools import tool
 from langgraph.store.sqlite import SqliteStore
 
 from langchain_tooltree import Experience, SearchConfig, demo
+from tests.internals.sign_reader import sign_reader
 
 SEARCHES, RUNS = 2_000, 20_000
 SECONDS = 80.0  # for each of the two, where so many take longer
@@ -115,7 +116,8 @@ class Porter(BaseChatModel):
 def _searching() -> Callable[[int], None]:
 
     def work(number: int) -> None:
-        demo.solved(config=SearchConfig(selection="posterior", max_rollouts=8) if number % 2 else SearchConfig())
+        config = SearchConfig(selection="posterior", max_rollouts=8) if number % 2 else SearchConfig()
+        demo.solved(sign_reader(), config=config)
 
     return work
 

@@ -18,10 +18,11 @@ from langchain_core.tools import BaseTool, StructuredTool
 from langgraph.store.memory import InMemoryStore
 from pydantic import PrivateAttr
 
+from cookbook.offline_model import Question, read_question
 from langchain_tooltree import Experience, SearchConfig, SearchResult, Trajectory, search
 from langchain_tooltree.cfgm.online import Recollection, Tip, recall_text
 from langchain_tooltree.experience.guide import hints
-from langchain_tooltree.testing import Question, ScriptedChatModel, read_question
+from langchain_tooltree.testing import ScriptedChatModel
 from langchain_tooltree.text import digest
 from langchain_tooltree.tooltree.prompts import ASSESS_DESCRIPTION
 

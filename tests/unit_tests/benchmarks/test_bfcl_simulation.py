@@ -5,7 +5,7 @@ from statistics import mean
 
 import pytest
 
-from langchain_tooltree.testing import Made, Question
+from cookbook.offline_model import Made, Question
 from langchain_tooltree.tooltree.search import KernelConfig
 from tests.benchmarks.bfcl import summary
 from tests.benchmarks.bfcl_data import parse_call

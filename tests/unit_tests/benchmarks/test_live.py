@@ -9,8 +9,9 @@ import pytest
 from langchain_core.messages import AIMessage, ToolMessage
 from rich.console import Console
 
+from cookbook.offline_model import OfflineChatModel, read_question
 from langchain_tooltree import ObjectSandbox
-from langchain_tooltree.testing import OfflineChatModel, ScriptedChatModel, read_question
+from langchain_tooltree.testing import ScriptedChatModel
 from tests.benchmarks.live import __main__ as command
 from tests.benchmarks.live.figures import paired, summary, wilson
 from tests.benchmarks.live.papers import PAPERS

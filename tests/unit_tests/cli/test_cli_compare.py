@@ -33,8 +33,8 @@ AGENT = '''
 from langchain_core.messages import AIMessage
 from langchain_core.tools import tool
 
-from langchain_tooltree.testing import OfflineChatModel
-from langchain_tooltree.testing import read_question
+from cookbook.offline_model import OfflineChatModel
+from cookbook.offline_model import read_question
 
 PLACES = {"desk": "key", "drawer": "letter", "attic": "lamp"}
 made = []

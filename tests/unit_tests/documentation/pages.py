@@ -24,6 +24,7 @@ from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
 
+from cookbook.offline_model import Made, OfflineChatModel, Question, read_question
 from langchain_tooltree import (
     ChromaStore,
     ConfigurationError,
@@ -33,7 +34,6 @@ from langchain_tooltree import (
     Trajectory,
     dump_trajectories,
 )
-from langchain_tooltree.testing import Made, OfflineChatModel, Question, read_question
 
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "cookbook" / "docs"

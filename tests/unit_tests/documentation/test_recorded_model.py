@@ -5,9 +5,10 @@ import json
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
+from cookbook.offline_model import OfflineChatModel
 from cookbook.recorded_model import AnswerRecorder, RecordedChatModel
 from langchain_tooltree import create_tooltree_agent
-from langchain_tooltree.testing import OfflineChatModel, ScriptedChatModel
+from langchain_tooltree.testing import ScriptedChatModel
 from tests.internals.errand import Errand
 
 CALL = {"name": "alpha", "args": {"n": 1}, "id": "c1", "type": "tool_call"}

@@ -6,6 +6,7 @@ from html.parser import HTMLParser
 from langchain_tooltree import SearchConfig, demo
 from langchain_tooltree.pages.search import to_html
 from tests.internals.pages import asks_nobody, data_in, made, search_of
+from tests.internals.sign_reader import sign_reader
 
 HOSTILE = [
     "</script><script>alert(1)</script>",
@@ -38,7 +39,7 @@ def with_calls(texts, content=None):
 
 
 def test_a_page_shows_what_each_call_brought_what_it_was_worth_and_what_it_cost(tmp_path):
-    result = demo.solved(config=SearchConfig(selection="posterior"))
+    result = demo.solved(sign_reader(), config=SearchConfig(selection="posterior"))
     result.to_html(tmp_path / "search.html")
     data = data_in((tmp_path / "search.html").read_text(encoding="utf-8"))
     first, idea = data["nodes"][1], data["nodes"][3]
