@@ -17,9 +17,11 @@ from typing import Annotated, Any, TypeGuard, TypeVar, cast
 
 from langchain.agents.middleware.internal_call_transformer import internal_call_metadata
 from langchain.chat_models import init_chat_model
+from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 from langchain_core.messages.ai import UsageMetadata, add_usage
+from langchain_core.outputs import LLMResult
 from langchain_core.runnables import Runnable, RunnableBinding, RunnableConfig, RunnableParallel, RunnableSequence
 from langchain_core.runnables.config import ensure_config
 from langchain_core.tools import BaseTool
@@ -117,6 +119,20 @@ class Meter:
         self.calls[(config.get("run_name") or "").removeprefix(f"{TAG}.")] += 1
         if isinstance(message, AIMessage):
             self.usage = usage_sum(self.usage, message.usage_metadata)
+
+
+class MeteringHandler(BaseCallbackHandler):
+    """Counts in a `Meter` what the models of a run spend that is not ours."""
+
+    run_inline = True
+
+    def __init__(self, meter: Meter) -> None:
+        self.meter = meter
+
+    def on_llm_end(self, response: LLMResult, **_: Any) -> None:
+        """Count what a reply has cost."""
+        message = next((getattr(each, "message", None) for row in response.generations for each in row), None)
+        self.meter.count(message, {})
 
 
 def usage_sum(one: Mapping[str, Any] | None, other: Mapping[str, Any] | None) -> UsageMetadata | None:

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 from uuid import uuid4
 
-from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
@@ -35,6 +34,7 @@ from langchain_tooltree.models import (
     DEFAULT_MAX_CHARACTERS,
     TAG,
     Meter,
+    MeteringHandler,
     Words,
     call_tools,
     document_prompt,
@@ -325,12 +325,11 @@ class _Halt(BaseException):
     """Ends the run of a graph. No `except Exception` of an agent, a tool or a retry policy takes it for its own."""
 
 
-class _Watch(BaseCallbackHandler):
+class _Watch(MeteringHandler):
     """Counts what a graph spends, and ends its run at the limit of tool calls; a search of this package makes none."""
 
-    run_inline = True
-
     def __init__(self, attempt: Attempt) -> None:
+        super().__init__(attempt.spent)
         self.errors: list[BaseException] = []  # what models raised
         self.calls = 0
         self._attempt = attempt
@@ -340,11 +339,6 @@ class _Watch(BaseCallbackHandler):
         self.calls += TAG not in (tags or ())
         if self.calls > self._attempt.max_steps or self._attempt.stopped.is_set():
             raise _Halt
-
-    def on_llm_end(self, response: Any, **_: Any) -> None:
-        """Count what a reply has cost."""
-        message = next((getattr(each, "message", None) for row in response.generations for each in row), None)
-        self._attempt.spent.count(message, {})
 
     def on_llm_error(self, error: BaseException, **_: Any) -> None:
         """Note what a model raised."""

@@ -14,7 +14,6 @@ from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from signal import SIGTERM, signal
-from typing import NoReturn
 
 from langchain_tooltree.errors import ToolTreeError, import_extra
 from langchain_tooltree.text import visible_lines
@@ -67,9 +66,6 @@ def _terminating() -> Iterator[None]:
 
 
 def _run(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
-    if options.version:
-        sys.stdout.write(f"langchain-tooltree {version('langchain-tooltree')}\n")
-        return 0
     if options.command is None:
         parser.print_help()
         return 0
@@ -94,19 +90,12 @@ def in_words(error: Exception) -> str:
     return str(error)
 
 
-class _Parser(argparse.ArgumentParser):
-    """Tells what is wrong with the words of a command without sending them to the terminal as they are."""
-
-    def error(self, message: str) -> NoReturn:
-        super().error(visible_lines(message))
-
-
 def _parser() -> argparse.ArgumentParser:
     """The parser; `stopped` is what is said of a command's work after Ctrl-C."""
-    parser = _Parser(
+    parser = argparse.ArgumentParser(
         prog="langchain-tooltree", description="Planning and experience for agents. Try it: langchain-tooltree demo"
     )
-    parser.add_argument("--version", action="store_true", help="print the version and exit")
+    parser.add_argument("--version", action="version", version=f"langchain-tooltree {version('langchain-tooltree')}")
     parser.set_defaults(stopped="")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
 
@@ -135,9 +124,8 @@ def _parser() -> argparse.ArgumentParser:
     copy.add_argument("--embeddings", metavar="MODEL", help=text)
     copy.set_defaults(stopped=" What is copied stays; the same command goes on from there.")
 
-    _add_compare(
-        command("compare", "find out whether the planner helps on your own tasks", "tasks.jsonl --agent app:build")
-    )
+    compare = command("compare", "find out whether the planner helps on your tasks", "tasks.jsonl --agent app:build")
+    _add_compare(compare)
 
     doctor = command("doctor", "look at what a search could do for an agent, without running it", "my_agent:build")
     doctor.add_argument("agent", metavar="MODULE:FUNCTION", help=BUILDS)

@@ -22,10 +22,8 @@ from uuid import uuid4
 
 import numpy as np
 from langchain.agents import create_agent
-from langchain_core.callbacks import AsyncCallbackHandler
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage
-from langchain_core.outputs import LLMResult
 from pydantic import BaseModel, Field, ValidationError
 from rich.progress import Progress
 
@@ -37,7 +35,7 @@ from langchain_tooltree.errors import ConfigurationError, ToolTreeError, check_c
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.flows import arun_flow
 from langchain_tooltree.learning.experience import Experience
-from langchain_tooltree.models import ATTEMPTS, Meter, document_prompt, filled_in, inner_config
+from langchain_tooltree.models import ATTEMPTS, Meter, MeteringHandler, document_prompt, filled_in, inner_config
 from langchain_tooltree.pages import page
 from langchain_tooltree.pages.search import search_in, to_html
 from langchain_tooltree.text import compact_json, counted, digest, json_object, one_line, shortened
@@ -76,12 +74,9 @@ class TrialTask(BaseModel):
 
 
 def load_tasks(source: str) -> list[TrialTask]:
-    """Tasks of a JSONL file, or of a LangSmith dataset named `langsmith:NAME`.
+    """Tasks of a JSONL file, one a line, or of a LangSmith dataset named `langsmith:NAME`.
 
-    A line is an object with `input`, a text or a list of messages, and, where they are there, `expected` and `id`.
-
-    Raises:
-        ConfigurationError: If a line is no task, if two have one id, or if there is none; the message names the place.
+    Raises `ConfigurationError` if a line is no task, if two have one id, or if there is none.
     """
     if source.startswith("langsmith:"):
         tasks = _langsmith_tasks(source.partition(":")[2])
@@ -140,21 +135,21 @@ WHOLE = r"(?<!\w)(?<!\d[.,]){}(?!\w)(?![.,]\d)"  # a word or number by itself: 2
 Check = Callable[[TrialTask, str], Awaitable[float]]  # scores an answer in [0, 1]
 
 
-def exact(expected: Any, answer: str) -> bool:
+def exact(*, outputs: str, reference_outputs: Any, **_: Any) -> bool:
     """Whether the answer is what is expected, but for case and spaces."""
-    return _normalized(answer) == _normalized(expected)
+    return _normalized(outputs) == _normalized(reference_outputs)
 
 
-def contains(expected: Any, answer: str) -> bool:
+def contains(*, outputs: str, reference_outputs: Any, **_: Any) -> bool:
     """Whether the answer has what is expected, or each of several things, as whole words, but for case and spaces."""
-    parts = expected if isinstance(expected, list) else [expected]
-    return all(re.search(WHOLE.format(re.escape(_normalized(part))), _normalized(answer)) for part in parts)
+    parts = reference_outputs if isinstance(reference_outputs, list) else [reference_outputs]
+    return all(re.search(WHOLE.format(re.escape(_normalized(part))), _normalized(outputs)) for part in parts)
 
 
-def json_fields(expected: Any, answer: str) -> bool:
+def json_fields(*, outputs: str, reference_outputs: Any, **_: Any) -> bool:
     """Whether the JSON object that the answer is has the expected fields with these values."""
-    data = json_object(answer) or {}
-    return all(data.get(name) == value for name, value in expected.items())
+    data = json_object(outputs) or {}
+    return all(data.get(name) == value for name, value in reference_outputs.items())
 
 
 def _normalized(value: Any) -> str:
@@ -162,33 +157,24 @@ def _normalized(value: Any) -> str:
     return " ".join(text.casefold().split())
 
 
-CHECKS: Mapping[str, Callable[[Any, str], bool]] = {"contains": contains, "exact": exact, "json": json_fields}
+CHECKS: Mapping[str, Callable[..., bool]] = {"contains": contains, "exact": exact, "json": json_fields}
 """Checks by the names that the command knows; they need an `expected`."""
 
 
 def check_of(check: str | Callable[..., Any] | BaseChatModel, tasks: Sequence[TrialTask]) -> Check:
     """A check by its name, by a function, or by a model that judges.
 
-    A function is called as evaluators of openevals and agentevals are, with `inputs`, `outputs` and
-    `reference_outputs`; it returns a bool, a number in [0, 1], or a mapping with a `score`, and may be async.
-
-    Raises:
-        ConfigurationError: If a task has nothing to be checked by, or not in the form that the check needs.
+    A function is called as evaluators of openevals and agentevals are; it returns a bool, a number in [0, 1], or a
+    mapping with a `score`, and may be async. Raises `ConfigurationError` if a task has not what the check needs.
     """
     if isinstance(check, BaseChatModel):
         return partial(_judged, check)
-    if callable(check):
-        return partial(_evaluated, check)
-    for task in tasks:
+    for task in tasks if isinstance(check, str) else ():
         if task.expected is None or (check == "json" and not isinstance(task.expected, dict)):
             what = 'an object of fields as its "expected"' if check == "json" else 'an "expected"'
             msg = f"The task {task.id!r} needs {what} for --check {check}. Add it, or pass --check MODULE:FUNCTION."
             raise ConfigurationError(msg)
-
-    def named(*, outputs: str, reference_outputs: Any, **_: Any) -> bool:
-        return CHECKS[check](reference_outputs, outputs)
-
-    return partial(_evaluated, named)
+    return partial(_evaluated, CHECKS[check] if isinstance(check, str) else check)
 
 
 async def _evaluated(function: Callable[..., Any], task: TrialTask, answer: str) -> float:
@@ -258,11 +244,7 @@ class Run(BaseModel):
 
 @dataclass
 class Journal:
-    """A file that keeps each run, so that the same command goes on from there; runs that raised are made again.
-
-    Raises:
-        ConfigurationError: If it was begun by another command, or is no journal.
-    """
+    """A file that keeps each run, so that the same command goes on from there; runs that raised are made again."""
 
     path: Path
     settings: Mapping[str, Any]
@@ -355,10 +337,7 @@ def mean_with_bounds(values: Sequence[float]) -> dict[str, float]:
 
 
 def recommendation(paired: Paired, name: str, *, failed: int) -> str:
-    """Adopt it, do not, or too few tasks to tell, and then how many more it takes.
-
-    `failed` is how many of the tasks the plain agent does not solve.
-    """
+    """Adopt it, do not, or too few tasks to tell, and then how many more; the plain agent `failed` so many."""
     bounds = f"{paired.difference:+.0%} of the tasks, 95 % interval {paired.low:+.0%} to {paired.high:+.0%}"
     if paired.code == ADOPT:
         return f"Adopt {name}: it solves more ({bounds})."
@@ -426,32 +405,11 @@ def run_compare(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[s
     return report, code
 
 
-class Usage(AsyncCallbackHandler):
-    """Counts what a run costs: model calls, and tokens as far as the provider reports them."""
-
-    def __init__(self) -> None:
-        self.counts = dict.fromkeys(("model_calls", "input_tokens", "output_tokens"), 0)
-
-    async def on_chat_model_start(self, *_: Any, **__: Any) -> None:
-        """Count a call."""
-        self.counts["model_calls"] += 1
-
-    async def on_llm_end(self, response: LLMResult, **_: Any) -> None:
-        """Add the tokens that it took."""
-        for generation in (each for batch in response.generations for each in batch):
-            usage = getattr(getattr(generation, "message", None), "usage_metadata", None) or {}
-            for name in ("input_tokens", "output_tokens"):
-                self.counts[name] += usage.get(name, 0)
-
-
 @dataclass
 class Comparison:
-    """The agents, each of which does each task once.
+    """The agents, each of which does each task once."""
 
-    `build` makes an agent with the function that it is given, which stands for `create_agent`.
-    """
-
-    build: Callable[[Callable[..., Any]], Any]
+    build: Callable[[Callable[..., Any]], Any]  # makes an agent with a function that stands for `create_agent`
     check: Check
     options: argparse.Namespace
     journal: Journal
@@ -488,16 +446,17 @@ class Comparison:
 
     async def attempt(self, task: TrialTask, agent: str) -> Run:
         """Have an agent, made for it alone, do a task."""
-        usage, start, thread = Usage(), time.monotonic(), f"{task.id} {agent} {uuid4().hex[:8]}"
+        meter, start, thread = Meter(0), time.monotonic(), f"{task.id} {agent} {uuid4().hex[:8]}"
         messages = [("user", task.input)] if isinstance(task.input, str) else task.input
-        config = {"callbacks": [usage], "configurable": {"thread_id": thread}}
+        config = {"callbacks": [MeteringHandler(meter)], "configurable": {"thread_id": thread}}
         run = Run(task=task.id, version=task.version, agent=agent, thread=thread)
         try:
             state = await self.build(partial(self._create, agent)).ainvoke({"messages": messages}, config)
             run.answer, run.error = answer_in(state), WAITS if interrupts_in(state) else ""
         except Exception as error:  # noqa: BLE001 - an agent that raises has not solved its task
             run.error = shortened(described(error), 300)
-        run = run.model_copy(update={**usage.counts, "seconds": round(time.monotonic() - start, 3)})
+        costs = {name: getattr(meter, name) for name in ("model_calls", "input_tokens", "output_tokens")}
+        run = run.model_copy(update={**costs, "seconds": round(time.monotonic() - start, 3)})
         if not run.error:
             run.score = await self.check(task, run.answer)
         return run

@@ -13,7 +13,8 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.utils import batch_iterate
 from langgraph.store.base import BaseStore, GetOp, Op, PutOp, Result
 
-from langchain_tooltree.cli.terminal import Terminal, answering, embeddings_named, progress
+from langchain_tooltree.cli.terminal import Terminal, answering, progress, using
+from langchain_tooltree.embeddings import resolve_embeddings
 from langchain_tooltree.errors import ConfigurationError, MissingExtraError, import_extra
 from langchain_tooltree.experience.run_identity import Namespace
 from langchain_tooltree.experience.store import (
@@ -40,11 +41,7 @@ def is_store(what: str | Path) -> bool:
 
 
 def read_store(address: str, read: Callable[[BaseStore], Flow[T]]) -> T:
-    """What is read of the store at an address, and nothing is changed there, nor is anybody kept from opening it.
-
-    Raises:
-        ConfigurationError: If there is no store, or it does not answer.
-    """
+    """What is read of the store at an address, and nothing is changed there, nor is anybody kept from opening it."""
     with answering("The store cannot be read", "Does it run, and hold an experience?"):
         is_folder = "://" not in address and is_store(address)  # opening it writes to it, and keeps its agent out
         still = snapshot(Path(address)) if is_folder else nullcontext(address)
@@ -73,9 +70,7 @@ class ReadOnlyStore(BaseStore):
 def opened(address: str, embeddings: Embeddings | None = None, *, exists: bool = False) -> Iterator[BaseStore]:
     """The store at an address: `experience/`, `http://localhost:8000/database` or `postgresql://...`.
 
-    In a Postgres, without embeddings, there are no vectors, and no table is made where one `exists`. Raises
-    `ConfigurationError` where a folder has to exist and does not, or nobody answers, and `MissingExtraError` for a
-    missing package.
+    In a Postgres, without embeddings, there are no vectors, and no table is made where one `exists`.
     """
     kind = urlsplit(address).scheme
     if kind in {"postgres", "postgresql"}:
@@ -118,7 +113,8 @@ def _client(address: str) -> Any:
 
 def run_copy(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[str, Any], int]:
     """Copy an experience: what is missing, and with `--force` all of it."""
-    embeddings = embeddings_named(options.embeddings)
+    with using(options.embeddings):
+        embeddings = resolve_embeddings(options.embeddings) if options.embeddings else None
     remedy = "What is copied stays; the same command goes on from there."
     with ExitStack() as stores, progress("copying"), answering("The copy has stopped", remedy):
         source = stores.enter_context(opened(options.source, exists=True))

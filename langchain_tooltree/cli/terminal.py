@@ -7,7 +7,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from langchain_core.embeddings import Embeddings
 from langchain_core.language_models import BaseChatModel
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
@@ -15,7 +14,6 @@ from rich.status import Status
 from rich.table import Column, Table
 from rich.text import Text
 
-from langchain_tooltree.embeddings import resolve_embeddings
 from langchain_tooltree.errors import ConfigurationError, ToolTreeError, described
 from langchain_tooltree.models import resolve_model
 from langchain_tooltree.text import visible_lines
@@ -80,12 +78,6 @@ def model_named(name: str) -> BaseChatModel:
     """The chat model of a name such as `openai:gpt-4.1-mini`."""
     with using(name):
         return resolve_model(name)
-
-
-def embeddings_named(name: str | None) -> Embeddings | None:
-    """The embedder of a name such as `openai:text-embedding-3-small`, if there is a name."""
-    with using(name):
-        return resolve_embeddings(name) if name else None
 
 
 def imported(place: str) -> Any:

@@ -35,8 +35,8 @@ MOST_PAGES = 100  # of a folder or a store, of the latest: at 10 to 30 ms each, 
 NEVER = datetime.fromtimestamp(0, UTC)  # when a namespace without runs was written to
 MAX_CELL = 200  # characters of a request, or of a plan, in a row: two or three lines
 NOTHING = (
-    "Nothing is here yet. Searches come from an agent with record_searches=FOLDER; files of runs, folders of graphs, "
-    "and the runs of an agent with an Experience can be seen, too."
+    "Nothing is here yet: neither a search of an agent with record_searches=FOLDER, nor a file of runs, a graph, or an "
+    "experience."
 )
 
 Pages = dict[str, str]

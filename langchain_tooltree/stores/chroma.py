@@ -25,7 +25,7 @@ from datetime import UTC, datetime
 from itertools import chain, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from langchain_core.embeddings import Embeddings
 from langchain_core.utils import batch_iterate
@@ -66,6 +66,7 @@ Home = tuple[str, Labels]  # kind of a collection, and the labels that it is for
 Hit = tuple[str, float]  # id of a row, and its similarity to the query
 Row = Mapping[str, Any]
 """What is stored of an item: its `value`, and when it was `created` and `updated`, in microseconds since 1970."""
+Rows = Mapping[Place, Mapping[Home, Row]]
 
 WHOLE = "$"  # the path of an item's whole value
 BATCH = 500  # rows read, written or deleted at once: chromadb refuses to write more than 5,461
@@ -87,7 +88,7 @@ COSINE: Any = {"space": "cosine", "max_neighbors": 32, "ef_construction": 200, "
 CONFIGURATIONS: Mapping[str, Any] = {INDEXED: {"hnsw": COSINE | SAVED}, PLAIN: {"hnsw": SAVED}}
 
 
-class ChromaStore(BaseStore):
+class ChromaStore(BaseStore, contextlib.AbstractContextManager["ChromaStore"]):
     """A LangGraph store on chromadb: items by key, filters, and search by meaning.
 
     ```python
@@ -119,6 +120,7 @@ class ChromaStore(BaseStore):
         ConfigurationError: If an argument cannot work.
         MissingExtraError: If chromadb is not installed: `pip install 'langchain-tooltree[chroma]'`.
         StoreLockedError: If another process has the folder; and from every method in a forked child.
+        StoreError: From every method once the store is closed.
         EmbedderMismatchError: If another embedder filled the store; from the methods that embed.
     """
 
@@ -139,10 +141,7 @@ class ChromaStore(BaseStore):
         self._finalizer = weakref.finalize(self, self._chroma.release)
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
-        """Execute operations together and return their results in order; reads see the state before the batch's writes.
-
-        Raises `StoreError` if the store is closed, was inherited over a fork, or was filled by another embedder.
-        """
+        """Execute operations together, and return their results in order; reads see the state before any write."""
         self._check_open()
         operations = list(ops)
         puts: dict[Place, PutOp] = {}  # of several to one item, the last one counts
@@ -182,9 +181,6 @@ class ChromaStore(BaseStore):
         """Release the folder, so that another process may open it. A client that you passed stays open."""
         self._finalizer()
 
-    def __enter__(self) -> Self:
-        return self
-
     def __exit__(self, *_: object) -> None:
         self.close()
 
@@ -201,7 +197,7 @@ class ChromaStore(BaseStore):
         texts = [text for path in op.index or self._fields for text in get_text_at_path(op.value, path)]
         return "\n".join(texts) if texts else None
 
-    def _read(self, op: Op, queries: Mapping[str, Sequence[float]], rows: Mapping[Place, Mapping[Home, Row]]) -> Result:
+    def _read(self, op: Op, queries: Mapping[str, Sequence[float]], rows: Rows) -> Result:
         match op:
             case PutOp():
                 return None
@@ -245,8 +241,7 @@ class ChromaStore(BaseStore):
         rows: dict[Place, Row] = {}
         for namespace in self._chroma.below(op.namespace_prefix):
             for collection in self._collections(namespace):
-                page = collection.get(where={"label": namespace[-1]}, include=["metadatas"])
-                for row_id, row in _rows_in(page):
+                for row_id, row in _rows_in(collection.get(where={"label": namespace[-1]}, include=["metadatas"])):
                     place = namespace, json.loads(row_id)[1]
                     if place not in rows or rows[place]["updated"] < row["updated"]:
                         rows[place] = row
@@ -287,12 +282,7 @@ class ChromaStore(BaseStore):
             )
             raise EmbedderMismatchError(msg)
 
-    def _write(
-        self,
-        puts: Mapping[Place, PutOp],
-        before: Mapping[Place, Mapping[Home, Row]],
-        vectors: Mapping[Place, Sequence[float]],
-    ) -> None:
+    def _write(self, puts: Mapping[Place, PutOp], before: Rows, vectors: Mapping[Place, Sequence[float]]) -> None:
         """Put and delete items; the caller holds the connection's mutex."""
         for namespace, dims in {place[0]: len(vector) for place, vector in vectors.items()}.items():
             self._chroma.note(namespace)
@@ -312,8 +302,9 @@ class ChromaStore(BaseStore):
                 now += 1  # so that they have an order; writing one takes longer
                 created = next((each["created"] for each in old.values()), now)
                 row = json.dumps({"value": op.value, "created": created, "updated": now})
-                about = {"label": place[0][-1], "row": row}
-                changed[home].append((_row_id(place), vectors.get(place, NO_VECTOR), about))
+                changed[home].append(
+                    (_row_id(place), vectors.get(place, NO_VECTOR), {"label": place[0][-1], "row": row})
+                )
         # What is indexed goes first: the items beside it may tell other processes that it has changed.
         for home, rows in sorted(changed.items()):
             _upsert(self._chroma.make(home), rows)
@@ -443,11 +434,9 @@ class Connection:
     def make(self, home: Home, about: Any = None) -> Collection:
         """As `find`, made if need be. Of two processes that do so at once, the metadata of the first one count."""
         if (collection := self.find(home)) is None:
-            name, settings = _name(home), CONFIGURATIONS.get(home[0])
-            collection = self.client.get_or_create_collection(
-                name, embedding_function=None, metadata=about, configuration=settings
-            )
-            self._collections[name] = collection
+            settings: Any = {"metadata": about, "configuration": CONFIGURATIONS.get(home[0])}
+            collection = self.client.get_or_create_collection(_name(home), embedding_function=None, **settings)
+            self._collections[collection.name] = collection
         return collection
 
     def note(self, namespace: Labels) -> None:
@@ -473,10 +462,7 @@ class Connection:
         self.make(CATALOGUE).delete(ids=[json.dumps(namespace)])
 
     def vacuum(self, prefix: Labels) -> bool:
-        """See `ChromaStore.vacuum`.
-
-        A collection is removed once its copy is complete: whenever the process dies, `recover` finds one of them whole.
-        """
+        """See `ChromaStore.vacuum`. A collection goes once its copy is whole; `recover` finds that after a kill."""
         if self.folder is None:
             return False
         self.recover()
@@ -484,10 +470,8 @@ class Connection:
         for home in (CATALOGUE, *homes):
             if (old := self.find(home)) is None:
                 continue
-            settings = CONFIGURATIONS.get(home[0])
-            copy = self.client.create_collection(
-                f"{old.name}{COPY}", embedding_function=None, metadata=old.metadata, configuration=settings
-            )
+            settings: Any = {"metadata": old.metadata, "configuration": CONFIGURATIONS.get(home[0])}
+            copy = self.client.create_collection(f"{old.name}{COPY}", embedding_function=None, **settings)
             for ids in batch_iterate(BATCH, old.get(include=[])["ids"]):
                 page = old.get(ids=ids, include=["embeddings", "metadatas"])
                 copy.upsert(ids=page["ids"], embeddings=page["embeddings"], metadatas=page["metadatas"])

@@ -319,7 +319,7 @@ def test_tasks_have_ids_of_their_own():
     ],
 )
 def test_checks(check, expected, answer, score):
-    assert CHECKS[check](expected, answer) == score
+    assert CHECKS[check](outputs=answer, reference_outputs=expected) == score
 
 
 def test_differences_by_hand():

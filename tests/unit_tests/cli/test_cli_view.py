@@ -249,7 +249,6 @@ def hostile(tmp_path_factory, result):
         "copy F/none! F/other",
         "demo --model !",
         "demo -o F/none!/demo.html",
-        "!",
     ],
 )
 def test_nothing_gives_orders_to_a_terminal(command, terminal, hostile, capsys, monkeypatch):
