@@ -8,7 +8,7 @@ from store_servers import chroma_client
 from langchain_tooltree import ChromaStore
 
 SHARED = ("shared", "notes")
-TURNS = 9
+TURNS = 6
 
 
 def write(port, database, number):

@@ -95,7 +95,7 @@ def test_learning_online_gives_the_same_graph_as_mining_afterwards(path: str, mi
 
 def test_many_conversations_at_once_are_all_learnt(path: str, tmp_path: Path) -> None:
     graph = SITGraph.from_trajectories(RUNS)
-    crowd = [desk_agent(graph, Clerk(**PRICING), verdict=well_done) for _ in range(12)]
+    crowd = [desk_agent(graph, Clerk(**PRICING), verdict=well_done) for _ in range(6)]
 
     if path == "async":
 
@@ -105,12 +105,12 @@ def test_many_conversations_at_once_are_all_learnt(path: str, tmp_path: Path) ->
         asyncio.run(run())
     else:
         with ThreadPoolExecutor(6) as pool:
-            list(pool.map(lambda number: crowd[number].invoke(asking(), thread(number)), range(12)))
+            list(pool.map(lambda number: crowd[number].invoke(asking(), thread(number)), range(6)))
 
     offline = SITGraph.from_trajectories(RUNS)
     for number, agent in enumerate(crowd):
         offline.add(load_thread(agent, thread(number)).judged(success=True))
-    assert len(graph) == len(RUNS) + 12
+    assert len(graph) == len(RUNS) + 6
     assert same(graph, offline, tmp_path)
 
 

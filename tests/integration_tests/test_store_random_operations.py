@@ -152,7 +152,7 @@ def moved(op, root):
 
 @pytest.mark.parametrize("path", ["sync", "async"])
 @given(batches=st.lists(st.lists(OPS, min_size=1, max_size=5), min_size=4, max_size=10))
-@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
 def test_random_operations_give_the_same_results(chroma, path, batches):
     model, root = Model(), f"root{next(roots)}"
     for batch in batches:

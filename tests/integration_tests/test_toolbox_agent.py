@@ -18,7 +18,7 @@ def box(tmp_path_factory):
     folder = tmp_path_factory.mktemp("office")
     (folder / "many.txt").write_text("a" * 60 + "b")
     Image.new("RGB", (80, 40), (255, 0, 0)).save(folder / "flag.png")
-    return toolbox(folder=folder, vision=ScriptedChatModel(replies=["It is red."] * 20), seconds=2)
+    return toolbox(folder=folder, vision=ScriptedChatModel(replies=["It is red."] * 20), seconds=1)
 
 
 def calling(name, **arguments):

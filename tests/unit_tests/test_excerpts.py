@@ -14,7 +14,7 @@ def entry(arguments):
     return {"id": "1", "function": {"name": "look", "arguments": arguments}}
 
 
-@settings(deadline=None, max_examples=30)  # each draws up to 120,000 characters, which takes most of the time
+@settings(deadline=None, max_examples=20)  # each draws up to 120,000 characters, which takes most of the time
 @given(st.lists(st.text(max_size=3_000), min_size=1, max_size=40), st.integers(8_000, 20_000))
 def test_a_long_run_keeps_its_beginning_and_its_end_within_the_limit(texts, limit):
     record = Trajectory.from_chat([{"role": "user", "content": f"{n}{text}"} for n, text in enumerate(texts)])

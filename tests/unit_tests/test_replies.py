@@ -144,7 +144,7 @@ FIELDS |= dict.fromkeys(("usage_metadata", "response_metadata", "additional_kwar
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.fixed_dictionaries({}, optional=FIELDS), VALUES)
 def test_any_message_is_mended_and_read(fields, observation):
     reply = with_fields(**fields)
@@ -163,8 +163,8 @@ def test_any_message_is_mended_and_read(fields, observation):
 @pytest.mark.parametrize("reader", READERS)
 def test_no_reply_crashes_a_reader_or_holds_it_up(reader):
     read = READERS[reader]
-    replies = [AIMessage(text) for text in worst_texts(3_000)]
-    replies += [random_reply(random.Random(f"{reader}:{number}")) for number in range(12)]  # noqa: S311
+    replies = [AIMessage(text) for text in worst_texts(2_000)]
+    replies += [random_reply(random.Random(f"{reader}:{number}")) for number in range(8)]  # noqa: S311
     for reply in replies:
         began = time.thread_time()
         with suppress(ReplyError):

@@ -61,8 +61,9 @@ def test_what_may_change_something_or_reaches_beyond_the_database_is_a_write(dia
 
 @pytest.mark.slow
 def test_a_query_that_hides_a_write_at_its_end_is_a_write(subtests):
-    for dialect, query in each_of(ORDINARY):
-        for tail in TAILS if " # " not in query else ():  # behind a comment it is none
+    queries = [(dialect, query) for dialect, query in each_of(ORDINARY) if " # " not in query]  # behind one, none is
+    for number, (dialect, query) in enumerate(queries):
+        for tail in (TAILS[number % len(TAILS)], TAILS[(number + 2) % len(TAILS)]):
             with subtests.test(f"{dialect}: {query}{tail}"):
                 assert not only_reads(f"{query.rstrip(';')}{tail}", dialect)
 
@@ -147,7 +148,7 @@ def test_postgres_is_the_same_after_all_that_is_taken_for_a_read(near, tmp_path)
 
 
 @pytest.mark.slow
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(data=st.data())
 def test_no_mixture_of_queries_and_attacks_changes_sqlite(data):
     words = st.sampled_from([word for text in (*ORDINARY["sqlite"], *ATTACKS["sqlite"]) for word in text.split()])
@@ -183,7 +184,7 @@ def test_what_has_more_words_and_signs_than_the_bound_is_a_write_and_is_not_pars
 
 
 @pytest.mark.slow
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(text=st.text(max_size=300), dialect=st.sampled_from([*ORDINARY]))
 def test_no_text_is_an_error(text, dialect):
     assert only_reads(text, dialect) in (True, False)

@@ -53,14 +53,14 @@ trajectories = st.builds(
 
 
 @pytest.mark.slow
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(trajectories)
 def test_a_trajectory_survives_json(trajectory):
     assert from_json(json.loads(json.dumps(to_json(trajectory)))) == trajectory
 
 
 @pytest.mark.slow
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.lists(messages, min_size=1, max_size=3))
 def test_messages_of_langchain_survive_json(conversation):
     trajectory = Trajectory.from_messages(conversation, id="one")

@@ -102,7 +102,7 @@ def lived(history):
 
 
 @pytest.mark.slow
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(HISTORIES, st.randoms(use_true_random=False))
 def test_the_same_runs_give_the_same_graph(history, draw):
     graph, added = lived(history)

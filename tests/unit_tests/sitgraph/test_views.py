@@ -179,7 +179,7 @@ MESSAGES = st.fixed_dictionaries(
 
 
 @pytest.mark.slow
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(MESSAGES, max_size=8))
 def test_nothing_that_a_dialogue_may_hold_stops_the_graph(messages):
     graph = SITGraph()

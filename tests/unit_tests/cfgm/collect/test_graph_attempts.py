@@ -155,7 +155,7 @@ async def test_an_agent_with_the_memory_that_is_filled_stores_each_attempt_once_
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "down_at", "repeated"),
-    [(plain_agent, 1, 1), *((kind, 3, 3) for kind in AGENTS), (plain_agent, 6, 1), *((kind, 9, 4) for kind in AGENTS)],
+    [(plain_agent, 1, 1), *((kind, 3, 3) for kind in AGENTS), (plain_agent, 6, 1), (plain_agent, 9, 4)],
 )
 async def test_an_attempt_that_did_not_end_is_made_again_as_a_whole_and_no_other(gather, kind, down_at, repeated):
     whole = empty_store()

@@ -63,7 +63,7 @@ def searches(draw):
 
 
 @given(make=searches(), world=st.fixed_dictionaries(WORLDS))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=22, deadline=None)
 def test_values_are_exact_means_and_visits_are_sums(make, world, pure_world, run_pure, all_rewards):
     search = make()
 
@@ -79,7 +79,7 @@ def test_values_are_exact_means_and_visits_are_sums(make, world, pure_world, run
 
 
 @given(make=searches(), world=st.fixed_dictionaries(WORLDS))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=22, deadline=None)
 def test_only_states_that_were_reached_are_asked_and_writes_never_run(make, world, pure_world, run_pure):
     search = make()
     unjudged = search.config.selection == "posterior"
@@ -115,7 +115,7 @@ def test_only_states_that_were_reached_are_asked_and_writes_never_run(make, worl
 
 
 @given(make=searches(), world=st.fixed_dictionaries(WORLDS))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=22, deadline=None)
 def test_budgets_on_calls_are_never_overshot(make, world, pure_world, run_pure):
     search = make()
     most = search.config.max_rollouts
@@ -132,7 +132,7 @@ def test_budgets_on_calls_are_never_overshot(make, world, pure_world, run_pure):
 
 
 @given(make=searches(), world=st.fixed_dictionaries(WORLDS))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=22, deadline=None)
 def test_what_is_inferred_are_probabilities(make, world, pure_world, run_pure):
     search = make(**{**RULES[0], "proposals": "together"})
 
@@ -149,7 +149,7 @@ def test_what_is_inferred_are_probabilities(make, world, pure_world, run_pure):
 
 @pytest.mark.parametrize("rule", RULES, ids=named)
 @given(make=searches(), world=st.fixed_dictionaries(WORLDS), timing=st.integers())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=22, deadline=None)
 def test_the_order_in_which_operations_end_does_not_matter(rule, make, world, timing, pure_world, run_pure, picture):
     rule = {**rule, "goal_score": True}
     one, other = make(**rule), make(**rule)
@@ -160,7 +160,7 @@ def test_the_order_in_which_operations_end_does_not_matter(rule, make, world, ti
 
 @pytest.mark.parametrize("rule", RULES, ids=named)
 @given(make=searches(), world=st.fixed_dictionaries(WORLDS))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=22, deadline=None)
 def test_replaying_the_recorded_outcomes_gives_the_same_tree(rule, make, world, pure_world, run_pure, picture):
     rule = {**rule, "goal_score": True}
     original, replayed = make(**rule), make(**rule)
@@ -173,7 +173,7 @@ def test_replaying_the_recorded_outcomes_gives_the_same_tree(rule, make, world, 
 
 
 @given(make=searches(), world=st.fixed_dictionaries(WORLDS))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=22, deadline=None)
 def test_nothing_stays_in_flight_or_reserved_after_an_undisturbed_search(make, world, pure_world, run_pure):
     search = make(goal_score=True, patience=1_000, max_model_calls=9_999)
     run_pure(search, pure_world(**world))
@@ -186,7 +186,7 @@ def test_nothing_stays_in_flight_or_reserved_after_an_undisturbed_search(make, w
 
 
 @given(make=searches(), world=st.fixed_dictionaries(WORLDS))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=22, deadline=None)
 def test_no_call_is_offered_twice_in_a_state_and_no_read_twice_on_a_path(make, world, pure_world, run_pure):
     search = make()
     run_pure(search, pure_world(**world))
@@ -199,7 +199,7 @@ def test_no_call_is_offered_twice_in_a_state_and_no_read_twice_on_a_path(make, w
 
 
 @given(make=searches(), world=st.fixed_dictionaries(WORLDS))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=22, deadline=None)
 def test_equal_states_are_one_state_in_whatever_order_the_reads_came(make, world, pure_world, run_pure):
     search = make(**RULES[0], goal_score=True)
     run_pure(search, pure_world(**world))
@@ -214,7 +214,7 @@ def test_equal_states_are_one_state_in_whatever_order_the_reads_came(make, world
 
 
 @given(make=searches(), world=st.fixed_dictionaries(WORLDS))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=22, deadline=None)
 def test_no_call_runs_again_in_a_world_in_which_it_has_succeeded(make, world, pure_world, run_pure):
     search = make(parallel_rollouts=1)
 
@@ -229,7 +229,7 @@ def test_no_call_runs_again_in_a_world_in_which_it_has_succeeded(make, world, pu
 
 
 @given(make=searches(), world=st.fixed_dictionaries(WORLDS))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=22, deadline=None)
 def test_pruning_follows_the_thresholds(make, world, pure_world, run_pure):
     search = make()
     run_pure(search, pure_world(**world))
@@ -248,7 +248,7 @@ def test_pruning_follows_the_thresholds(make, world, pure_world, run_pure):
 
 
 @given(make=searches(), world=st.fixed_dictionaries(WORLDS))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=22, deadline=None)
 def test_the_best_path_by_eq_1_ends_in_a_call_that_was_judged_and_kept(make, world, pure_world, run_pure):
     search = make(goal_score=True, **RULES[1])
     run_pure(search, pure_world(**world))
