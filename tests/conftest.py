@@ -6,7 +6,7 @@ import shutil
 import signal
 import ssl
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import combinations
@@ -73,7 +73,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Of a test with three parameters or more, run as many combinations as bring each two of their values together."""
+    """Of a test with several parameters, run as many combinations as bring each two of their values together.
+
+    Both paths, sync and async, are driven by one flow: each test takes both, but not with all values of the others.
+    """
     if config.option.all_combinations:
         return
     tests: dict[str, list[pytest.Item]] = defaultdict(list)
@@ -87,16 +90,24 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pairwise(items: Sequence[pytest.Item]) -> Iterator[pytest.Item]:
-    """Combinations in which every pair of values occurs that occurs in all; the next is the one with most new pairs."""
-    pairs = {item: {*combinations(values_of(item), 2)} for item in items}
-    missing = set().union(*pairs.values())
-    if len(values_of(items[0])) < 3:
-        yield from items
-        return
+    """Combinations in which all occurs that is needed; the next is the one that brings most of it, of either path."""
+    needs = {item: needed_of(item) for item in items}
+    paths = {item: str(item.callspec.params.get("path")) for item in items}
+    missing = set().union(*needs.values())
+    taken: Counter[str] = Counter()
     while missing:
-        best = max(pairs, key=lambda item: len(pairs[item] & missing))
-        missing -= pairs[best]
+        best = max(needs, key=lambda item: (len(needs[item] & missing), -taken[paths[item]]))
+        missing -= needs[best]
+        taken[paths[best]] += 1
         yield best
+
+
+def needed_of(item: pytest.Item) -> set[tuple[object, ...]]:
+    """The path, and each two values of other parameters; of up to two of these, all combinations."""
+    values = values_of(item)
+    path = {value for value in values if value[0] == "path"}
+    others = [value for value in values if value not in path]
+    return path | ({*combinations(others, 2)} if len(others) > 2 else {tuple(others)})
 
 
 def values_of(item: pytest.Item) -> list[tuple[object, ...]]:

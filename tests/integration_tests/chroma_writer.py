@@ -8,7 +8,7 @@ from store_servers import chroma_client
 from langchain_tooltree import ChromaStore
 
 SHARED = ("shared", "notes")
-TURNS = 6
+TURNS = 4
 
 
 def write(port, database, number):

@@ -33,11 +33,11 @@ SCRIPT = Path(__file__).with_name("rescued.py")
 CHECKPOINT = "checkpoint"
 
 PLACES = [
-    pytest.param("sqlite", {"agent": "sync", "node": "async"}, 23, id="sqlite"),
+    pytest.param("sqlite", {"agent": "sync", "node": "async"}, 31, id="sqlite"),
     pytest.param(
         "postgres",
         {"agent": "async", "node": "sync"},
-        55,
+        71,
         id="postgres",
         marks=pytest.mark.skipif(postgres_programs() is None, reason="pgserver has no wheel for this Python"),
     ),

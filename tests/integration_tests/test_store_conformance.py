@@ -51,7 +51,7 @@ async def test_an_item_tells_where_it_is_and_when_it_was_written(store):
 
 
 async def test_any_label_without_a_period_can_be_in_a_namespace(store, subtests):
-    labels = ("日本 😀/b:c'; --", "%", "_", "?[x](a|b)\\", "A")
+    labels = ("日本 😀/b:c'; -- ?[x](a|b)\\", "%", "_")
     await store.put(("root", "a", "leaf"), "key", {"n": 2})
     for label in labels:
         with subtests.test(label=label):

@@ -163,8 +163,8 @@ def test_any_message_is_mended_and_read(fields, observation):
 @pytest.mark.parametrize("reader", READERS)
 def test_no_reply_crashes_a_reader_or_holds_it_up(reader):
     read = READERS[reader]
-    replies = [AIMessage(text) for text in worst_texts(2_000)]
-    replies += [random_reply(random.Random(f"{reader}:{number}")) for number in range(8)]  # noqa: S311
+    replies = [AIMessage(text) for text in worst_texts(1_500)]
+    replies += [random_reply(random.Random(f"{reader}:{number}")) for number in range(6)]  # noqa: S311
     for reply in replies:
         began = time.thread_time()
         with suppress(ReplyError):
