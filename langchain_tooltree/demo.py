@@ -1,9 +1,9 @@
 """The demo's world: a photographed road sign, tools that look at it, and a stand-in for a model.
 
 The task has the shape of the paper's case study: a sign gives a distance in kilometres, the user wants miles. Seen as
-a whole the photo is too coarse, so the obvious first step brings back a number with holes. By itself the stand-in would
-give up there. The search has to recover: zoom in on the sign, read it again, convert. The photo is simulated, so the
-demo needs no extra package; tools for real files come with `toolbox`.
+a whole the photo is too coarse, so the obvious first step brings back a number with holes. The stand-in, whose replies
+are scripted, gives up there. The search has to recover: zoom in on the sign, read it again, convert. The photo is
+simulated, so the demo needs no extra package; tools for real files come with `toolbox`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -86,7 +86,7 @@ REPLIES: Sequence[tuple[str, Sequence[tuple[str, Mapping[str, Any]]]]] = (
 
 
 def stand_in() -> BaseChatModel:
-    """A model that plays the demo: it reads the photo as it is, and would then give up."""
+    """A model that plays the demo, in which it reads the photo as it is and then gives up."""
     replies = [
         AIMessage(
             text,
@@ -100,5 +100,5 @@ def stand_in() -> BaseChatModel:
 
 
 def solved(model: BaseChatModel | None = None, **settings: Any) -> SearchResult:
-    """Search for the answer, by default with the stand-in; `settings` are more arguments of `search`."""
+    """Search for the answer; `settings` are more arguments of `search`, for which the stand-in has no lines."""
     return search(REQUEST, TOOLS, model=model or stand_in(), effects=EFFECTS, **settings)

@@ -137,9 +137,8 @@ class ToolRetriever:
             last_tool: The tool that was called last, after which a `graph` knows what came next.
         """
         check_count("k", k)
-        names = [*self._tools]
-        ranked = self._index.ranked(_sentences([query] if isinstance(query, str) else [*query]))
-        names = [names[place] for place in ranked]
+        tools = [*self._tools]
+        names = [tools[at] for at in self._index.ranked(_sentences([query] if isinstance(query, str) else [*query]))]
         if self._graph is not None:
             names = self._joined_by_graph(names, self._graph, last_tool)
         return [self._tools[name] for name in names[:k]]
@@ -191,8 +190,11 @@ class ToolSelectionMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     ) -> None:
         super().__init__()
         check_count("max_tools", max_tools)
-        if isinstance(always_include, str) or not all(isinstance(name, str) for name in always_include):
+        if not isinstance(always_include, list | tuple) or not all(isinstance(name, str) for name in always_include):
             msg = f"always_include must be names of tools, such as ('transfer',), got {always_include!r:.80}."
+            raise ConfigurationError(msg)
+        if graph is not None and not hasattr(graph, "suggest"):
+            msg = f"graph must be a SITGraph, such as experience.graph, got {graph!r:.80}."
             raise ConfigurationError(msg)
         self._max_tools, self._always, self._graph = max_tools, frozenset(always_include), graph
         self._retrievers: dict[tuple[int, ...], ToolRetriever] = {}  # by the identities of their tools, which they hold
@@ -212,7 +214,8 @@ class ToolSelectionMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
 
     def _selected(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
         tools = {tool.name: tool for tool in request.tools if not isinstance(tool, dict)}
-        if unknown := self._always - tools.keys():
+        provided = {tool.get("name") or tool.get("type") for tool in request.tools if isinstance(tool, dict)}
+        if unknown := self._always - tools.keys() - provided:
             msg = f"always_include names {', '.join(sorted(unknown))}, and no tool of the agent has such a name."
             raise ToolDefinitionError(msg)
         ranked = [tool for name, tool in tools.items() if name not in self._always]
@@ -221,16 +224,18 @@ class ToolSelectionMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         run = [*Conversation(request.messages).since_request()]  # latest first
         before = request.messages[: len(request.messages) - len(run)]
         last_tool = next((call["name"] for message in reversed(before) for call in reversed(calls_in(message))), None)
-        texts = _texts(request.messages, len(run))
-        shown = self._always.union(self._select_for_turn(ranked, texts, last_tool))
+        asked = before[-1].id if before else None
+        shown = self._always.union(self._select_for_turn(ranked, asked, _texts(request.messages, len(run)), last_tool))
         calls = [call["name"] for message in reversed(run) for call in calls_in(message)]
         late = [tools[name] for name in dict.fromkeys(calls) if name in tools and name not in shown]
         selection = [tool for tool in request.tools if isinstance(tool, dict) or tool.name in shown]
         return request.override(tools=[*selection, *late])
 
-    def _select_for_turn(self, tools: list[BaseTool], texts: list[str], last_tool: str | None) -> list[str]:
-        """Names of the tools for a turn, ranked where it begins."""
-        turn, key = digest([[tool.name for tool in tools], texts]), tuple(map(id, tools))
+    def _select_for_turn(
+        self, tools: list[BaseTool], asked: str | None, texts: list[str], last_tool: str | None
+    ) -> list[str]:
+        """Names of the tools for a turn, which begins with the message of the id `asked`; ranked where it begins."""
+        turn, key = digest([asked, texts, last_tool, [tool.name for tool in tools]]), tuple(map(id, tools))
         if (names := self._turns.get(turn)) is None:
             retriever = self._retrievers.get(key) or ToolRetriever(tools, graph=self._graph)
             names = [tool.name for tool in retriever.top(texts, self._max_tools, last_tool=last_tool)]

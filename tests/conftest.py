@@ -81,7 +81,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return
     tests: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
-        if hasattr(item, "callspec"):
+        if hasattr(item, "callspec") and not item.get_closest_marker("all_combinations"):
             tests[item.nodeid.partition("[")[0]].append(item)
     left_out = {item for each in tests.values() for item in {*each} - {*pairwise(each)}}
     if left_out:

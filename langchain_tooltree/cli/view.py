@@ -1,7 +1,7 @@
 """The command `view`: searches, graphs, runs and experiences as pages in a browser.
 
-One thing has one page. A folder of them, or a store with several namespaces, has a list, and a page for each of the
-latest. They are files that a browser reads by itself: nothing is served, and nothing runs on behind the command.
+One thing has one page. A folder of them, or an experience, has a list, and a page for each of the latest. They are
+files that a browser reads by itself: nothing is served, and nothing runs on behind the command.
 """
 
 import argparse
@@ -9,6 +9,7 @@ import tempfile
 import webbrowser
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from typing import Any
 from langgraph.store.base import BaseStore
 
 from langchain_tooltree.cli.stores import is_store, namespaces_of, read_store
-from langchain_tooltree.cli.terminal import Terminal, check_free
+from langchain_tooltree.cli.terminal import Terminal, check_free, progress
 from langchain_tooltree.errors import ConfigurationError, ToolTreeError, described
 from langchain_tooltree.experience.files import load_trajectories
 from langchain_tooltree.experience.store import TASKS, ExperienceStore, entry_of, listing
@@ -30,38 +31,38 @@ from langchain_tooltree.sitgraph.files import FILE
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
 from langchain_tooltree.text import counted, one_line
 
-INDEX = "index.html"  # the page that is opened
-MOST_PAGES = 100  # of a folder or a store, of the latest: at 10 to 30 ms each, a few seconds
-NEVER = datetime.fromtimestamp(0, UTC)  # when a namespace without runs was written to
+INDEX, PAGE = "index.html", "tooltree-{}.html"  # the page that is opened, and those that it leads to
+FILES = (".json", ".jsonl", ".jsonl.gz")
+MOST_FILES, MOST_NAMESPACES = 100, 20  # with pages, the latest: one takes 10 to 30 ms, and with 1,000 runs a second
 MAX_CELL = 200  # characters of a request, or of a plan, in a row: two or three lines
-NOTHING = (
-    "Nothing is here yet: neither a search of an agent with record_searches=FOLDER, nor a file of runs, a graph, or an "
-    "experience."
-)
+NOTHING = "Nothing is here yet: no search (record_searches=FOLDER), file of runs, graph or experience."
 
 Pages = dict[str, str]
 """Pages by the names of their files; the index stands first."""
 
 
 def run_view(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[str, Any], int]:
-    """Write the page, or the list and its pages, to temporary files that only their owner may read, and open it."""
+    """Write the page, or the list and its pages, by default to temporary files of the user's own, and open it."""
     output = options.output
     if output:
         check_free(output, force=options.force)
-    kind, pages = pages_of(options.what)
-    if output and len(pages) == 1:
+    with progress("reading"):
+        kind, pages = pages_of(options.what)
+    if output and kind not in {"folder", "experience"}:  # these are lists, also while there is nothing in them
         first = output
         first.write_text(pages[INDEX], encoding="utf-8")
     else:
         folder = output or Path(tempfile.mkdtemp(prefix="tooltree-view-"))
         folder.mkdir(exist_ok=True)
-        first = folder / INDEX
+        for old in folder.glob(PAGE.format("*")):
+            old.unlink()
         for name, text in pages.items():
             (folder / name).write_text(text, encoding="utf-8")
+        first = folder / INDEX
     address = first.absolute().as_uri()
-    opened = not (output or options.no_browser) and webbrowser.open(address)
+    opened = not (output or options.no_browser or options.json) and webbrowser.open(address)
     terminal.say(f"{'Opened in your browser' if opened else 'A page to explore'}: {address}")
-    return {"kind": kind, "page": address, "opened": opened}, 0
+    return {"kind": kind, "page": address}, 0
 
 
 def pages_of(what: str) -> tuple[str, Pages]:
@@ -69,11 +70,10 @@ def pages_of(what: str) -> tuple[str, Pages]:
     path = Path(what)
     if is_store(what):
         return "experience", read_store(what, _in_store)
-    if is_graph(path):
-        return "graph", {INDEX: page_of(path)}
-    if path.is_dir():
+    if path.is_dir() and not is_graph(path):
         return "folder", _in_folder(path)
-    return "search" if search_in(path) else "trajectories", {INDEX: page_of(path)}
+    search = None if path.is_dir() else search_in(path)
+    return "graph" if path.is_dir() else "search" if search else "trajectories", {INDEX: page_of(path, search)}
 
 
 def is_graph(path: Path) -> bool:
@@ -81,11 +81,11 @@ def is_graph(path: Path) -> bool:
     return (path / FILE).exists()
 
 
-def page_of(path: Path) -> str:
-    """The page of a graph, of a saved search, or of the latest runs in a file, each in its latest version."""
+def page_of(path: Path, search: Mapping[str, Any] | None) -> str:
+    """The page of a graph, of a `search` in a file, or of the latest runs in one, each in its latest version."""
     if is_graph(path):
         return SITGraph.load(path)._page()  # noqa: SLF001 - what `to_html` writes to a file
-    if search := search_in(path):
+    if search:
         try:
             return to_html(search)
         except (LookupError, TypeError, ValueError, AttributeError) as error:  # a file may hold anything
@@ -98,7 +98,7 @@ def page_of(path: Path) -> str:
         latest[run.id] = run
         if len(latest) > MOST_RUNS:
             del latest[next(iter(latest))]
-    if not latest and path.stat().st_size:
+    if not latest:
         msg = f"Nothing in {path} can be read as a search, a graph or a run."
         raise ConfigurationError(msg)
     return runs_page(path.name, [*latest.values()], Counter(outcomes.values()))
@@ -106,56 +106,54 @@ def page_of(path: Path) -> str:
 
 def _listed(name: str, rows: Sequence[Mapping[str, Any]], pages: Mapping[str, str], more: int) -> Pages:
     """The list of a folder or of a store before its pages; `more` things are older than those in it."""
-    data = {"name": name, "entries": rows, "more": max(0, more), "none": NOTHING}
+    data = {"name": name, "entries": rows, "more": more, "none": NOTHING}
     return {INDEX: page("list", f"In {name}", data), **pages}
 
 
 def _in_store(store: BaseStore) -> Flow[Pages]:
-    """The namespaces of a store, that in which a run was kept or judged last first; one alone needs no list."""
+    """The namespaces of a store, that in which a run was kept or judged last first."""
     rows: list[dict[str, Any]] = []
     pages = Pages()
     for namespace in (yield from namespaces_of(store)):
         runs = yield from listing(store, (*namespace, TASKS))
         outcomes = Counter(str(run.value.get("outcome")) for run in runs)
         kinds = ", ".join(f"{count} {name}" for name, count in sorted(outcomes.items()))
-        rows.append(
-            {
-                "name": namespace,
-                "written": max((run.updated_at for run in runs), default=NEVER).isoformat(timespec="milliseconds"),
-                "title": " / ".join(namespace),
-                "kind": "an experience",
-                "plan": f"{counted(len(runs), 'run')}: {kinds}",
-            }
-        )
-    shown = sorted(rows, key=lambda row: row["written"], reverse=True)[:MOST_PAGES]
+        written = max((run.updated_at.isoformat(timespec="milliseconds") for run in runs), default="")
+        plan = f"{counted(len(runs), 'run')}: {kinds}"
+        rows.append({"name": namespace, "written": written, "title": " / ".join(namespace), "plan": plan})
+    shown = sorted(rows, key=lambda row: row["written"], reverse=True)[:MOST_NAMESPACES]
     for number, row in enumerate(shown, 1):
         experience = Experience(ExperienceStore(store, namespace=row["name"]))
-        row["page"] = f"{number}.html"
+        row["page"] = PAGE.format(number)
         pages[row["page"]] = yield from experience._page()  # noqa: SLF001 - what `to_html` writes to a file
-    if len(rows) == 1:
-        return {INDEX: pages.popitem()[1]}
-    return _listed("this store", shown, pages, len(rows) - MOST_PAGES)
+    return _listed("this store", shown, pages, len(rows) - len(shown))
 
 
 def _in_folder(folder: Path) -> Pages:
     """A folder of searches, graphs and files of runs, the newest first. Links lead out, and are left alone."""
-    paths = (path for path in folder.iterdir() if not (path.name.startswith(".") or path.is_symlink()))
-    shown = [path for path in paths if is_graph(path) or path.name.endswith((".json", ".jsonl", ".jsonl.gz"))]
+    changed: dict[Path, float] = {}
+    for path in folder.iterdir():
+        with suppress(OSError):  # an agent may be at it
+            if not (path.name.startswith(".") or path.is_symlink()) and (is_graph(path) or path.name.endswith(FILES)):
+                changed[path] = path.stat().st_mtime
     rows: list[dict[str, Any]] = []
-    pages = Pages()
-    for path in sorted(shown, key=lambda path: (path.stat().st_mtime_ns, path.name), reverse=True)[:MOST_PAGES]:
-        search = search_in(path) if path.suffix == ".json" else None
-        if path.suffix == ".json" and search is None:
+    pages, more = Pages(), 0
+    for path in sorted(changed, key=lambda path: (changed[path], path.name), reverse=True):
+        if len(rows) == MOST_FILES:
+            more += 1
             continue
-        changed = datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat(timespec="seconds")
-        row = {"name": path.name, "written": changed, "page": f"{len(pages) + 1}.html"}
+        written = datetime.fromtimestamp(changed[path], UTC).isoformat(timespec="seconds")
+        row = {"name": path.name, "written": written, "page": PAGE.format(len(pages) + 1)}
         try:
-            pages[row["page"]] = page_of(path)
+            search = search_in(path) if path.suffix == ".json" else None
+            if search is None and path.suffix == ".json":
+                continue
+            pages[row["page"]] = page_of(path, search)
             rows.append(row | _about(path, search))
         except (ToolTreeError, OSError, LookupError, TypeError, ValueError, AttributeError):  # a file may hold anything
             pages.pop(row.pop("page"), None)
             rows.append(row | {"stop_reason": "cannot be read"})
-    return _listed(str(folder), rows, pages, len(shown) - MOST_PAGES)
+    return _listed(str(folder), rows, pages, more)
 
 
 def _about(path: Path, search: Mapping[str, Any] | None) -> dict[str, str]:

@@ -50,8 +50,8 @@ def test_an_experience_on_a_server_is_looked_at_while_it_learns(port):
         for number in (1, 2):
             experience.learn(Trajectory.from_chat(said, id=str(number), success=True))
             kind, pages = pages_of(address)
-            assert (kind, [*pages]) == ("experience", ["index.html"])
-            assert f'"runs":{number}' in pages["index.html"]
+            assert (kind, [*pages]) == ("experience", ["index.html", "tooltree-1.html"])
+            assert f'"runs":{number}' in pages["tooltree-1.html"]
 
 
 def test_a_batch_larger_than_a_request_may_be_is_stored(port):

@@ -244,6 +244,8 @@ class FewAtATime(AgentMiddleware):
         ({"max_tools": "20"}, "max_tools must be"),
         ({"always_include": "news"}, "always_include must be names of tools"),
         ({"always_include": (3,)}, "always_include must be names of tools"),
+        ({"always_include": None}, "always_include must be names of tools"),
+        ({"graph": 3}, "graph must be a SITGraph"),
     ],
 )
 def test_settings_that_cannot_work_are_refused_at_once(settings, said):
@@ -303,6 +305,29 @@ def test_the_middleware_follows_the_graph_from_the_last_call_before_the_turn():
     agent.invoke({"messages": [*said, HumanMessage("Go on.")]})
 
     assert "news" in model.bound[-1]
+
+
+def test_turns_of_the_same_words_are_ranked_each_by_itself():
+    graph, model = Follows(stocks="news"), Watched(replies=[AIMessage("Done.")] * 3)
+    agent = create_agent(model, topics(), middleware=[ToolSelectionMiddleware(max_tools=2, graph=graph)])
+
+    def ask(tool):
+        call = {"name": tool, "args": {"where": "Oslo"}, "id": "1"}
+        said = [HumanMessage("Buy."), AIMessage("", tool_calls=[call]), ToolMessage("done", tool_call_id="1")]
+        agent.invoke({"messages": [*said, AIMessage("Done."), HumanMessage("Go on.")]})
+        return model.bound[-1]
+
+    assert "news" not in ask("hotels")
+    assert "news" in ask("stocks")
+    graph._following["hotels"] = "music"
+    assert "music" in ask("hotels"), "what the graph has learnt since counts"
+
+
+async def test_a_tool_of_the_provider_may_be_named_as_always_included(talk):
+    web, model = {"type": "web_search", "name": "web"}, Watched(replies=["Hello."])
+    middleware = [ToolSelectionMiddleware(max_tools=1, always_include=["web"])]
+    await talk(create_agent(model, [*topics(), web], middleware=middleware), "Music!")
+    assert model.bound == [["music", "web"]]
 
 
 async def test_what_other_middleware_selects_is_all_there_is_to_rank(talk):

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import re
 import sqlite3
 import subprocess
@@ -64,6 +65,23 @@ def test_a_folder_has_a_list_with_a_page_of_each_and_links_lead_nowhere(tmp_path
     assert [run["task"] for run in data_in((output / runs["page"]).read_text())["runs"]] == ["Do [job] 1."]
     assert len([*output.iterdir()]) == 3
     assert "--force" in refusal(capsys, folder, "-o", output)
+    (folder / "runs.jsonl").unlink()
+    (output / "mine.html").write_text("mine")
+    assert main(["view", str(folder), "-o", str(output), "--force"]) == 0
+    assert {each.name for each in output.iterdir()} == {"index.html", "tooltree-1.html", "mine.html"}
+
+
+def test_a_list_is_a_folder_also_while_it_is_empty_and_what_is_no_search_takes_no_place(tmp_path, monkeypatch, result):
+    monkeypatch.setattr(view_module, "MOST_FILES", 2)
+    (tmp_path / "searches" / "odd.json").mkdir(parents=True)
+    assert main(["view", str(tmp_path / "searches"), "-o", str(tmp_path / "pages")]) == 0
+    assert data_in((tmp_path / "pages" / "index.html").read_text())["entries"][0]["stop_reason"] == "cannot be read"
+    (tmp_path / "searches" / "odd.json").rmdir()
+    for number in range(5):
+        (tmp_path / "searches" / f"{number}.json").write_text(json.dumps(result.to_dict()) if number < 3 else "{}")
+        os.utime(tmp_path / "searches" / f"{number}.json", (number, number))
+    data = data_in(pages_of(str(tmp_path / "searches"))[1]["index.html"])
+    assert ([row["name"] for row in data["entries"]], data["more"]) == (["2.json", "1.json"], 1)
 
 
 def test_what_is_damaged_in_a_folder_stands_in_its_list_without_a_page(tmp_path, result):
@@ -116,11 +134,13 @@ def test_the_page_is_opened_from_a_folder_that_its_owner_alone_may_read(tmp_path
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
     (tmp_path / "search.json").write_text(json.dumps(result.to_dict()))
-    assert main(["view", str(tmp_path / "search.json"), "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert (told["opened"], opened) == (True, [told["page"]])
+    assert main(["view", str(tmp_path / "search.json")]) == 0
     (folder,) = tmp_path.glob("tooltree-view-*")
-    assert told["page"] == (folder / "index.html").as_uri()
+    assert opened == [(folder / "index.html").as_uri()]
+    assert opened[0] in capsys.readouterr().out
+    assert main(["view", str(tmp_path / "search.json"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out).keys() == {"kind", "page"}
+    assert len(opened) == 1, "a browser may print things, too"
     assert folder.stat().st_mode & 0o077 == 0
 
 
@@ -200,6 +220,7 @@ def test_a_page_of_runs_counts_those_too_that_it_has_no_room_for(tmp_path, monke
         (b"\xff\xfe\x00", "UTF-8"),
         (b"[1, 2", "is not JSON"),
         (b'{"nodes": 1}', "messages"),
+        (b"", "Nothing in"),
     ],
 )
 def test_a_file_that_is_nothing_of_all_this_is_refused_in_one_line(tmp_path, capsys, content, told):

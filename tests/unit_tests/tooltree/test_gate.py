@@ -112,6 +112,7 @@ ANSWERS = {
 }
 
 
+@pytest.mark.all_combinations  # a model streams in two ways
 @pytest.mark.parametrize("size", [1, 7, 10_000])
 @pytest.mark.parametrize(("reply", "answer"), ANSWERS.values(), ids=ANSWERS)
 def test_the_answer_streams_without_its_report(reply: str, answer: str, size: int, path: str) -> None:
@@ -123,6 +124,7 @@ def test_the_answer_streams_without_its_report(reply: str, answer: str, size: in
     assert len({message.id for message in shown}) == 1
 
 
+@pytest.mark.all_combinations  # a model streams in two ways
 @pytest.mark.parametrize(("reply", "answer"), ANSWERS.values(), ids=ANSWERS)
 def test_a_reply_that_comes_whole_is_shown_without_its_report_too(reply: str, answer: str, path: str) -> None:
     agent = agent_of([reply], disable_streaming=True)
