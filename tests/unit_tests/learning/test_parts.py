@@ -4,6 +4,7 @@ import contextlib
 import json
 
 import pytest
+from langgraph.store.base import PutOp
 from langgraph.store.memory import InMemoryStore
 
 from langchain_tooltree import Experience, ExperienceStore, HashingEmbeddings, Trajectory
@@ -142,6 +143,32 @@ def test_what_was_forgotten_elsewhere_is_not_stored_again():
 
     assert stored(store).keys() == {"run 0", "run 2", "run 3"}
     assert "run 1" not in here.graph
+
+
+class InterruptedStore(InMemoryStore):
+    """Has somebody else do something as soon as the part of a run is written."""
+
+    meanwhile = None
+
+    def batch(self, ops):
+        ops = list(ops)
+        puts = [op for op in ops if isinstance(op, PutOp) and op.namespace == PARTS and op.value]
+        is_part = any("run 1" in op.key for op in puts)
+        results = super().batch(ops)
+        if is_part and self.meanwhile:
+            act, self.meanwhile = self.meanwhile, None
+            act()
+        return results
+
+
+def test_what_is_forgotten_elsewhere_while_it_is_stored_does_not_stay():
+    here = filled(store := InterruptedStore(), count=1)
+    store.meanwhile = lambda: Experience(store, namespace=ALL).forget(run="run 1")
+
+    here.learn(run_of("run 1"))
+
+    assert store.meanwhile is None
+    assert stored(store).keys() == {"run 0"}
 
 
 def test_forgetting_leaves_nothing_that_nobody_can_read():
