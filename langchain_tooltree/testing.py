@@ -76,13 +76,19 @@ def _tokens(*texts: str) -> int:
 
 
 def _chunks(message: AIMessage) -> Iterator[ChatGenerationChunk]:
-    """A message word by word, its tool calls and usage in the last chunk."""
-    words = message.text.split(" ") if message.text else []
+    """A message word by word, or block by block, and in the last chunk what stands beside its content."""
+    blocks = message.content if isinstance(message.content, list) else ()
+    for at, block in enumerate(blocks):  # with a place each, so that what is added up keeps them apart
+        part: dict[str, Any] = {"type": "text", "text": block} if isinstance(block, str) else block
+        yield ChatGenerationChunk(message=AIMessageChunk(content=[{**part, "index": at}]))
+    words = message.text.split(" ") if message.text and not blocks else []
     for position, word in enumerate(words):
         yield ChatGenerationChunk(message=AIMessageChunk(content=word if position == 0 else f" {word}"))
     last = AIMessageChunk(
         content="",
         usage_metadata=message.usage_metadata,
+        response_metadata=message.response_metadata,
+        additional_kwargs=message.additional_kwargs,
         tool_call_chunks=[
             tool_call_chunk(name=call["name"], args=json.dumps(call["args"]), id=call["id"], index=position)
             for position, call in enumerate(message.tool_calls)

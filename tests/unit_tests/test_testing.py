@@ -67,6 +67,16 @@ def test_usage_is_reported_unless_the_reply_has_its_own():
     assert model.invoke("a").usage_metadata == own
 
 
+def test_a_stream_keeps_blocks_and_what_stands_beside_the_content():
+    blocks = [{"type": "reasoning", "reasoning": "Hm."}, {"type": "text", "text": "Hi."}]
+    message = AIMessage(blocks, response_metadata={"finish_reason": "stop"}, additional_kwargs={"seen": True})
+    chunks = list(ScriptedChatModel(replies=[message]).stream("a"))
+    whole = sum(chunks[1:], chunks[0])
+    assert [{k: v for k, v in block.items() if k != "index"} for block in whole.content] == blocks
+    assert (whole.text, whole.response_metadata["finish_reason"]) == ("Hi.", "stop")
+    assert whole.additional_kwargs == {"seen": True}
+
+
 async def test_streams_add_up_to_the_message():
     message = AIMessage("a few words", tool_calls=[CALL])
     chunks = list(ScriptedChatModel(replies=[message]).stream("a"))
