@@ -100,5 +100,5 @@ def stand_in() -> BaseChatModel:
 
 
 def solved(model: BaseChatModel | None = None, **settings: Any) -> SearchResult:
-    """Search for the answer; `settings` are more arguments of `search`, for which the stand-in has no lines."""
+    """Search for the answer, with more `settings` of `search`; the stand-in's script fits the default search."""
     return search(REQUEST, TOOLS, model=model or stand_in(), effects=EFFECTS, **settings)

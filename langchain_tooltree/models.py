@@ -122,7 +122,7 @@ class Meter:
 
 
 class MeteringHandler(BaseCallbackHandler):
-    """Counts in a `Meter` what the models of a run spend that is not ours."""
+    """Counts in a `Meter` what the models in a run of the user's agent spend, by the same rules as `request`."""
 
     run_inline = True
 
@@ -133,6 +133,11 @@ class MeteringHandler(BaseCallbackHandler):
         """Count what a reply has cost."""
         message = next((getattr(each, "message", None) for row in response.generations for each in row), None)
         self.meter.count(message, {})
+
+    def on_llm_error(self, error: BaseException, **_: Any) -> None:
+        """Count a call that failed, since it may have cost something, unless it was refused."""
+        if not was_refused(error):
+            self.meter.count(None, {})
 
 
 def usage_sum(one: Mapping[str, Any] | None, other: Mapping[str, Any] | None) -> UsageMetadata | None:

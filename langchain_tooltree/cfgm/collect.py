@@ -342,6 +342,7 @@ class _Watch(MeteringHandler):
 
     def on_llm_error(self, error: BaseException, **_: Any) -> None:
         """Note what a model raised."""
+        super().on_llm_error(error)
         self.errors.append(error)
 
 

@@ -113,7 +113,7 @@ def _parser() -> argparse.ArgumentParser:
     what = f"a graph's folder, a saved search (.json) or a file of runs; a folder of these; or an experience: {PLACE}"
     view.add_argument("what", metavar="WHAT", help=what)
     view.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the page there, or a folder of pages")
-    view.add_argument("--force", action="store_true", help="replace FILE")
+    view.add_argument("--force", action="store_true", help="replace what is there")
     view.add_argument("--no-browser", action="store_true", help="say where the page is, and open no browser")
 
     copy = command("copy", "copy an experience to another store", "experience/ postgresql://localhost/agents")

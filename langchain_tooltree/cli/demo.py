@@ -22,7 +22,7 @@ def run_demo(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[str,
     elif not options.json and (options.force or not PAGE.exists()):
         page = PAGE
     model = model_named(options.model) if options.model else None
-    speaker = options.model or "an offline stand-in that has its lines by heart (use --model for a real model)"
+    speaker = options.model or "an offline stand-in with scripted replies (use --model for a real model)"
     terminal.say(f"{demo.REQUEST}\nModel: {speaker}\n")
     with using(options.model), progress("asking the model"):
         search = as_saved(demo.solved(model))

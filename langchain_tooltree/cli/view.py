@@ -143,16 +143,18 @@ def _in_folder(folder: Path) -> Pages:
             more += 1
             continue
         written = datetime.fromtimestamp(changed[path], UTC).isoformat(timespec="seconds")
-        row = {"name": path.name, "written": written, "page": PAGE.format(len(pages) + 1)}
+        row = {"name": path.name, "written": written}
         try:
             search = search_in(path) if path.suffix == ".json" else None
             if search is None and path.suffix == ".json":
                 continue
-            pages[row["page"]] = page_of(path, search)
-            rows.append(row | _about(path, search))
+            text, about = page_of(path, search), _about(path, search)
         except (ToolTreeError, OSError, LookupError, TypeError, ValueError, AttributeError):  # a file may hold anything
-            pages.pop(row.pop("page"), None)
             rows.append(row | {"stop_reason": "cannot be read"})
+            continue
+        name = PAGE.format(len(pages) + 1)
+        pages[name] = text
+        rows.append({**row, "page": name, **about})
     return _listed(str(folder), rows, pages, more)
 
 

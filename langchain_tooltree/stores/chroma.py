@@ -25,7 +25,7 @@ from datetime import UTC, datetime
 from itertools import chain, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from langchain_core.embeddings import Embeddings
 from langchain_core.utils import batch_iterate
@@ -80,7 +80,7 @@ INDEX = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")  # the name of 
 CATALOGUE = ("catalogue", ())  # home of the collection with a row for each namespace
 COPY = "-copy"  # end of the name of a collection that `vacuum` is writing
 
-NO_VECTOR = [0.0]  # of a row that is not indexed: without one, chromadb would embed it with a model that it downloads
+NO_VECTOR: Any = [0.0]  # of a row that is not indexed: without one, chromadb embeds it by a model that it downloads
 # Each write reads again what was written since the index was saved last, by default up to 1,000 rows with their texts.
 SAVED: Any = {"sync_threshold": 20, "batch_size": 20}
 # Chroma's defaults leave some 0.5 % of 10,000 text vectors unreachable in the graph; these leave 0.03 %.
@@ -88,7 +88,7 @@ COSINE: Any = {"space": "cosine", "max_neighbors": 32, "ef_construction": 200, "
 CONFIGURATIONS: Mapping[str, Any] = {INDEXED: {"hnsw": COSINE | SAVED}, PLAIN: {"hnsw": SAVED}}
 
 
-class ChromaStore(BaseStore, contextlib.AbstractContextManager["ChromaStore"]):
+class ChromaStore(BaseStore):
     """A LangGraph store on chromadb: items by key, filters, and search by meaning.
 
     ```python
@@ -180,6 +180,9 @@ class ChromaStore(BaseStore, contextlib.AbstractContextManager["ChromaStore"]):
     def close(self) -> None:
         """Release the folder, so that another process may open it. A client that you passed stays open."""
         self._finalizer()
+
+    def __enter__(self) -> Self:
+        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -302,9 +305,8 @@ class ChromaStore(BaseStore, contextlib.AbstractContextManager["ChromaStore"]):
                 now += 1  # so that they have an order; writing one takes longer
                 created = next((each["created"] for each in old.values()), now)
                 row = json.dumps({"value": op.value, "created": created, "updated": now})
-                changed[home].append(
-                    (_row_id(place), vectors.get(place, NO_VECTOR), {"label": place[0][-1], "row": row})
-                )
+                about = {"label": place[0][-1], "row": row}
+                changed[home].append((_row_id(place), vectors.get(place, NO_VECTOR), about))
         # What is indexed goes first: the items beside it may tell other processes that it has changed.
         for home, rows in sorted(changed.items()):
             _upsert(self._chroma.make(home), rows)
@@ -442,8 +444,7 @@ class Connection:
     def note(self, namespace: Labels) -> None:
         """Enter a namespace into the catalogue before it has items: the reverse order could lose them."""
         if namespace not in self._noted:
-            row: Any = {"ids": [json.dumps(namespace)], "embeddings": [NO_VECTOR]}
-            self.make(CATALOGUE).upsert(**row)
+            self.make(CATALOGUE).upsert(ids=[json.dumps(namespace)], embeddings=[NO_VECTOR])
             self._noted.add(namespace)
 
     def below(self, prefix: Labels = ()) -> list[Labels]:

@@ -1,5 +1,6 @@
 import json
 import logging
+from contextlib import suppress
 
 import pytest
 from langchain_core.language_models import FakeListChatModel
@@ -11,6 +12,7 @@ from langchain_tooltree import ConfigurationError
 from langchain_tooltree.models import (
     UNTRUSTED,
     Meter,
+    MeteringHandler,
     bind_tools,
     call_tools,
     document_prompt,
@@ -259,3 +261,14 @@ def test_a_text_is_added_at_the_end_of_a_copy_and_all_else_stays():
 @pytest.mark.parametrize("empty", [None, SystemMessage(""), SystemMessage([])])
 def test_an_empty_system_message_leaves_no_trace(empty):
     assert extended(empty, "More.") == SystemMessage("More.")
+
+
+async def test_what_other_models_spend_is_counted_as_our_own_questions_are(either):
+    usage = {"input_tokens": 3, "output_tokens": 2, "total_tokens": 5}
+    failures = [TimeoutError("it may have cost something"), StatusError(400)]
+    model = ScriptedChatModel(replies=[AIMessage("Hi.", usage_metadata=usage), *failures])
+    meter = Meter(0)
+    for _ in model.replies:
+        with suppress(TimeoutError, StatusError):
+            await either(model.invoke, model.ainvoke)("Hello.", {"callbacks": [MeteringHandler(meter)]})
+    assert (meter.model_calls, meter.input_tokens, meter.output_tokens) == (2, 3, 2)
