@@ -1,19 +1,34 @@
-"""The house in figures: how much there is to read, how far a request walks, and what the door costs.
+"""Measure how much code the package has, and how far requests walk through it.
 
-    python -m tests.benchmarks.house --json out.json [--quick]
+    python -m tests.benchmarks.house [--json out.json] [--quick]
 
-Files, lines, code, median and longest file are counted in the package. Four requests are traced: a plain turn of an
-agent, whose answer leaves nothing open; a search in the loop, which asks for other calls and tries one; a deep search
-with one tool call; and a tool's refusal that ends in a reflection. `files` counts the package's files that run a
-function on the way, `changes` how often a function of another file is entered than the one before; the stand-in for a
-model is left out, as a real one stands elsewhere. Imports are warm: what a module does when it is first loaded is no
-part of the way. The CPU seconds of `import langchain_tooltree` are those beyond `import langchain.agents`, the median
-of five fresh processes each. Two environments are made, one with `langchain` and `langgraph` and one with this package,
-and the difference of their sizes is given; that takes minutes and the package registry, and `--quick` leaves it out.
+Tokens are those of Python's own tokenizer, without comments, docstrings, line ends and
+indentation. A code line is a line with at least one such token. A function is any `def`.
+A constant is an upper-case name that a module assigns.
+
+Six requests are walked:
+
+- `plain_turn`: an agent with the planner calls a tool and gives a complete answer;
+- `search`: its answer is incomplete, and the planner explores another call;
+- `search_with_experience`: the same search with the suggestions of three past runs;
+- `observation_to_reflection`: a tool's refusal leads to a reflection;
+- `run_to_store`: a turn of an agent with experience is recorded, judged and stored;
+- `store_to_suggestion`: a new process opens a store of three runs and suggests tools.
+
+A walk runs once unmeasured, so that imports and what is built once do not count. Then
+`functions` counts the package's functions that were entered, `files` the files that
+these stand in, and `changes` how often a function of another file was entered than the
+one before. The stand-in for a model is left out.
+
+The CPU seconds of `import langchain_tooltree` are those beyond `import langchain.agents`
+(the median of five fresh processes). The size of an installation is compared with one of
+`langchain` and `langgraph`, which takes minutes and the package registry; `--quick`
+leaves it out.
 """
 
 import argparse
 import ast
+import io
 import json
 import statistics
 import subprocess
@@ -25,7 +40,7 @@ import venv
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 from langchain.agents import create_agent
@@ -34,70 +49,38 @@ from langchain_core.tools import tool
 from langgraph.store.memory import InMemoryStore
 
 import langchain_tooltree
-from cookbook.offline_model import Made, OfflineChatModel, Question
-from langchain_tooltree import CFGMMemory, CFGMMiddleware, SearchConfig, ToolTreeMiddleware, search
+from langchain_tooltree import (
+    CFGMMemory,
+    CFGMMiddleware,
+    Experience,
+    ToolTreeMiddleware,
+    Trajectory,
+    create_tooltree_agent,
+)
 from langchain_tooltree.testing import ScriptedChatModel
 
 PACKAGE = Path(langchain_tooltree.__file__).parent
-MEGABYTE = 1_000_000
-PROCESSES = 5
+BYTES_PER_MEGABYTE = 1_000_000
+IMPORT_PROCESSES = 5
+LAYOUT_TOKENS = {
+    tokenize.COMMENT,
+    tokenize.DEDENT,
+    tokenize.ENCODING,
+    tokenize.ENDMARKER,
+    tokenize.INDENT,
+    tokenize.NEWLINE,
+    tokenize.NL,
+}
+
+COMPLETE_ANSWER = '{"missing": "nothing"}\nRain.'
+INCOMPLETE_ANSWER = '{"missing": "the weather in Oslo"}\nI do not know.'
+QUESTION = "What is the weather in Oslo?"
 
 
 @tool
 def weather(city: str) -> str:
-    """The weather in a city, now."""
+    """Return the weather in a city, now."""
     return f"It rains in {city}."
-
-
-class Certain:
-    """A model that knows the one call to make, and that it was enough."""
-
-    def propose(self, question: Question) -> list[tuple[str, dict[str, Any]]]:
-        """The call, once."""
-        return [] if question.path else [("weather", {"city": "Oslo"})]
-
-    def score_call(self, question: Question, call: Made) -> float:
-        """Sure."""
-        return 0.95
-
-    def score_observation(self, question: Question, call: Made) -> tuple[float, float]:
-        """Useful, and all that was asked for."""
-        return 0.95, 1.0
-
-    def answer(self, question: Question) -> str:
-        """What was found."""
-        return "Rain."
-
-
-def called(city: str) -> AIMessage:
-    """The reply that asks for the weather in a city."""
-    return AIMessage("", tool_calls=[{"name": "weather", "args": {"city": city}, "id": city}])
-
-
-def turn(*replies: Any) -> Callable[[], None]:
-    """Two turns of an agent with the planner in it, one a call."""
-    model = ScriptedChatModel(replies=[*replies, *replies])
-    agent = create_agent(model, [weather], middleware=[ToolTreeMiddleware(effects={"weather": "read"})])
-
-    def run() -> None:
-        messages = agent.invoke({"messages": [HumanMessage("What is the weather in Oslo?")]})["messages"]
-        assert messages[-1].text == "Rain."
-
-    return run
-
-
-RIGHT = '{"missing": "nothing"}\nRain.'
-DOUBTFUL = '{"missing": "the weather in Oslo"}\nI do not know.'
-
-
-def deep_search() -> None:
-    """A deep search that makes one tool call and answers."""
-    config = SearchConfig(selection="posterior")
-    model = OfflineChatModel(policy=Certain())
-    result = search("What is the weather in Oslo?", [weather], model=model, config=config, effects={"weather": "read"})
-    assert result.answer is not None
-    assert result.answer.text == "Rain."
-    assert result.cost.tool_calls == 1
 
 
 @tool
@@ -106,127 +89,318 @@ def open_door(name: str) -> str:
     return f"Error: the door {name!r} is locked."
 
 
+def weather_call(city: str) -> AIMessage:
+    """Return the model's response that asks for the weather in a city."""
+    tool_call = {"name": "weather", "args": {"city": city}, "id": city}
+    return AIMessage("", tool_calls=[tool_call])
+
+
+def ask_about_weather(agent: Any) -> None:
+    """Ask an agent about the weather and check its answer."""
+    state = agent.invoke({"messages": [HumanMessage(QUESTION)]})
+    assert state["messages"][-1].text == "Rain."
+
+
+def agent_turn(*responses: Any) -> Callable[[], None]:
+    """Return a request to an agent with the planner. It can be made twice."""
+    model = ScriptedChatModel(replies=[*responses, *responses])
+    planner = ToolTreeMiddleware(effects={"weather": "read"})
+    agent = create_agent(model, [weather], middleware=[planner])
+    return lambda: ask_about_weather(agent)
+
+
+def past_run(number: int) -> Trajectory:
+    """Return a successful run that asked for the weather once."""
+    return Trajectory.from_messages(
+        [
+            HumanMessage(f"{QUESTION} ({number})"),
+            weather_call("Oslo"),
+            weather.invoke({**weather_call("Oslo").tool_calls[0], "type": "tool_call"}),
+            AIMessage("Rain."),
+        ],
+        success=True,
+        id=f"run-{number}",
+    )
+
+
+def filled_store() -> InMemoryStore:
+    """Return a store that holds three successful runs."""
+    store = InMemoryStore()
+    experience = Experience(store, namespace=("house",))
+    for number in range(3):
+        experience.learn(past_run(number))
+    return store
+
+
+def agent_turn_with_experience(*responses: Any) -> Callable[[], None]:
+    """Return a request to an agent with the planner and experience."""
+    model = ScriptedChatModel(replies=[*responses, *responses])
+    experience = Experience(
+        filled_store(),
+        namespace=("house",),
+        verdict=lambda _: True,
+    )
+    agent = create_tooltree_agent(
+        model,
+        [weather],
+        effects={"weather": "read"},
+        experience=experience,
+    )
+    return lambda: ask_about_weather(agent)
+
+
+def recorded_turn() -> Callable[[], None]:
+    """Return a request to a plain agent whose run is recorded, judged and stored."""
+    model = ScriptedChatModel(replies=[weather_call("Oslo"), "Rain."] * 2)
+    agent = create_agent(model, [weather])
+    experience = Experience(
+        InMemoryStore(),
+        namespace=("house",),
+        verdict=lambda _: True,
+    )
+
+    def request() -> None:
+        state = agent.invoke(
+            {"messages": [HumanMessage(QUESTION)]},
+            {"callbacks": [experience.recorder]},
+        )
+        assert state["messages"][-1].text == "Rain."
+        assert any(run.success for run in experience.store.trajectories())
+
+    return request
+
+
+def suggestion_from_store() -> Callable[[], None]:
+    """Return a request that opens a store of three runs and suggests the first tool."""
+    store = filled_store()
+
+    def request() -> None:
+        graph = Experience(store, namespace=("house",)).graph
+        suggestions = graph.suggest(None, messages=[HumanMessage(QUESTION)])
+        assert suggestions[0].tool == "weather"
+
+    return request
+
+
 def reflection() -> Callable[[], None]:
-    """Two turns of an agent with memory whose tool refuses, one a call: recall, refusal, reflection, answer, record."""
-    called = AIMessage("", tool_calls=[{"name": "open_door", "args": {"name": "hall"}, "id": "1"}])
-    reply = {
-        "key_information": {"objective": "Open it.", "initial_environment": "A hall.", "progress": "None."},
+    """Return a request whose tool refuses, which leads to a reflection."""
+    tool_call = {"name": "open_door", "args": {"name": "hall"}, "id": "1"}
+    reflection_answer = {
+        "key_information": {
+            "objective": "Open it.",
+            "initial_environment": "A hall.",
+            "progress": "None.",
+        },
         "questions": [{"question": "What is missing?", "answer": "The key."}],
         "next_step": "Take the key.",
     }
-    reflector = ScriptedChatModel(replies=[reply, reply])
-    middleware = CFGMMiddleware(reflector, CFGMMemory(reflector, InMemoryStore()), patience=0)
-    model = ScriptedChatModel(replies=[called, "It is locked."] * 2)
+    reflector = ScriptedChatModel(replies=[reflection_answer] * 2)
+    memory = CFGMMemory(reflector, InMemoryStore())
+    middleware = CFGMMiddleware(reflector, memory, patience=0)
+    responses = [AIMessage("", tool_calls=[tool_call]), "It is locked."]
+    model = ScriptedChatModel(replies=responses * 2)
     agent = create_agent(model, [open_door], middleware=[middleware])
 
-    def run() -> None:
+    def request() -> None:
         state = agent.invoke({"messages": [HumanMessage("Open the door.")]})
         assert "Take the key." in state["messages"][-2].text
 
-    return run
+    return request
 
 
 def walk(request: Callable[[], None]) -> dict[str, int]:
-    """How many files a request enters, and how often it changes from one to another, on all threads."""
-    request()  # what is made once is made now
-    way: list[str] = []
-    root = str(PACKAGE)
+    """Count the functions, files and changes of file of a request, on all threads."""
+    request()  # imports modules, and builds what is built once
+    entered: list[CodeType] = []
     stand_in = str(PACKAGE / "testing")
 
-    def profile(frame: FrameType, event: str, _: Any) -> None:
-        file = frame.f_code.co_filename
-        if (
-            event == "call"
-            and file.startswith(root)
-            and not file.startswith(stand_in)
-            and frame.f_code.co_name != "<module>"
-        ):
-            way.append(file)
+    def note_call(frame: FrameType, event: str, _: Any) -> None:
+        code = frame.f_code
+        if event != "call" or code.co_name == "<module>":
+            return
+        is_ours = code.co_filename.startswith(str(PACKAGE))
+        if is_ours and not code.co_filename.startswith(stand_in):
+            entered.append(code)
 
-    threading.setprofile(profile)
-    sys.setprofile(profile)
+    threading.setprofile(note_call)
+    sys.setprofile(note_call)
     try:
         request()
     finally:
         sys.setprofile(None)
         threading.setprofile(None)  # type: ignore[arg-type]
-    return {"files": len(set(way)), "changes": sum(here != there for here, there in pairwise(way))}
 
-
-def size() -> dict[str, int]:
-    """What there is to read."""
-    files = sorted(PACKAGE.rglob("*.py"))
-    tooltree = sorted((PACKAGE / "tooltree").rglob("*.py"))
-    lines = [len(path.read_text(encoding="utf-8").splitlines()) for path in files]
+    files = [code.co_filename for code in entered]
+    # Comprehensions and lambdas have names such as `<listcomp>`.
+    functions = {code for code in entered if not code.co_name.startswith("<")}
     return {
-        "files": len(files),
-        "lines": sum(lines),
-        "tooltree_lines": sum(len(path.read_text(encoding="utf-8").splitlines()) for path in tooltree),
-        "code": sum(map(code_lines, files)),
-        "median": int(statistics.median(lines)),
-        "longest": max(lines),
+        "functions": len(functions),
+        "files": len(set(files)),
+        "changes": sum(before != after for before, after in pairwise(files)),
     }
 
 
-def code_lines(path: Path) -> int:
-    """Lines that are neither empty nor comment nor docstring."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    told: set[int] = set()
+WALKS: dict[str, Callable[[], Callable[[], None]]] = {
+    "plain_turn": lambda: agent_turn(weather_call("Oslo"), COMPLETE_ANSWER),
+    "search": lambda: agent_turn(
+        weather_call("Bergen"),
+        *[INCOMPLETE_ANSWER] * 3,
+        weather_call("Oslo"),
+        COMPLETE_ANSWER,
+    ),
+    "search_with_experience": lambda: agent_turn_with_experience(
+        weather_call("Bergen"),
+        *[INCOMPLETE_ANSWER] * 3,
+        weather_call("Oslo"),
+        COMPLETE_ANSWER,
+    ),
+    "observation_to_reflection": reflection,
+    "run_to_store": recorded_turn,
+    "store_to_suggestion": suggestion_from_store,
+}
+
+
+def count_code(paths: list[Path]) -> dict[str, Any]:
+    """Count tokens, code lines, functions and constants of some files."""
+    tokens = code_lines = functions = constants = 0
+    for path in paths:
+        source = path.read_text(encoding="utf-8")
+        tree = ast.parse(source)
+        docstring_lines = find_docstring_lines(tree)
+        lines_with_code: set[int] = set()
+        for token in tokenize.generate_tokens(io.StringIO(source).readline):
+            if token.type in LAYOUT_TOKENS or token.start[0] in docstring_lines:
+                continue
+            tokens += 1
+            lines_with_code |= set(range(token.start[0], token.end[0] + 1))
+        code_lines += len(lines_with_code)
+        functions += sum(
+            isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+            for node in ast.walk(tree)
+        )
+        constants += count_constants(tree)
+    return {
+        "files": len(paths),
+        "tokens": tokens,
+        "code_lines": code_lines,
+        "tokens_per_code_line": round(tokens / code_lines, 1),
+        "functions": functions,
+        "constants": constants,
+    }
+
+
+def find_docstring_lines(tree: ast.Module) -> set[int]:
+    """Return the lines of all docstrings and other texts that stand alone."""
+    lines: set[int] = set()
     for node in ast.walk(tree):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-            told |= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
-    silent = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
-    code: set[int] = set()
-    with path.open("rb") as file:
-        for token in tokenize.tokenize(file.readline):
-            if token.type not in silent and token.type != tokenize.ENCODING:
-                code |= set(range(token.start[0], token.end[0] + 1))
-    return len(code - told)
+        if not isinstance(node, ast.Expr) or not isinstance(node.value, ast.Constant):
+            continue
+        if isinstance(node.value.value, str):
+            lines |= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    return lines
 
 
-def cpu_s(statement: str) -> float:
-    """CPU seconds of an import, beyond those of `langchain.agents`."""
+def count_constants(tree: ast.Module) -> int:
+    """Count the upper-case names that a module assigns at its top level."""
+    count = 0
+    for node in tree.body:
+        if isinstance(node, ast.AnnAssign):
+            targets = [node.target]
+        elif isinstance(node, ast.Assign):
+            targets = list(node.targets)
+        else:
+            continue
+        count += sum(
+            isinstance(target, ast.Name) and target.id.isupper() for target in targets
+        )
+    return count
+
+
+def count_by_subpackage() -> dict[str, dict[str, Any]]:
+    """Count the code of each subpackage, of the top-level modules, and of all."""
+    groups: dict[str, list[Path]] = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = path.relative_to(PACKAGE).parts
+        groups.setdefault(parts[0] if len(parts) > 1 else "top level", []).append(path)
+    counts = {name: count_code(paths) for name, paths in sorted(groups.items())}
+    counts["all"] = count_code(sorted(PACKAGE.rglob("*.py")))
+    return counts
+
+
+def import_cpu_seconds(statement: str) -> float:
+    """Return the CPU seconds of an import beyond those of `langchain.agents`."""
     code = (
-        f"import time, langchain.agents\nbefore = time.process_time()\n{statement}\nprint(time.process_time() - before)"
+        "import time, langchain.agents\n"
+        "before = time.process_time()\n"
+        f"{statement}\n"
+        "print(time.process_time() - before)"
     )
-    told = (
-        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603 - own code
-        for _ in range(PROCESSES)
-    )
-    return round(statistics.median(float(each.stdout) for each in told), 3)
+    seconds = []
+    for _ in range(IMPORT_PROCESSES):
+        finished = subprocess.run(  # noqa: S603 - own code
+            [sys.executable, "-c", code],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        seconds.append(float(finished.stdout))
+    return round(statistics.median(seconds), 3)
 
 
-def install_mb_over_langchain() -> float:
-    """Megabytes on disk that `pip install .` adds to `langchain` and `langgraph`."""
+def installed_megabytes_above_langchain() -> float:
+    """Return the megabytes on disk that this package adds to langchain and langgraph."""
     sizes = []
     for wanted in (["langchain", "langgraph"], [str(PACKAGE.parent)]):
         with tempfile.TemporaryDirectory() as folder:
             venv.create(folder, with_pip=True)
-            install = [f"{folder}/bin/python", "-m", "pip", "install", "--quiet", *wanted]
-            subprocess.run(install, check=True)  # noqa: S603 - own command
-            sizes.append(sum(path.lstat().st_size for path in Path(folder).rglob("*") if path.is_file()))
-    return round((sizes[1] - sizes[0]) / MEGABYTE, 1)
+            pip = [f"{folder}/bin/python", "-m", "pip", "install", "--quiet"]
+            subprocess.run([*pip, *wanted], check=True)  # noqa: S603 - own command
+            files = [path for path in Path(folder).rglob("*") if path.is_file()]
+            sizes.append(sum(path.lstat().st_size for path in files))
+    return round((sizes[1] - sizes[0]) / BYTES_PER_MEGABYTE, 1)
+
+
+def print_rows(rows: dict[str, dict[str, Any]]) -> None:
+    """Print a table whose columns are the keys of its rows."""
+    columns = list(next(iter(rows.values())))
+    print(f"{'':28}" + "".join(f"{column:>22}" for column in columns))
+    for name, row in rows.items():
+        print(f"{name:28}" + "".join(f"{row[column]:>22}" for column in columns))
+    print()
 
 
 def main() -> None:
-    """Measure, print a table, and write JSON where wanted."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    """Measure, print tables, and write JSON where wanted."""
+    parser = argparse.ArgumentParser(
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--json", type=Path, help="where to write the figures")
-    parser.add_argument("--quick", action="store_true", help="leave out the size of an installation")
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="leave out the size of an installation",
+    )
     arguments = parser.parse_args()
-    figures: dict[str, Any] = {
-        **size(),
-        "plain_turn": walk(turn(called("Oslo"), RIGHT)),
-        "search": walk(turn(called("Bergen"), *[DOUBTFUL] * 3, called("Oslo"), RIGHT)),
-        "deep_search": walk(deep_search),
-        "reflection": walk(reflection()),
-        "import_cpu_s": cpu_s("import langchain_tooltree"),
-        "import_agent_cpu_s": cpu_s("from langchain_tooltree import create_tooltree_agent"),
-        "install_mb_over_langchain": None if arguments.quick else install_mb_over_langchain(),
+
+    code = count_by_subpackage()
+    print_rows(code)
+    walks = {name: walk(prepare()) for name, prepare in WALKS.items()}
+    print_rows(walks)
+    costs: dict[str, float | None] = {
+        "import_cpu_s": import_cpu_seconds("import langchain_tooltree"),
+        "import_agent_cpu_s": import_cpu_seconds(
+            "from langchain_tooltree import create_tooltree_agent"
+        ),
+        "install_mb_over_langchain": None
+        if arguments.quick
+        else installed_megabytes_above_langchain(),
     }
-    for name, figure in figures.items():
+    for name, figure in costs.items():
         print(f"{name:28}{figure}")
+
     if arguments.json:
+        figures = {"code": code, "walks": walks, **costs}
         arguments.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
 
 
