@@ -23,11 +23,15 @@ from mkdocs.structure.pages import Page
 import langchain_tooltree
 from langchain_tooltree import errors
 
-logger = logging.getLogger("mkdocs.hooks")  # of which a strict build counts the warnings
+logger = logging.getLogger(
+    "mkdocs.hooks"
+)  # of which a strict build counts the warnings
 
 COOKBOOK = Path(__file__).resolve().parent
 ROOT = COOKBOOK.parent
-NOTEBOOKS = {path: f"notebooks/{path.stem}.md" for path in sorted(COOKBOOK.glob("*.ipynb"))}
+NOTEBOOKS = {
+    path: f"notebooks/{path.stem}.md" for path in sorted(COOKBOOK.glob("*.ipynb"))
+}
 TEXTS = {
     ROOT / "CHANGELOG.md": "changelog.md",
     ROOT / ".github" / "CONTRIBUTING.md": "contributing.md",
@@ -36,13 +40,18 @@ TEXTS = {
 }
 """Texts that are pages of the site, and where."""
 MADE = NOTEBOOKS | TEXTS
-INCLUDED = {COOKBOOK / "README.md": "cookbook.md", ROOT / ".github" / "SECURITY.md": "safety.md"}
+INCLUDED = {
+    COOKBOOK / "README.md": "cookbook.md",
+    ROOT / ".github" / "SECURITY.md": "safety.md",
+}
 """Texts that stand within a page, in place of `<!-- include: path -->`."""
 
 INCLUDE = re.compile(r"<!-- include: (\S+) -->")
 ON_GITHUB = re.compile(r"^<!-- on GitHub -->\n.*?\n(?:\n|\Z)", re.DOTALL | re.MULTILINE)
 """A paragraph for readers on GitHub, of what only the site puts in."""
-LINK = re.compile(r"(?<=\]\()(?!https?:|mailto:|#)([^)\s#]+)|(?<=\bsrc=\")(?!https?:|data:)([^\"#]+)")
+LINK = re.compile(
+    r"(?<=\]\()(?!https?:|mailto:|#)([^)\s#]+)|(?<=\bsrc=\")(?!https?:|data:)([^\"#]+)"
+)
 """Addresses of Markdown's links and images, and of images in HTML, that are no absolute ones."""
 
 CHART = re.compile(r"^```mermaid\n.*?^```$", re.DOTALL | re.MULTILINE)
@@ -53,15 +62,23 @@ PICTURES = ("image/svg+xml", "image/png")
 
 LEFT_ALONE = re.compile(r"(<a\b.*?</a>|<h\d.*?</h\d>)", re.DOTALL)
 """Links and headings, in which there are no links."""
-ADDRESSES = {name: f"langchain_tooltree.{name}" for name in langchain_tooltree.__all__} | {
-    name: f"langchain_tooltree.errors.{name}" for name in vars(errors) if name.endswith("Error")
+ADDRESSES = {
+    name: f"langchain_tooltree.{name}" for name in langchain_tooltree.__all__
+} | {
+    name: f"langchain_tooltree.errors.{name}"
+    for name in vars(errors)
+    if name.endswith("Error")
 }
 ERROR = re.compile(r"^### (\w+Error)$", re.MULTILINE)
 """A heading in whose place the site has what the reference says of an error."""
-ADDRESSES |= {name: f"langchain_tooltree.effects.{name}" for name in ("sql_reads", "http_reads")}
+ADDRESSES |= {
+    name: f"langchain_tooltree.effects.{name}" for name in ("sql_reads", "http_reads")
+}
 """Where the reference has each public name."""
 NAME = re.compile(rf"<code>({'|'.join(ADDRESSES)})(\(\))?</code>")
-FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
+FORMULA = re.compile(
+    r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL
+)
 FOREIGN = re.compile(
     r"""<(?:script|img|iframe|source|video)\b[^>]*\ssrc=["']?(?:https?:)?//[^>]*>
     |<link\b(?![^>]*rel=["']?canonical)[^>]*\shref=["']?(?:https?:)?//[^>]*>
@@ -87,14 +104,29 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     titles: dict[str, str] = {}
     for path, uri in (NOTEBOOKS | TEXTS).items():
         text = notebook_text(path, config) if path in NOTEBOOKS else path.read_text()
-        text = CHART.sub(f"[The chart]({config.repo_url}/blob/main/{path.relative_to(ROOT)}) is drawn on GitHub.", text)
-        files.append(File.generated(config, uri, content=relocated(text, path, uri, config)))
+        text = CHART.sub(
+            f"[The chart]({config.repo_url}/blob/main/{path.relative_to(ROOT)}) is drawn on GitHub.",
+            text,
+        )
+        files.append(
+            File.generated(config, uri, content=relocated(text, path, uri, config))
+        )
         titles[uri] = text.partition("\n")[0].lstrip("# ")
-    index = (COOKBOOK / "README.md").read_text() if (COOKBOOK / "README.md").exists() else ""
-    ordered = sorted(NOTEBOOKS, key=lambda path: (index.find(path.name) % (len(index) + 1), path.name))
+    index = (
+        (COOKBOOK / "README.md").read_text()
+        if (COOKBOOK / "README.md").exists()
+        else ""
+    )
+    ordered = sorted(
+        NOTEBOOKS,
+        key=lambda path: (index.find(path.name) % (len(index) + 1), path.name),
+    )
     for entry in config.nav or ():
         if "Cookbook" in entry:
-            entry["Cookbook"] = ["cookbook.md", *({titles[NOTEBOOKS[path]]: NOTEBOOKS[path]} for path in ordered)]
+            entry["Cookbook"] = [
+                "cookbook.md",
+                *({titles[NOTEBOOKS[path]]: NOTEBOOKS[path]} for path in ordered),
+            ]
     return files
 
 
@@ -109,7 +141,9 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, **_: Any) 
     parts = INCLUDE.split(markdown)
     for at, part in enumerate(parts):
         source = (here.parent / part).resolve() if at % 2 else here
-        text = source.read_text().partition("\n")[2] if at % 2 else part  # the page has a title of its own
+        text = (
+            source.read_text().partition("\n")[2] if at % 2 else part
+        )  # the page has a title of its own
         parts[at] = relocated(text, source, page.file.src_uri, config)
     return "".join(parts)
 
@@ -126,7 +160,9 @@ def relocated(text: str, source: Path, uri: str, config: MkDocsConfig) -> str:
             address = target.relative_to(pages).as_posix()
         elif target.exists() and target.is_relative_to(ROOT):
             kind = "tree" if target.is_dir() else "blob"
-            return f"{config.repo_url}/{kind}/main/{target.relative_to(ROOT).as_posix()}"
+            return (
+                f"{config.repo_url}/{kind}/main/{target.relative_to(ROOT).as_posix()}"
+            )
         else:
             return found[0]  # which the strict build then finds to lead nowhere
         return Path(os.path.relpath(address, Path(uri).parent)).as_posix()
@@ -157,12 +193,18 @@ def outputs_of(cell: Mapping[str, Any]) -> Iterator[str]:
         picture = next((kind for kind in PICTURES if kind in data), None)
         if picture:
             held = "".join(data[picture])
-            encoded = held.replace("\n", "") if picture == "image/png" else base64.b64encode(held.encode()).decode()
+            encoded = (
+                held.replace("\n", "")
+                if picture == "image/png"
+                else base64.b64encode(held.encode()).decode()
+            )
             yield f'<img class="output" alt="Output of the cell above" src="data:{picture};base64,{encoded}">'
         elif "text/html" in data:
             yield f'<div class="output">{"".join(data["text/html"])}</div>'
         else:
-            text = "".join(output.get("text", data.get("text/plain", ()))) or "\n".join(output.get("traceback", ()))
+            text = "".join(output.get("text", data.get("text/plain", ()))) or "\n".join(
+                output.get("traceback", ())
+            )
             yield fenced(ANSI.sub("", text), "text")
 
 
@@ -177,21 +219,32 @@ def on_page_content(html: str, page: Page, **_: Any) -> str:
     """Link each public name in the text to its place in the reference, and have browsers draw formulas themselves."""
 
     def drawn(found: re.Match[str]) -> str:
-        return convert(unescape(found[2]).strip(), display="inline" if found[1] == "span" else "block")
+        return convert(
+            unescape(found[2]).strip(),
+            display="inline" if found[1] == "span" else "block",
+        )
 
     def link(found: re.Match[str]) -> str:
         return f'<autoref identifier="{ADDRESSES[found[1]]}">{found[0]}</autoref>'
 
     html = FORMULA.sub(drawn, html)
-    if page.file.src_uri in TEXTS.values():  # they speak of files, some of which are named alike
+    if (
+        page.file.src_uri in TEXTS.values()
+    ):  # they speak of files, some of which are named alike
         return html
     parts = LEFT_ALONE.split(html)
-    return "".join(part if at % 2 else NAME.sub(link, part) for at, part in enumerate(parts))
+    return "".join(
+        part if at % 2 else NAME.sub(link, part) for at, part in enumerate(parts)
+    )
 
 
 def on_post_page(output: str, page: Page, **_: Any) -> str:
     """Have a page ask nobody else's server for anything; where it still would, the strict build fails."""
-    output = output.replace(' data-md-component="source"', "")  # would ask GitHub for its numbers of stars
+    output = output.replace(
+        ' data-md-component="source"', ""
+    )  # would ask GitHub for its numbers of stars
     for foreign in FOREIGN.findall(output):
-        logger.warning("%s loads something from elsewhere: %s", page.file.src_uri, foreign)
+        logger.warning(
+            "%s loads something from elsewhere: %s", page.file.src_uri, foreign
+        )
     return output

@@ -17,9 +17,15 @@ from langchain_tooltree.experience.trajectory import NOTE, part_of, readable
 from langchain_tooltree.testing import ChatDouble, Response
 from langchain_tooltree.text import digest
 from langchain_tooltree.tooltree import prompts
-from langchain_tooltree.tooltree.report import REPORT_AND_CALL_PROMPT, REPORT_AND_UNDO_PROMPT, REPORT_PROMPT
+from langchain_tooltree.tooltree.report import (
+    REPORT_AND_CALL_PROMPT,
+    REPORT_AND_UNDO_PROMPT,
+    REPORT_PROMPT,
+)
 
-FULFILLED = 0.5  # goal score from which an `OfflineChatModel` says that a request is fulfilled
+FULFILLED = (
+    0.5  # goal score from which an `OfflineChatModel` says that a request is fulfilled
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +48,9 @@ class Question:
     kind: Literal["plan", "step", "others", "propose", "pre", "post", "check", "answer"]
     request: str  # the user's
     path: tuple[Made, ...] = ()  # the calls made since the request, in order
-    tools: tuple[str, ...] = ()  # names of the tools that may be called, to `plan`, `step` and `propose`
+    tools: tuple[
+        str, ...
+    ] = ()  # names of the tools that may be called, to `plan`, `step` and `propose`
     attempt: int = 1  # how often this is now asked, from 1
     count: int = 1  # how many calls are wanted, to `propose`
 
@@ -83,12 +91,21 @@ class OfflineChatModel(ChatDouble):
 
     policy: Any
 
-    def _respond(self, messages: list[BaseMessage], tools: Sequence[Mapping[str, Any]]) -> Response:
+    def _respond(
+        self, messages: list[BaseMessage], tools: Sequence[Mapping[str, Any]]
+    ) -> Response:
         question, judged = read_question(messages, tools)
         reply = self._reply(question, judged, messages, tools)
-        if isinstance(reply, AIMessage):  # a call's id is unique in a conversation, and the same in each run of it
-            prompt = digest("\n".join(f"{each.type}: {each.text}" for each in messages), 12)
-            calls = [{**call, "id": f"call_{prompt}_{at}"} for at, call in enumerate(reply.tool_calls)]
+        if isinstance(
+            reply, AIMessage
+        ):  # a call's id is unique in a conversation, and the same in each run of it
+            prompt = digest(
+                "\n".join(f"{each.type}: {each.text}" for each in messages), 12
+            )
+            calls = [
+                {**call, "id": f"call_{prompt}_{at}"}
+                for at, call in enumerate(reply.tool_calls)
+            ]
             reply = reply.model_copy(update={"tool_calls": calls})
         return reply
 
@@ -105,41 +122,78 @@ class OfflineChatModel(ChatDouble):
                 return self._step(question, Conversation(messages).instructions)
             case "others":
                 calls = [Made(*call) for call in policy.propose(question)]
-                calls.sort(key=lambda call: policy.score_call(question, call), reverse=True)
-                return _calling([(call.tool, call.arguments) for call in calls], "There is nothing else to try.")
+                calls.sort(
+                    key=lambda call: policy.score_call(question, call), reverse=True
+                )
+                return _calling(
+                    [(call.tool, call.arguments) for call in calls],
+                    "There is nothing else to try.",
+                )
             case "propose":
                 return self._candidates(question, tools)
             case "pre":
-                scores = [{"id": key, "reason": "", "score": policy.score_call(question, call)} for key, call in judged]
-                return {"scores": scores, "score": scores[0]["score"]}  # in either form, of one or several calls
+                scores = [
+                    {
+                        "id": key,
+                        "reason": "",
+                        "score": policy.score_call(question, call),
+                    }
+                    for key, call in judged
+                ]
+                return {
+                    "scores": scores,
+                    "score": scores[0]["score"],
+                }  # in either form, of one or several calls
             case "post":
                 score, goal = policy.score_observation(question, judged[0][1])
                 return {"reason": "", "score": score, "goal": goal}
             case "check":
                 missing = self._missing(question)
-                return {"missing": missing, "fulfilled": not missing and self._latest_scores(question)[1] >= FULFILLED}
+                return {
+                    "missing": missing,
+                    "fulfilled": not missing
+                    and self._latest_scores(question)[1] >= FULFILLED,
+                }
             case "plan":
-                return {"domains": [], "tools": [{"name": name, "relevance": 1.0} for name in question.tools]}
+                return {
+                    "domains": [],
+                    "tools": [
+                        {"name": name, "relevance": 1.0} for name in question.tools
+                    ],
+                }
         return policy.answer(question)
 
     def _step(self, question: Question, instructions: str) -> Response:
         """All the calls of the agent's next reply, or its answer, which begins with its report if that is asked for."""
         if calls := self._ask("act", question, self.policy.propose(question)[:1]):
             return _calling(calls)
-        report: dict[str, Any] = {"missing": "; ".join(self._missing(question)) or "nothing"}
+        report: dict[str, Any] = {
+            "missing": "; ".join(self._missing(question)) or "nothing"
+        }
         if REPORT_AND_CALL_PROMPT in instructions:
             named = self._ask("may_miss", question, ())
-            report["call"] = next(({"name": tool, "args": dict(args)} for tool, args, _ in named), None)
+            report["call"] = next(
+                ({"name": tool, "args": dict(args)} for tool, args, _ in named), None
+            )
         elif REPORT_AND_UNDO_PROMPT in instructions:
             report["wrong"] = self._ask("wrong", question, None)
-        return f"{json.dumps(report, ensure_ascii=False)}\n{self.policy.answer(question)}"
+        return (
+            f"{json.dumps(report, ensure_ascii=False)}\n{self.policy.answer(question)}"
+        )
 
-    def _candidates(self, question: Question, tools: Sequence[Mapping[str, Any]]) -> AIMessage:
+    def _candidates(
+        self, question: Question, tools: Sequence[Mapping[str, Any]]
+    ) -> AIMessage:
         """Candidates, with scores and an assessment where the tools have room for them."""
         forms = {tool["function"]["name"]: tool["function"] for tool in tools}
         calls: list[tuple[str, Mapping[str, Any]]] = []
         for tool, arguments in self.policy.propose(question):
-            confidence = forms.get(tool, {}).get("parameters", {}).get("properties", {}).get(prompts.CONFIDENCE, {})
+            confidence = (
+                forms.get(tool, {})
+                .get("parameters", {})
+                .get("properties", {})
+                .get(prompts.CONFIDENCE, {})
+            )
             if confidence.get("description") == prompts.CONFIDENCE_DESCRIPTION:
                 score = self.policy.score_call(question, Made(tool, arguments))
                 calls.append((tool, {**arguments, prompts.CONFIDENCE: score}))
@@ -149,10 +203,27 @@ class OfflineChatModel(ChatDouble):
             if form.get("description") == prompts.ASSESS_DESCRIPTION:
                 reward, goal = self._latest_scores(question)
                 missing = self._missing(question)
-                fulfilled = not missing and goal >= FULFILLED and (bool(question.path) or not calls)
-                assessment = {"last_result": reward, "missing": missing, "fulfilled": fulfilled}
+                fulfilled = (
+                    not missing
+                    and goal >= FULFILLED
+                    and (bool(question.path) or not calls)
+                )
+                assessment = {
+                    "last_result": reward,
+                    "missing": missing,
+                    "fulfilled": fulfilled,
+                }
                 fields = form["parameters"]["properties"]
-                calls.append((name, {field: value for field, value in assessment.items() if field in fields}))
+                calls.append(
+                    (
+                        name,
+                        {
+                            field: value
+                            for field, value in assessment.items()
+                            if field in fields
+                        },
+                    )
+                )
         return _calling(calls, "Nothing is left to do.")
 
     def _latest_scores(self, question: Question) -> tuple[float, float]:
@@ -160,7 +231,9 @@ class OfflineChatModel(ChatDouble):
         if not question.path:
             return 1.0, 1.0
         before = replace(question, kind="post", path=question.path[:-1])
-        scores: tuple[float, float] = self.policy.score_observation(before, question.path[-1])
+        scores: tuple[float, float] = self.policy.score_observation(
+            before, question.path[-1]
+        )
         return scores
 
     def _missing(self, question: Question) -> list[str]:
@@ -168,11 +241,20 @@ class OfflineChatModel(ChatDouble):
 
     def _ask(self, method: str, question: Question, otherwise: Any) -> Any:
         """What a method says that a policy need not have."""
-        return getattr(self.policy, method)(question) if hasattr(self.policy, method) else otherwise
+        return (
+            getattr(self.policy, method)(question)
+            if hasattr(self.policy, method)
+            else otherwise
+        )
 
 
-def _calling(calls: Sequence[tuple[str, Mapping[str, Any]]], otherwise: str = "") -> AIMessage:
-    tool_calls = [{"name": tool, "args": dict(args), "id": f"call_{at}"} for at, (tool, args) in enumerate(calls)]
+def _calling(
+    calls: Sequence[tuple[str, Mapping[str, Any]]], otherwise: str = ""
+) -> AIMessage:
+    tool_calls = [
+        {"name": tool, "args": dict(args), "id": f"call_{at}"}
+        for at, (tool, args) in enumerate(calls)
+    ]
     return AIMessage("" if tool_calls else otherwise, tool_calls=tool_calls)
 
 
@@ -196,19 +278,45 @@ def read_question(
 
     Returns the question, and the calls to be scored with their ids.
     """
-    system = str(messages[0].text) if messages else ""  # a prompt that begins with another message is the user's own
+    system = (
+        str(messages[0].text) if messages else ""
+    )  # a prompt that begins with another message is the user's own
     first_line = system.split("\n", 1)[0]
-    kind = next((kind for opening, kind in _OPENINGS.items() if opening.split("\n", 1)[0] == first_line), None)
+    kind = next(
+        (
+            kind
+            for opening, kind in _OPENINGS.items()
+            if opening.split("\n", 1)[0] == first_line
+        ),
+        None,
+    )
     forms = [tool["function"] for tool in tools if "function" in tool]
-    names = tuple(form["name"] for form in forms if form.get("description") != prompts.ASSESS_DESCRIPTION)
+    names = tuple(
+        form["name"]
+        for form in forms
+        if form.get("description") != prompts.ASSESS_DESCRIPTION
+    )
     if kind in {"pre", "post", "check", "plan"}:
-        return _read_document(kind, json.loads(messages[1].text), attempt=len(messages) // 2)
-    note = str(messages[-1].text) if messages and str(messages[-1].text).startswith(NOTE) else ""
+        return _read_document(
+            kind, json.loads(messages[1].text), attempt=len(messages) // 2
+        )
+    note = (
+        str(messages[-1].text)
+        if messages and str(messages[-1].text).startswith(NOTE)
+        else ""
+    )
     conversation = Conversation(messages[:-1] if note else messages)
     request = conversation.goal
     # What a model reads of the results: with the advice in them.
-    results = {each.tool_call_id: readable(each.content) for each in conversation.messages if is_observation(each)}
-    path = tuple(Made(step.tool, step.arguments or {}, results.get(step.call_id or "")) for step in conversation.steps)
+    results = {
+        each.tool_call_id: readable(each.content)
+        for each in conversation.messages
+        if is_observation(each)
+    }
+    path = tuple(
+        Made(step.tool, step.arguments or {}, results.get(step.call_id or ""))
+        for step in conversation.steps
+    )
     if note.startswith(prompts.OTHERS_PROMPT.partition("{")[0]):
         return Question("others", request, path, names), []
     lines = (REPORT_PROMPT, REPORT_AND_CALL_PROMPT, REPORT_AND_UNDO_PROMPT)
@@ -217,10 +325,14 @@ def read_question(
     if kind is None:
         return Question("answer", request, path), []
     attempt = _number_after("This is attempt ", system)
-    return Question("propose", request, path, names, attempt, _number_after("Offer up to ", system)), []
+    return Question(
+        "propose", request, path, names, attempt, _number_after("Offer up to ", system)
+    ), []
 
 
-def _read_document(kind: Any, document: Mapping[str, Any], *, attempt: int) -> tuple[Question, list[tuple[str, Made]]]:
+def _read_document(
+    kind: Any, document: Mapping[str, Any], *, attempt: int
+) -> tuple[Question, list[tuple[str, Made]]]:
     path: list[Made] = []
     request = ""
     for entry in document.get("history", []):
@@ -231,10 +343,17 @@ def _read_document(kind: Any, document: Mapping[str, Any], *, attempt: int) -> t
         elif "observation" in entry and path:
             path[-1] = Made(path[-1].tool, path[-1].arguments, entry["observation"])
     tools = tuple(tool["name"] for tool in document.get("tools", []))
-    calls = document.get("candidates") or ([document["call"]] if "call" in document else [])
+    calls = document.get("candidates") or (
+        [document["call"]] if "call" in document else []
+    )
     observation = document.get("observation")
-    judged = [(call["id"], Made(call["tool"], call["arguments"], observation)) for call in calls]
-    return Question(kind, document.get("request", request), tuple(path), tools, attempt), judged
+    judged = [
+        (call["id"], Made(call["tool"], call["arguments"], observation))
+        for call in calls
+    ]
+    return Question(
+        kind, document.get("request", request), tuple(path), tools, attempt
+    ), judged
 
 
 def _number_after(marker: str, text: str) -> int:

@@ -49,12 +49,18 @@ class AnswerRecorder(BaseCallbackHandler):
         settings: What to say of this recording, such as the model and the date.
     """
 
-    def __init__(self, path: str | Path, settings: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, path: str | Path, settings: Mapping[str, Any] | None = None
+    ) -> None:
         self._path = Path(path)
         self._lock = threading.Lock()
         self._open: dict[UUID, tuple[list[BaseMessage], Mapping[str, Any]]] = {}
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        self._ids = {line["id"] for line in _lines(self._path) if "id" in line} if self._path.exists() else set()
+        self._ids = (
+            {line["id"] for line in _lines(self._path) if "id" in line}
+            if self._path.exists()
+            else set()
+        )
         self._write({"run": dict(settings or {})})
 
     def on_chat_model_start(
@@ -82,8 +88,12 @@ class AnswerRecorder(BaseCallbackHandler):
             tokens = [usage.get("input_tokens", 0), usage.get("output_tokens", 0)]
             kind, facts = _facts(messages, tools)
             line: dict[str, Any] = {"kind": kind, "facts": facts}
-            line["asked"] = [self._id_of("message", message_data(message)) for message in messages]
-            line["tools"] = self._id_of("tools", [tool["function"]["name"] for tool in tools])
+            line["asked"] = [
+                self._id_of("message", message_data(message)) for message in messages
+            ]
+            line["tools"] = self._id_of(
+                "tools", [tool["function"]["name"] for tool in tools]
+            )
             line["form"] = bool(options.get("response_format"))
             self._write({**line, "reply": {**message_data(reply), "usage": tokens}})
 
@@ -97,7 +107,9 @@ class AnswerRecorder(BaseCallbackHandler):
 
     def _write(self, line: Mapping[str, Any]) -> None:
         with self._path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n")
+            file.write(
+                json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,14 +163,23 @@ class RecordedChatModel(ChatDouble):
 
     def _recorded(self) -> Sequence[RecordedAnswer]:
         """All answers, in order."""
-        return [RecordedAnswer.of(place, line) for place, line in recorded_lines(self.path) if "reply" in line]
+        return [
+            RecordedAnswer.of(place, line)
+            for place, line in recorded_lines(self.path)
+            if "reply" in line
+        ]
 
     @property
     def left(self) -> list[RecordedAnswer]:
         """What was recorded and not yet asked for."""
-        return sorted((each for queue in self._waiting.values() for each in queue), key=lambda each: each.place)
+        return sorted(
+            (each for queue in self._waiting.values() for each in queue),
+            key=lambda each: each.place,
+        )
 
-    def _respond(self, messages: list[BaseMessage], tools: Sequence[Mapping[str, Any]]) -> Response:
+    def _respond(
+        self, messages: list[BaseMessage], tools: Sequence[Mapping[str, Any]]
+    ) -> Response:
         kind, facts = _facts(messages, tools)
         key = _key(kind, facts, [message_data(message) for message in messages])
         with self._lock:
@@ -168,20 +189,36 @@ class RecordedChatModel(ChatDouble):
                 raise LookupError(self.unmatched[-1])
             answer = queue.popleft()
         calls = answer.reply.get("calls", [])
-        if answer.form and tools:  # this model has no form of its own: it is asked to call a tool
+        if (
+            answer.form and tools
+        ):  # this model has no form of its own: it is asked to call a tool
             with suppress(ValueError):
-                calls = [[tools[0]["function"]["name"], json.loads(answer.reply["text"])]]
+                calls = [
+                    [tools[0]["function"]["name"], json.loads(answer.reply["text"])]
+                ]
         tool_calls = [
-            {"name": name, "args": args, "id": f"call_{answer.place}_{at}"} for at, (name, args) in enumerate(calls)
+            {"name": name, "args": args, "id": f"call_{answer.place}_{at}"}
+            for at, (name, args) in enumerate(calls)
         ]
         sent, received = answer.reply["usage"]
-        usage: Any = {"input_tokens": sent, "output_tokens": received, "total_tokens": sent + received}
-        return AIMessage(answer.reply["text"], tool_calls=tool_calls, usage_metadata=usage)
+        usage: Any = {
+            "input_tokens": sent,
+            "output_tokens": received,
+            "total_tokens": sent + received,
+        }
+        return AIMessage(
+            answer.reply["text"], tool_calls=tool_calls, usage_metadata=usage
+        )
 
     def _no_match(self, kind: str, key: str) -> str:
         nearest = "Every recorded answer was given already."
         if self.left:
-            near = max(self.left, key=lambda each: SequenceMatcher(None, each.key[-END:], key[-END:]).ratio())
+            near = max(
+                self.left,
+                key=lambda each: SequenceMatcher(
+                    None, each.key[-END:], key[-END:]
+                ).ratio(),
+            )
             nearest = f"The nearest that is left ({near.kind}, line {near.place + 1}): ...{near.key[-END:]}"
         return (
             f"{self.path} has no answer to this question ({kind}): ...{key[-END:]}\n{nearest}\n"
@@ -210,7 +247,9 @@ def message_data(message: BaseMessage) -> dict[str, Any]:
     return data
 
 
-def _facts(messages: Sequence[BaseMessage], tools: Sequence[Mapping[str, Any]]) -> tuple[str, list[Any] | None]:
+def _facts(
+    messages: Sequence[BaseMessage], tools: Sequence[Mapping[str, Any]]
+) -> tuple[str, list[Any] | None]:
     """The kind of a question, and what it tells if it is a document."""
     question, judged = read_question(messages, tools)
     if question.kind not in DOCUMENTS:
@@ -224,10 +263,19 @@ def _key(kind: str, facts: Any, asked: Sequence[Mapping[str, Any]]) -> str:
     """What a request asks: of a document its facts, of a conversation what was said in it."""
     content = facts
     if content is None:
-        texts = [{**each, "text": NOTE} if each["text"].startswith(NOTE) else each for each in asked]
+        texts = [
+            {**each, "text": NOTE} if each["text"].startswith(NOTE) else each
+            for each in asked
+        ]
         content = [each for each in texts if each["role"] != "system"]
-    return CALL_ID.sub("", json.dumps([kind, content], sort_keys=True, ensure_ascii=False))
+    return CALL_ID.sub(
+        "", json.dumps([kind, content], sort_keys=True, ensure_ascii=False)
+    )
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    return [
+        json.loads(line)
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if line.strip()
+    ]

@@ -60,12 +60,17 @@ async def run(path: Path, *, write: bool, model: str | None) -> bool:
     """Run a notebook, say in one line how it went, and tell whether all is well."""
     started = time.monotonic()
     committed = nbformat.read(path, as_version=4)
-    missing = [need for need in committed.metadata.get("needs", ()) if not is_there(need)]
+    missing = [
+        need for need in committed.metadata.get("needs", ()) if not is_there(need)
+    ]
     if missing:
         print(f"{path.stem}: left out, since there is no {' and no '.join(missing)}")
         return True
     notebook = nbformat.from_dict(committed)
-    cells = [nbformat.v4.new_code_cell(BEFORE + ("" if model else OFFLINE)), *notebook.cells]
+    cells = [
+        nbformat.v4.new_code_cell(BEFORE + ("" if model else OFFLINE)),
+        *notebook.cells,
+    ]
     notebook.cells = [*cells, nbformat.v4.new_code_cell("" if model else AFTER)]
     if model:
         ask(model, notebook)
@@ -73,9 +78,13 @@ async def run(path: Path, *, write: bool, model: str | None) -> bool:
         notebook,
         timeout=None if model else CELL_SECONDS,
         kernel_name="python3",
-        extra_arguments=["--log-level=ERROR"],  # it warns of its transport, which is loopback
+        extra_arguments=[
+            "--log-level=ERROR"
+        ],  # it warns of its transport, which is loopback
         record_timing=False,
-        allow_errors=bool(model),  # an answer that came out otherwise keeps no later one from being asked for
+        allow_errors=bool(
+            model
+        ),  # an answer that came out otherwise keeps no later one from being asked for
         resources={"metadata": {"path": str(HERE)}},
     )
     problem = ""
@@ -87,13 +96,19 @@ async def run(path: Path, *, write: bool, model: str | None) -> bool:
     tidy(notebook)
     if not problem and not model:
         before, after = shown(committed), shown(notebook)
-        problem = "\n".join(difflib.unified_diff(before, after, "committed", "now", lineterm="", n=1))
+        problem = "\n".join(
+            difflib.unified_diff(before, after, "committed", "now", lineterm="", n=1)
+        )
         if problem and write:
             nbformat.write(notebook, path)
             problem = ""
             print(f"{path.stem}: written anew")
     took = f"{time.monotonic() - started:.1f} s"
-    print(f"{path.stem}: {'PROBLEM' if problem else 'good'}, {took}" + (f"\n{problem}" if problem else ""), flush=True)
+    print(
+        f"{path.stem}: {'PROBLEM' if problem else 'good'}, {took}"
+        + (f"\n{problem}" if problem else ""),
+        flush=True,
+    )
     return not problem
 
 
@@ -104,7 +119,10 @@ def ask(model: str, notebook: nbformat.NotebookNode) -> None:
         for path in RECORDED.findall(cell.source):
             (HERE / path.strip('"')).unlink(missing_ok=True)
         cell.source = RECORDED.sub(
-            lambda found: RECORDING.format(model=model, path=found[1], settings=settings), cell.source
+            lambda found: RECORDING.format(
+                model=model, path=found[1], settings=settings
+            ),
+            cell.source,
         )
 
 
@@ -117,21 +135,29 @@ def tidy(notebook: nbformat.NotebookNode) -> None:
     """Leave out what differs from machine to machine, and number the cells anew."""
     needs = {"needs": notebook.metadata.needs} if "needs" in notebook.metadata else {}
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
-    notebook.metadata = nbformat.from_dict({"kernelspec": kernel, "language_info": {"name": "python"}, **needs})
-    for number, cell in enumerate((cell for cell in notebook.cells if cell.cell_type == "code"), start=1):
+    notebook.metadata = nbformat.from_dict(
+        {"kernelspec": kernel, "language_info": {"name": "python"}, **needs}
+    )
+    for number, cell in enumerate(
+        (cell for cell in notebook.cells if cell.cell_type == "code"), start=1
+    ):
         cell.execution_count = number
         cell.metadata.pop("execution", None)
         for output in cell.outputs:
             if "execution_count" in output:
                 output.execution_count = number
             if "image/svg+xml" in output.get("data", {}):
-                output.data.pop("text/html", None)  # which GitHub would prefer, and take all frames out of
+                output.data.pop(
+                    "text/html", None
+                )  # which GitHub would prefer, and take all frames out of
 
 
 def shown(notebook: nbformat.NotebookNode) -> list[str]:
     """All that a notebook shows as text, line by line; pictures in SVG are text, too."""
     lines: list[str] = []
-    for number, cell in enumerate((cell for cell in notebook.cells if cell.cell_type == "code"), start=1):
+    for number, cell in enumerate(
+        (cell for cell in notebook.cells if cell.cell_type == "code"), start=1
+    ):
         streams: dict[str, str] = {}
         data: dict[str, str] = {}
         for output in cell.outputs:
@@ -147,12 +173,22 @@ def shown(notebook: nbformat.NotebookNode) -> list[str]:
 
 async def main() -> int:
     """Run the notebooks that are named."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", help="notebooks, without .ipynb; all of them by default")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "names", nargs="*", help="notebooks, without .ipynb; all of them by default"
+    )
     parser.add_argument("--write", action="store_true", help="keep what they show now")
-    parser.add_argument("--record", metavar="MODEL", help="ask this model, and keep its answers in answers/")
+    parser.add_argument(
+        "--record",
+        metavar="MODEL",
+        help="ask this model, and keep its answers in answers/",
+    )
     options = parser.parse_args()
-    paths = [HERE / f"{Path(name).stem}.ipynb" for name in options.names] or sorted(HERE.glob("*.ipynb"))
+    paths = [HERE / f"{Path(name).stem}.ipynb" for name in options.names] or sorted(
+        HERE.glob("*.ipynb")
+    )
     if missing := [path.name for path in paths if not path.exists()]:
         parser.error(f"there is no {', '.join(missing)} in {HERE}")
     if options.record and not options.names:

@@ -11,7 +11,10 @@ WIDTH = 58
 
 def side_by_side(**runs: Sequence[BaseMessage]) -> None:
     """Print the messages of runs beside each other, each run under its name; requests are left out."""
-    columns = [[name.replace("_", " ").upper(), "", *_lines(messages)] for name, messages in runs.items()]
+    columns = [
+        [name.replace("_", " ").upper(), "", *_lines(messages)]
+        for name, messages in runs.items()
+    ]
     for row in zip_longest(*columns, fillvalue=""):
         print(" | ".join(f"{cell:{WIDTH}}" for cell in row).rstrip(" |"))
 
@@ -21,8 +24,14 @@ def _lines(messages: Sequence[BaseMessage]) -> Iterator[str]:
         if message.type == "human":
             continue
         for call in getattr(message, "tool_calls", ()):
-            arguments = ", ".join(f"{name}={value!r}" for name, value in call["args"].items())
-            yield from textwrap.wrap(f"-> {call['name']}({arguments})", WIDTH, subsequent_indent="   ")
+            arguments = ", ".join(
+                f"{name}={value!r}" for name, value in call["args"].items()
+            )
+            yield from textwrap.wrap(
+                f"-> {call['name']}({arguments})", WIDTH, subsequent_indent="   "
+            )
         indent = "   " if message.type == "tool" else ""
         for line in message.text.splitlines():
-            yield from textwrap.wrap(line, WIDTH, initial_indent=indent, subsequent_indent=indent)
+            yield from textwrap.wrap(
+                line, WIDTH, initial_indent=indent, subsequent_indent=indent
+            )

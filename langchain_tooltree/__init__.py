@@ -37,7 +37,11 @@ _NAMES = {
     "experience.files": ("load_trajectories", "dump_trajectories"),
     # Graph: which tools came next
     "sitgraph.sit_graph": ("SITGraph",),
-    "sitgraph.agents": ("SITGraphMiddleware", "SITGraphNode", "create_summarize_state_tool"),
+    "sitgraph.agents": (
+        "SITGraphMiddleware",
+        "SITGraphNode",
+        "create_summarize_state_tool",
+    ),
     "sitgraph.suggest": ("Suggestion",),
     # Memory: what was learnt from similar tasks, and help when something goes wrong
     "cfgm.memory": ("CFGMMemory",),
@@ -65,9 +69,15 @@ if TYPE_CHECKING:
     from langchain_tooltree.embeddings import HashingEmbeddings as HashingEmbeddings
     from langchain_tooltree.errors import ConfigurationError as ConfigurationError
     from langchain_tooltree.errors import ToolTreeError as ToolTreeError
-    from langchain_tooltree.experience.files import dump_trajectories as dump_trajectories
-    from langchain_tooltree.experience.files import load_trajectories as load_trajectories
-    from langchain_tooltree.experience.recorder import TrajectoryRecorder as TrajectoryRecorder
+    from langchain_tooltree.experience.files import (
+        dump_trajectories as dump_trajectories,
+    )
+    from langchain_tooltree.experience.files import (
+        load_trajectories as load_trajectories,
+    )
+    from langchain_tooltree.experience.recorder import (
+        TrajectoryRecorder as TrajectoryRecorder,
+    )
     from langchain_tooltree.experience.recorder import aload_thread as aload_thread
     from langchain_tooltree.experience.recorder import load_thread as load_thread
     from langchain_tooltree.experience.store import ExperienceStore as ExperienceStore
@@ -80,17 +90,25 @@ if TYPE_CHECKING:
     from langchain_tooltree.sandbox import ObjectSandbox as ObjectSandbox
     from langchain_tooltree.sandbox import Sandbox as Sandbox
     from langchain_tooltree.selection import ToolRetriever as ToolRetriever
-    from langchain_tooltree.selection import ToolSelectionMiddleware as ToolSelectionMiddleware
-    from langchain_tooltree.sitgraph.agents import SITGraphMiddleware as SITGraphMiddleware
+    from langchain_tooltree.selection import (
+        ToolSelectionMiddleware as ToolSelectionMiddleware,
+    )
+    from langchain_tooltree.sitgraph.agents import (
+        SITGraphMiddleware as SITGraphMiddleware,
+    )
     from langchain_tooltree.sitgraph.agents import SITGraphNode as SITGraphNode
-    from langchain_tooltree.sitgraph.agents import create_summarize_state_tool as create_summarize_state_tool
+    from langchain_tooltree.sitgraph.agents import (
+        create_summarize_state_tool as create_summarize_state_tool,
+    )
     from langchain_tooltree.sitgraph.sit_graph import SITGraph as SITGraph
     from langchain_tooltree.sitgraph.suggest import Suggestion as Suggestion
     from langchain_tooltree.stores.chroma import ChromaStore as ChromaStore
     from langchain_tooltree.tools import ToolCard as ToolCard
     from langchain_tooltree.tools import ToolLibrary as ToolLibrary
     from langchain_tooltree.tooltree.judge import Judge as Judge
-    from langchain_tooltree.tooltree.middleware import ToolTreeMiddleware as ToolTreeMiddleware
+    from langchain_tooltree.tooltree.middleware import (
+        ToolTreeMiddleware as ToolTreeMiddleware,
+    )
     from langchain_tooltree.tooltree.node import ToolTreeNode as ToolTreeNode
     from langchain_tooltree.tooltree.node import asearch as asearch
     from langchain_tooltree.tooltree.node import search as search
@@ -105,7 +123,9 @@ else:
         if name not in _MODULES:
             msg = f"module {__name__!r} has no attribute {name!r}"
             raise AttributeError(msg)
-        value = globals()[name] = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+        value = globals()[name] = getattr(
+            import_module(f"{__name__}.{_MODULES[name]}"), name
+        )
         return value
 
     def __dir__() -> list[str]:

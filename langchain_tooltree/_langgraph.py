@@ -26,7 +26,12 @@ from langgraph.store.memory import InMemoryStore, _compare_values, _does_match
 
 _LEVEL, _TASK = "|", ":"
 
-_NAMESPACE, _CHECKPOINT, _MAP, _THREAD = "checkpoint_ns", "checkpoint_id", "checkpoint_map", "thread_id"
+_NAMESPACE, _CHECKPOINT, _MAP, _THREAD = (
+    "checkpoint_ns",
+    "checkpoint_id",
+    "checkpoint_map",
+    "thread_id",
+)
 
 
 def graph_around(namespace: str) -> str:
@@ -70,21 +75,33 @@ def namespace_here() -> str:
     return str((configurable_here() or {}).get(_NAMESPACE, ""))
 
 
-def without_reserved(configurable: Mapping[str, Any], *, place: bool = True) -> dict[str, Any]:
+def without_reserved(
+    configurable: Mapping[str, Any], *, place: bool = True
+) -> dict[str, Any]:
     """What users have put under `configurable`; with `place`, also what says where a run stands, such as its thread."""
     left_out = frozenset() if place else _PLACE
-    return {key: value for key, value in configurable.items() if not key.startswith(_RESERVED) and key not in left_out}
+    return {
+        key: value
+        for key, value in configurable.items()
+        if not key.startswith(_RESERVED) and key not in left_out
+    }
 
 
 def variables_in(configurable: Mapping[str, Any]) -> dict[str, Any]:
     """What may say whose run it is: users' values and the runtime, for its context."""
     runtime = runtime_in(configurable)
-    return without_reserved(configurable) | ({} if runtime is None else {_RUNTIME: runtime})
+    return without_reserved(configurable) | (
+        {} if runtime is None else {_RUNTIME: runtime}
+    )
 
 
 def without_graph(configurable: Mapping[str, Any]) -> dict[str, Any]:
     """`configurable` for a run that is no part of the graph that is running, nor of its checkpoints."""
-    return {key: value for key, value in configurable.items() if not key.startswith(("checkpoint_", _RUNNING))}
+    return {
+        key: value
+        for key, value in configurable.items()
+        if not key.startswith(("checkpoint_", _RUNNING))
+    }
 
 
 def runtime_in(configurable: Mapping[str, Any]) -> Runtime[Any] | None:
@@ -109,7 +126,9 @@ def stream_now(messages: Sequence[BaseMessage]) -> None:
     """
     handlers, run = callbacks_here()
     for handler in handlers:
-        if isinstance(handler, StreamMessagesHandler) and (place := run and handler.metadata.get(run)):
+        if isinstance(handler, StreamMessagesHandler) and (
+            place := run and handler.metadata.get(run)
+        ):
             handler._find_and_emit_messages(place, messages)  # noqa: SLF001 - its public twin would show them twice
 
 
@@ -132,7 +151,12 @@ class NodeRun:
         """What a callback's tags and metadata say; `None` if they are not those of a node."""
         if not any(tag.startswith(_NODE_TAG) for tag in tags):
             return None
-        return cls(*(metadata[f"langgraph_{key}"] for key in ("step", "path", "checkpoint_ns", "node")))
+        return cls(
+            *(
+                metadata[f"langgraph_{key}"]
+                for key in ("step", "path", "checkpoint_ns", "node")
+            )
+        )
 
     @property
     def updates_state(self) -> bool:
@@ -150,7 +174,9 @@ class NodeRun:
 
 def interrupts_in(returned: Any) -> Sequence[Any]:
     """The interrupts in what a graph returned."""
-    return (returned.get("__interrupt__") or ()) if isinstance(returned, Mapping) else ()
+    return (
+        (returned.get("__interrupt__") or ()) if isinstance(returned, Mapping) else ()
+    )
 
 
 # How far a run has come.
@@ -161,7 +187,11 @@ _SCRATCHPAD = "__pregel_scratchpad"
 def steps_here() -> tuple[int, int] | None:
     """The super-step of the node that is running, and how many are left to it; `None` outside of a graph."""
     scratchpad = (configurable_here() or {}).get(_SCRATCHPAD)
-    return None if scratchpad is None else (scratchpad.step, scratchpad.stop - scratchpad.step)
+    return (
+        None
+        if scratchpad is None
+        else (scratchpad.step, scratchpad.stop - scratchpad.step)
+    )
 
 
 # ToolNode.
@@ -175,7 +205,11 @@ def tool_node_input(call: ToolCall, state: Mapping[str, Any]) -> dict[str, Any]:
 def with_runtime(config: RunnableConfig) -> RunnableConfig:
     """A configuration with which a `ToolNode` runs outside of a graph, too."""
     configurable = config.get("configurable", {})
-    return config if _RUNTIME in configurable else {**config, "configurable": {**configurable, _RUNTIME: Runtime()}}
+    return (
+        config
+        if _RUNTIME in configurable
+        else {**config, "configurable": {**configurable, _RUNTIME: Runtime()}}
+    )
 
 
 # Stores.
@@ -184,7 +218,10 @@ def with_runtime(config: RunnableConfig) -> RunnableConfig:
 def fits_filter(value: Mapping[str, Any], conditions: Mapping[str, Any] | None) -> bool:
     """Whether an item's value passes the filter of a search, as in `InMemoryStore`; what has no order does not."""
     try:
-        return all(_compare_values(value.get(key), expected) for key, expected in (conditions or {}).items())
+        return all(
+            _compare_values(value.get(key), expected)
+            for key, expected in (conditions or {}).items()
+        )
     except TypeError:  # such as a missing key, in place of a number
         return False
     except ValueError as error:
@@ -210,7 +247,10 @@ def vacuum_of(store: Any) -> Callable[[], None] | None:
     if isinstance(connection, sqlite3.Connection):
         return partial(_rewrite, store, connection)
     if type(connection).__module__.startswith("aiosqlite"):
-        return lambda: asyncio.run_coroutine_threadsafe(_arewrite(store, connection), store._loop).result()  # noqa: SLF001
+        return lambda: asyncio.run_coroutine_threadsafe(
+            _arewrite(store, connection),
+            store._loop,  # noqa: SLF001
+        ).result()
     return None
 
 
@@ -232,5 +272,7 @@ async def _arewrite(store: Any, connection: Any) -> None:
 
 def _empty(store: Any) -> None:
     for held in (store._data, store._vectors):  # noqa: SLF001 - it has no other way to them
-        for namespace in [namespace for namespace, items in list(held.items()) if not items]:
+        for namespace in [
+            namespace for namespace, items in list(held.items()) if not items
+        ]:
             del held[namespace]

@@ -74,7 +74,10 @@ class AgentOptions(TypedDict, total=False):
     transformers: Sequence[Any] | None
 
 
-OWN_OPTIONS = AgentOptions.__annotations__.keys() - inspect.signature(create_agent).parameters.keys()
+OWN_OPTIONS = (
+    AgentOptions.__annotations__.keys()
+    - inspect.signature(create_agent).parameters.keys()
+)
 """What `create_tooltree_agent` takes and `create_agent` does not."""
 
 
@@ -89,7 +92,9 @@ def create_tooltree_agent(
     state_schema: None = None,
     context_schema: type[ContextT] | None = None,
     **options: Unpack[AgentOptions],
-) -> CompiledStateGraph[AgentState[Any], ContextT, InputAgentState, OutputAgentState[Any]]: ...
+) -> CompiledStateGraph[
+    AgentState[Any], ContextT, InputAgentState, OutputAgentState[Any]
+]: ...
 
 
 @overload
@@ -102,7 +107,12 @@ def create_tooltree_agent(
     state_schema: type[AgentState[dict[str, Any]]] | None = None,
     context_schema: type[ContextT] | None = None,
     **options: Unpack[AgentOptions],
-) -> CompiledStateGraph[AgentState[dict[str, Any]], ContextT, InputAgentState, OutputAgentState[dict[str, Any]]]: ...
+) -> CompiledStateGraph[
+    AgentState[dict[str, Any]],
+    ContextT,
+    InputAgentState,
+    OutputAgentState[dict[str, Any]],
+]: ...
 
 
 @overload
@@ -115,7 +125,9 @@ def create_tooltree_agent(
     state_schema: type[AgentState[ResponseT]] | None = None,
     context_schema: type[ContextT] | None = None,
     **options: Unpack[AgentOptions],
-) -> CompiledStateGraph[AgentState[ResponseT], ContextT, InputAgentState, OutputAgentState[ResponseT]]: ...
+) -> CompiledStateGraph[
+    AgentState[ResponseT], ContextT, InputAgentState, OutputAgentState[ResponseT]
+]: ...
 
 
 def create_tooltree_agent(
@@ -178,9 +190,15 @@ def create_tooltree_agent(
     declared = CallEffects.declared_as(effects)
     tools = as_tools(() if tools is None else tools, provider_side=True)
     own_tools = [tool for tool in tools if isinstance(tool, BaseTool)]
-    middleware_tools = [tool for entry in middleware for tool in getattr(entry, "tools", ())]
-    by_name = {tool.name: tool for tool in middleware_tools if isinstance(tool, BaseTool)}
-    by_name |= ToolLibrary(own_tools).by_name if own_tools else {}  # refuses two of one name
+    middleware_tools = [
+        tool for entry in middleware for tool in getattr(entry, "tools", ())
+    ]
+    by_name = {
+        tool.name: tool for tool in middleware_tools if isinstance(tool, BaseTool)
+    }
+    by_name |= (
+        ToolLibrary(own_tools).by_name if own_tools else {}
+    )  # refuses two of one name
     planner = ToolTreeMiddleware(
         judge=judge,
         config=config,
@@ -189,7 +207,9 @@ def create_tooltree_agent(
         record_searches=record_searches,
         experience=_learner(middleware, experience, verdict),
     )
-    all_effects = declared.among([*own_tools, *middleware_tools])  # of two tools that share a name, calls are writes
+    all_effects = declared.among(
+        [*own_tools, *middleware_tools]
+    )  # of two tools that share a name, calls are writes
     if by_name or declared.entries or sandbox is not None:
         check_effects(ToolLibrary(by_name.values()), declared, names_bound_by(sandbox))
         all_effects.check_arguments()
@@ -200,11 +220,18 @@ def create_tooltree_agent(
         _refuse_guards(middleware, create_agent_arguments, sorted(all_effects.reads))
     if any(map(_may_end_a_run, middleware)):
         middleware.append(BranchCleanup())
-    return create_agent(resolve_model(model), tools, middleware=[*middleware, planner], **create_agent_arguments)
+    return create_agent(
+        resolve_model(model),
+        tools,
+        middleware=[*middleware, planner],
+        **create_agent_arguments,
+    )
 
 
 def _refuse_guards(
-    middleware: Iterable[AgentMiddleware[Any, Any]], create_agent_arguments: dict[str, Any], reads: Sequence[str]
+    middleware: Iterable[AgentMiddleware[Any, Any]],
+    create_agent_arguments: dict[str, Any],
+    reads: Sequence[str],
 ) -> None:
     """A deep search runs reads by itself, past approvals, breakpoints and whatever stands around the agent's tools."""
     guards = {type(entry).__name__: _guarded_by(entry, reads) for entry in middleware}
@@ -220,25 +247,36 @@ def _refuse_guards(
             raise ConfigurationError(msg)
 
 
-def _guarded_by(entry: AgentMiddleware[Any, Any], reads: Sequence[str]) -> Sequence[str]:
+def _guarded_by(
+    entry: AgentMiddleware[Any, Any], reads: Sequence[str]
+) -> Sequence[str]:
     """The reads whose calls a middleware may stop or change."""
     if isinstance(entry, HumanInTheLoopMiddleware):
         return [name for name in reads if name in entry.interrupt_on]
     kind = type(entry)
     is_around = any(
-        getattr(kind, hook) is not getattr(AgentMiddleware, hook) for hook in ("wrap_tool_call", "awrap_tool_call")
+        getattr(kind, hook) is not getattr(AgentMiddleware, hook)
+        for hook in ("wrap_tool_call", "awrap_tool_call")
     )
-    return reads if is_around and not kind.__module__.startswith("langchain_tooltree.") else ()
+    return (
+        reads
+        if is_around and not kind.__module__.startswith("langchain_tooltree.")
+        else ()
+    )
 
 
 def _may_end_a_run(entry: AgentMiddleware[Any, Any]) -> bool:
     """Whether a middleware may end the run in the middle of a search: a hook of its jumps."""
     hooks = ("before_model", "abefore_model", "after_model", "aafter_model")
-    return any(getattr(getattr(type(entry), hook), "__can_jump_to__", ()) for hook in hooks)
+    return any(
+        getattr(getattr(type(entry), hook), "__can_jump_to__", ()) for hook in hooks
+    )
 
 
 def _learner(
-    middleware: Sequence[AgentMiddleware[Any, Any]], experience: AnyExperience | None, verdict: AnyVerdict | None
+    middleware: Sequence[AgentMiddleware[Any, Any]],
+    experience: AnyExperience | None,
+    verdict: AnyVerdict | None,
 ) -> Learner | None:
     """What the agent learns with: an experience, a graph, a memory, or the last two; `None` if there is nothing."""
     if isinstance(experience, Experience):
@@ -251,10 +289,16 @@ def _learner(
     if experience is None and verdict is not None:
         msg = f"verdict={verdict!r:.80} judges runs for an experience. Pass one: experience=."
         raise ConfigurationError(msg)
-    parts: list[Any] = [*experience] if isinstance(experience, list | tuple) else [experience]
+    parts: list[Any] = (
+        [*experience] if isinstance(experience, list | tuple) else [experience]
+    )
     graphs = [part for part in parts if isinstance(part, SITGraph)]
     memories = [part for part in parts if isinstance(part, CFGMMemory)]
-    if len(graphs) > 1 or len(memories) > 1 or (experience is not None and len(parts) > len(graphs) + len(memories)):
+    if (
+        len(graphs) > 1
+        or len(memories) > 1
+        or (experience is not None and len(parts) > len(graphs) + len(memories))
+    ):
         msg = (
             f"experience must be an Experience, or a SITGraph, a CFGMMemory or one of each, got {experience!r:.80}. "
             "Make one: Experience(store)."
@@ -266,7 +310,11 @@ def _learner(
             raise ConfigurationError(msg)
     if memories and verdict is None:
         warnings.warn(_NOTHING_LEARNT.format("memory"), stacklevel=3)
-    return Parts(next(iter(graphs), None), next(iter(memories), None), verdict=verdict) if graphs or memories else None
+    return (
+        Parts(next(iter(graphs), None), next(iter(memories), None), verdict=verdict)
+        if graphs or memories
+        else None
+    )
 
 
 _NOTHING_LEARNT = (

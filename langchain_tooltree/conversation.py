@@ -50,13 +50,21 @@ SEEN_CHARS = 20_000  # characters of a result in the history that a transcript h
 class Round:
     """One message of the model that made calls, and what they brought back, in order."""
 
-    reply: AIMessage | None  # `None` if it does not stand in the conversation (any more)
+    reply: (
+        AIMessage | None
+    )  # `None` if it does not stand in the conversation (any more)
     observations: list[ToolMessage]
 
     def pairs(self) -> list[tuple[ToolCall | None, ToolMessage]]:
         """Each observation with its call; `None` where the call does not stand in the conversation."""
-        calls = {call["id"]: call for call in self.reply.tool_calls} if self.reply is not None else {}
-        return [(calls.get(message.tool_call_id), message) for message in self.observations]
+        calls = (
+            {call["id"]: call for call in self.reply.tool_calls}
+            if self.reply is not None
+            else {}
+        )
+        return [
+            (calls.get(message.tool_call_id), message) for message in self.observations
+        ]
 
     def steps(self, turn: int = 0) -> list[Step]:
         """The round as steps, in the order of the observations; one without a call has no arguments."""
@@ -92,7 +100,9 @@ class Conversation:
 
     def __init__(self, messages: Any) -> None:
         listed = isinstance(messages, Sequence) and not isinstance(messages, str)
-        self._source: Sequence[Any] = messages if listed else convert_to_messages(messages)
+        self._source: Sequence[Any] = (
+            messages if listed else convert_to_messages(messages)
+        )
         # What was read, latest first, as far as it was needed: in columns, since garbage collection pays per object.
         self._read: list[BaseMessage] = []
         self._parts: list[Part] = []
@@ -142,7 +152,10 @@ class Conversation:
     @cached_property
     def request(self) -> BaseMessage | None:
         """The user's latest message; `None` if there is none."""
-        return next((message for part, message in self._latest_first() if part == "request"), None)
+        return next(
+            (message for part, message in self._latest_first() if part == "request"),
+            None,
+        )
 
     @cached_property
     def task(self) -> str:
@@ -171,7 +184,11 @@ class Conversation:
     @cached_property
     def goal(self) -> str:
         """The latest of the `goals`; empty if there is nothing to plan for."""
-        return _named(self.request) if self.request is not None else next(reversed(self.goals), "")
+        return (
+            _named(self.request)
+            if self.request is not None
+            else next(reversed(self.goals), "")
+        )
 
     @cached_property
     def aim(self) -> str:
@@ -199,8 +216,14 @@ class Conversation:
     @cached_property
     def call_ids(self) -> set[str | None]:
         """The ids of all calls, also of those that could not be read."""
-        replies = (message for message in self.messages if isinstance(message, AIMessage))
-        return {call["id"] for reply in replies for call in (*reply.tool_calls, *reply.invalid_tool_calls)}
+        replies = (
+            message for message in self.messages if isinstance(message, AIMessage)
+        )
+        return {
+            call["id"]
+            for reply in replies
+            for call in (*reply.tool_calls, *reply.invalid_tool_calls)
+        }
 
     @cached_property
     def observations(self) -> list[ToolMessage]:
@@ -210,39 +233,71 @@ class Conversation:
     @cached_property
     def latest_round(self) -> Round | None:
         """The model's latest message with what its calls brought back; `None` if more was said since."""
-        return next(self.rounds()) if self._last and is_observation(self._last[1]) else None
+        return (
+            next(self.rounds())
+            if self._last and is_observation(self._last[1])
+            else None
+        )
 
     @cached_property
     def reply(self) -> AIMessage | None:
         """The model's latest message; `None` if there is none."""
-        return next((message for _, message in self._latest_first() if isinstance(message, AIMessage)), None)
+        return next(
+            (
+                message
+                for _, message in self._latest_first()
+                if isinstance(message, AIMessage)
+            ),
+            None,
+        )
 
     @cached_property
     def open_calls(self) -> dict[int, ToolCall]:
         """The calls of the model's latest message that nobody has answered yet, by their place in it."""
-        since = takewhile(lambda message: message is not self.reply, (message for _, message in self._latest_first()))
-        answered = {message.tool_call_id for message in since if is_observation(message)}
+        since = takewhile(
+            lambda message: message is not self.reply,
+            (message for _, message in self._latest_first()),
+        )
+        answered = {
+            message.tool_call_id for message in since if is_observation(message)
+        }
         calls = [] if self.reply is None else self.reply.tool_calls
-        return {place: call for place, call in enumerate(calls) if call["id"] not in answered}
+        return {
+            place: call
+            for place, call in enumerate(calls)
+            if call["id"] not in answered
+        }
 
     @cached_property
     def steps(self) -> list[Step]:
         """The calls of the run in order, each with its outcome; it is `None` where nothing came back."""
         steps: list[Step] = []
-        answers: dict[str, ToolMessage] = {}  # to the calls of one message: some models number them anew in each
+        answers: dict[
+            str, ToolMessage
+        ] = {}  # to the calls of one message: some models number them anew in each
         for message in self.since_request():
             if is_observation(message):
                 answers.setdefault(message.tool_call_id, message)
             elif calls := calls_in(message):
-                steps += [_step(call, answers.get(str(call["id"]))) for call in reversed(calls)]
+                steps += [
+                    _step(call, answers.get(str(call["id"])))
+                    for call in reversed(calls)
+                ]
                 answers = {}
         return steps[::-1]
 
     def since_request(self) -> Iterator[BaseMessage]:
         """The messages of the run, latest first."""
-        return (message for _, message in takewhile(lambda each: each[0] != "request", self._latest_first()))
+        return (
+            message
+            for _, message in takewhile(
+                lambda each: each[0] != "request", self._latest_first()
+            )
+        )
 
-    def rounds(self, *, limit: int | None = None, beyond_request: bool = False) -> Iterator[Round]:
+    def rounds(
+        self, *, limit: int | None = None, beyond_request: bool = False
+    ) -> Iterator[Round]:
         """The rounds of the run that brought something back, latest first.
 
         At most `limit` messages from the end are read. With `beyond_request`, those before the request come, too.
@@ -253,7 +308,10 @@ class Conversation:
                 observations.append(message)
             elif part == "request" or isinstance(message, AIMessage):
                 if observations:
-                    yield Round(message if isinstance(message, AIMessage) else None, observations[::-1])
+                    yield Round(
+                        message if isinstance(message, AIMessage) else None,
+                        observations[::-1],
+                    )
                 observations = []
                 if part == "request" and not beyond_request:
                     return
@@ -266,7 +324,9 @@ class Conversation:
 
     # --- reading ---
 
-    def ends(self, room: int, *, longest: int, call: int) -> tuple[list[BaseMessage], int]:
+    def ends(
+        self, room: int, *, longest: int, call: int
+    ) -> tuple[list[BaseMessage], int]:
         """The beginning and the end of the conversation, oldest first, and how many messages between them are left out.
 
         `room` is how many characters the end may have; the beginning has a third of them, and the end reaches back to
@@ -275,7 +335,8 @@ class Conversation:
         """
         messages = self.messages
         sizes = [
-            min(len(_words(message)), longest) + call * (is_observation(message) or len(calls_in(message)))
+            min(len(_words(message)), longest)
+            + call * (is_observation(message) or len(calls_in(message)))
             for message in messages
         ]
         begin = 1 + sum(size <= room // 3 for size in accumulate(sizes))
@@ -287,7 +348,9 @@ class Conversation:
 
     @cached_property
     def _last(self) -> tuple[Part, BaseMessage] | None:
-        return next((each for each in self._latest_first() if each[0] != "reference"), None)
+        return next(
+            (each for each in self._latest_first() if each[0] != "reference"), None
+        )
 
     def _of_part(self, part: Part) -> Iterator[BaseMessage]:
         return (message for role, message in self.parts if role == part)
@@ -303,7 +366,11 @@ class Conversation:
         while self._left:
             self._left -= 1
             latest = self._source[self._left]
-            message = sound(latest if isinstance(latest, BaseMessage) else convert_to_messages([latest])[0])
+            message = sound(
+                latest
+                if isinstance(latest, BaseMessage)
+                else convert_to_messages([latest])[0]
+            )
             if isinstance(message, RemoveMessage):
                 self._removed.add(message.id)
                 if message.id == REMOVE_ALL_MESSAGES:
@@ -315,7 +382,9 @@ class Conversation:
         return False
 
 
-def visible_path(state: Any, messages: Sequence[Any] | None = None, *, key: str = "messages") -> Sequence[Any]:
+def visible_path(
+    state: Any, messages: Sequence[Any] | None = None, *, key: str = "messages"
+) -> Sequence[Any]:
     """The messages that the model sees: past runs are asked about these, and never about an abandoned branch.
 
     A planner marks what it hides: in a channel of the agent's state, or in the metadata of the model's newest message.
@@ -330,22 +399,36 @@ def visible_path(state: Any, messages: Sequence[Any] | None = None, *, key: str 
         The messages of the path; those given, if nothing is hidden.
     """
     if not isinstance(state, Mapping):
-        state = {key: state if isinstance(state, Sequence) else getattr(state, key, None)}
+        state = {
+            key: state if isinstance(state, Sequence) else getattr(state, key, None)
+        }
     path: Sequence[Any] = (state.get(key) or []) if messages is None else messages
-    newest = next((each for each in reversed(path) if isinstance(each, AIMessage)), None)
+    newest = next(
+        (each for each in reversed(path) if isinstance(each, AIMessage)), None
+    )
     noted = {} if newest is None else mapping_in(newest.response_metadata, NOTES)
     hidden = {
-        each for mark in (mapping_in(state, NOTES), mapping_in(noted, SEARCH_MARK)) for each in mark.get("hidden") or ()
+        each
+        for mark in (mapping_in(state, NOTES), mapping_in(noted, SEARCH_MARK))
+        for each in mark.get("hidden") or ()
     }
     if hidden:
         path = [each for each in path if getattr(each, "id", None) not in hidden]
     notes = len(list(takewhile(_is_note, reversed(path))))
-    answers = notes < len(path) and isinstance(answer := path[-1 - notes], AIMessage) and not answer.tool_calls
+    answers = (
+        notes < len(path)
+        and isinstance(answer := path[-1 - notes], AIMessage)
+        and not answer.tool_calls
+    )
     return path[: len(path) - notes - answers] if notes else path
 
 
 def _is_note(message: Any) -> bool:
-    return isinstance(message, HumanMessage) and message.id is None and message.text.startswith(NOTE)
+    return (
+        isinstance(message, HumanMessage)
+        and message.id is None
+        and message.text.startswith(NOTE)
+    )
 
 
 def is_observation(message: Any) -> TypeGuard[ToolMessage]:
@@ -356,7 +439,11 @@ def is_observation(message: Any) -> TypeGuard[ToolMessage]:
 def _part(message: BaseMessage) -> Part:
     role = role_of(message)
     part, content = PARTS.get(role, "other"), message.content
-    unmarked = isinstance(content, str) and MARK not in content and not message.additional_kwargs
+    unmarked = (
+        isinstance(content, str)
+        and MARK not in content
+        and not message.additional_kwargs
+    )
     if unmarked or part not in PROMPTED:
         return part  # most messages; a long conversation has many
     extras = {"additional_kwargs": message.additional_kwargs}
@@ -365,7 +452,9 @@ def _part(message: BaseMessage) -> Part:
 
 def tool_output(message: ToolMessage) -> Any:
     """What a tool has returned, without what this package has added to it."""
-    added = added_to(message.response_metadata, artifact=message.artifact, tool=message.name)
+    added = added_to(
+        message.response_metadata, artifact=message.artifact, tool=message.name
+    )
     return without_added(message.content, added) if added else message.content
 
 
@@ -400,7 +489,9 @@ def _step(call: ToolCall | None, answer: ToolMessage | None, turn: int = 0) -> S
     return Step(tool, call["args"] if call else None, outcome, call_id or None, turn)
 
 
-def transcript(conversation: Sequence[BaseMessage] | Conversation) -> list[dict[str, Any]]:
+def transcript(
+    conversation: Sequence[BaseMessage] | Conversation,
+) -> list[dict[str, Any]]:
     """A conversation as JSON-like data: one entry for each text, call and observation.
 
     Calls that were made together have ids, which say whose each observation is.
@@ -412,7 +503,14 @@ def transcript(conversation: Sequence[BaseMessage] | Conversation) -> list[dict[
             observation = shortened(readable(message.content), SEEN_CHARS)
             call_id = getattr(message, "tool_call_id", None)
             paired = {"id": call_id} if call_id in together else {}
-            entries.append({"role": "tool", **paired, "tool": message.name, "observation": observation})
+            entries.append(
+                {
+                    "role": "tool",
+                    **paired,
+                    "tool": message.name,
+                    "observation": observation,
+                }
+            )
         elif part == "reply":
             if message.text:
                 entries.append({"role": "assistant", "text": str(message.text)})
@@ -425,5 +523,12 @@ def transcript(conversation: Sequence[BaseMessage] | Conversation) -> list[dict[
         else:
             is_system = isinstance(message, SystemMessage)
             role = "system" if is_system else "user" if part == "request" else part
-            entries.append({"role": role, "text": str(message.text) if is_system else readable(message.content)})
+            entries.append(
+                {
+                    "role": role,
+                    "text": str(message.text)
+                    if is_system
+                    else readable(message.content),
+                }
+            )
     return entries

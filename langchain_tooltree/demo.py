@@ -17,10 +17,17 @@ from langchain_tooltree.testing import ScriptedChatModel
 from langchain_tooltree.tooltree.node import search
 from langchain_tooltree.tooltree.result import SearchResult
 
-REQUEST = "The photo road.png shows a distance sign. How many miles is it to Granite Pass?"
+REQUEST = (
+    "The photo road.png shows a distance sign. How many miles is it to Granite Pass?"
+)
 PHOTO = "road.png"
 SIGN_AT = "top right"
-PARTS = {"top left": "0,0", "top right": "320,0", "bottom left": "0,200", "bottom right": "320,200"}
+PARTS = {
+    "top left": "0,0",
+    "top right": "320,0",
+    "bottom left": "0,200",
+    "bottom right": "320,200",
+}
 MILES_PER = {"km": 0.621371192237334, "mile": 1.0, "nautical_mile": 1.150779448023543}
 
 Part = Literal["top left", "top right", "bottom left", "bottom right"]
@@ -44,7 +51,11 @@ def read_sign(image: str) -> str:
     """Read the text on a sign in an image, or in a detail of one. Letters too coarse to tell apart come back as ?."""
     if image == PHOTO:
         return "The sign reads '?4? ?m'. 3 letters are too coarse to tell apart."
-    return "The sign reads '343 km'." if f"={PARTS[SIGN_AT]}," in image else "There are no letters."
+    return (
+        "The sign reads '343 km'."
+        if f"={PARTS[SIGN_AT]}," in image
+        else "There are no letters."
+    )
 
 
 @tool
@@ -61,13 +72,18 @@ def save_note(text: str) -> str:
 
 
 TOOLS = [zoom_image, image_size, convert_units, read_sign, save_note]
-EFFECTS: Mapping[str, Literal["read", "write"]] = {tool.name: "read" for tool in TOOLS if tool is not save_note}
+EFFECTS: Mapping[str, Literal["read", "write"]] = {
+    tool.name: "read" for tool in TOOLS if tool is not save_note
+}
 """All tools only read, except for the notebook, which the search may weigh but never touch."""
 
 STUCK = '{"missing": "a distance that can be read"}\nI could not find out.'
 REPLIES: Sequence[tuple[str, Sequence[tuple[str, Mapping[str, Any]]]]] = (
     ("", [("read_sign", {"image": PHOTO})]),
-    (STUCK, []),  # a doubt: the agent's own step is asked again, and then for other calls
+    (
+        STUCK,
+        [],
+    ),  # a doubt: the agent's own step is asked again, and then for other calls
     (STUCK, []),
     (STUCK, []),
     (
@@ -91,7 +107,8 @@ def stand_in() -> BaseChatModel:
         AIMessage(
             text,
             tool_calls=[
-                {"name": name, "args": dict(args), "id": f"call_{number}_{at}"} for at, (name, args) in enumerate(calls)
+                {"name": name, "args": dict(args), "id": f"call_{number}_{at}"}
+                for at, (name, args) in enumerate(calls)
             ],
         )
         for number, (text, calls) in enumerate(REPLIES)
@@ -101,4 +118,6 @@ def stand_in() -> BaseChatModel:
 
 def solved(model: BaseChatModel | None = None, **settings: Any) -> SearchResult:
     """Search for the answer, with more `settings` of `search`; the stand-in's script fits the default search."""
-    return search(REQUEST, TOOLS, model=model or stand_in(), effects=EFFECTS, **settings)
+    return search(
+        REQUEST, TOOLS, model=model or stand_in(), effects=EFFECTS, **settings
+    )

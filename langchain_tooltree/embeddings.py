@@ -44,7 +44,11 @@ class HashingEmbeddings(Embeddings):
         numbers = [0.0] * self.dims
         for feature, count in Counter(_features(text)).items():
             code = zlib.crc32(feature.encode())
-            numbers[code % self.dims] += (1 if code & 0x80000000 else -1) * _weight(feature) * (1 + math.log(count))
+            numbers[code % self.dims] += (
+                (1 if code & 0x80000000 else -1)
+                * _weight(feature)
+                * (1 + math.log(count))
+            )
         vector = np.array(numbers)
         length = float(np.linalg.norm(vector))
         return (vector / length if length else vector).tolist()  # type: ignore[no-any-return]
@@ -69,7 +73,15 @@ def _weight(feature: str) -> float:
     return 0.35
 
 
-_SETTINGS = ("model", "model_name", "model_id", "deployment", "dims", "dimensions", "size")
+_SETTINGS = (
+    "model",
+    "model_name",
+    "model_id",
+    "deployment",
+    "dims",
+    "dimensions",
+    "size",
+)
 """Attributes by which LangChain's embedders tell one model, or one length of its vectors, from another."""
 
 
@@ -90,7 +102,10 @@ def resolve_embeddings(embeddings: Embeddings | str | None) -> Embeddings:
 
 def embedded(embeddings: Embeddings, texts: list[str]) -> Flow[list[list[float]]]:
     """One vector for each of some texts, as a flow."""
-    step = TwinStep(partial(embeddings.embed_documents, texts), partial(embeddings.aembed_documents, texts))
+    step = TwinStep(
+        partial(embeddings.embed_documents, texts),
+        partial(embeddings.aembed_documents, texts),
+    )
     vectors: list[list[float]] = yield step
     if len(vectors) != len(texts):
         msg = f"{type(embeddings).__name__} returned {len(vectors)} vectors for {len(texts)} texts."
@@ -105,5 +120,7 @@ def embedder_name(embeddings: Embeddings) -> str:
     and scripts are run as `__main__`.
     """
     settings = ((name, getattr(embeddings, name, None)) for name in _SETTINGS)
-    text = ", ".join(f"{name}={value!r}" for name, value in settings if isinstance(value, str | int))
+    text = ", ".join(
+        f"{name}={value!r}" for name, value in settings if isinstance(value, str | int)
+    )
     return f"{type(embeddings).__name__}({text})"

@@ -90,7 +90,9 @@ def import_extra(module: str, extra: str, user: str) -> types.ModuleType:
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
-        if not f"{module}.".startswith(f"{error.name}."):  # of PIL.Image, PIL is missing
+        if not f"{module}.".startswith(
+            f"{error.name}."
+        ):  # of PIL.Image, PIL is missing
             raise
         msg = f"{user} needs {error.name}, which is not installed: pip install 'langchain-tooltree[{extra}]'"
         raise MissingExtraError(msg, name=error.name) from None

@@ -29,7 +29,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, ParamSpec, Protocol, TypeVar, get_args
 
-from langchain_core.callbacks import BaseCallbackManager, adispatch_custom_event, dispatch_custom_event
+from langchain_core.callbacks import (
+    BaseCallbackManager,
+    adispatch_custom_event,
+    dispatch_custom_event,
+)
 from langchain_core.runnables.config import ensure_config, run_in_executor
 from langgraph.errors import GraphBubbleUp
 from langgraph.runtime import Runtime, get_runtime
@@ -101,7 +105,10 @@ class TogetherStep:
 
     def run(self) -> list[Any]:
         """Run each flow on a thread of its own."""
-        futures = [in_thread(partial(run_flow, flow), "tooltree-together") for flow in self.flows]
+        futures = [
+            in_thread(partial(run_flow, flow), "tooltree-together")
+            for flow in self.flows
+        ]
         wait(futures)
         return [future.result() for future in futures]
 
@@ -211,7 +218,9 @@ def async_twin(function: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
 
     driver.__name__ = f"a{name}"
     driver.__qualname__ = f"{function.__qualname__.removesuffix(name)}a{name}"
-    driver.__doc__ = f"The async twin of `{name}`.\n\n{inspect.getdoc(function) or ''}".rstrip()
+    driver.__doc__ = (
+        f"The async twin of `{name}`.\n\n{inspect.getdoc(function) or ''}".rstrip()
+    )
     return driver
 
 
@@ -232,7 +241,9 @@ def if_it_can(ask: Callable[[], Flow[T]], otherwise: T, whose: str) -> Flow[T]:
     except (GraphBubbleUp, ConfigurationError):
         raise
     except Exception as error:  # noqa: BLE001 - whatever it is
-        logger.warning("The run goes on without a %s: %s", whose, shortened(described(error)))
+        logger.warning(
+            "The run goes on without a %s: %s", whose, shortened(described(error))
+        )
     return otherwise
 
 
@@ -240,7 +251,9 @@ EventSink = Callable[[Event], None]
 Writer = Callable[[Any], None]  # writes to `stream_mode="custom"`
 
 
-def emit(events: Sequence[Event], writer: Writer | None, sinks: Sequence[EventSink] = ()) -> Flow[None]:
+def emit(
+    events: Sequence[Event], writer: Writer | None, sinks: Sequence[EventSink] = ()
+) -> Flow[None]:
     """Give events, in order, to sinks, to the stream of a graph and to its callback handlers.
 
     In the stream they stand under a key that tells them from what the application writes; handlers get them as custom
@@ -248,18 +261,25 @@ def emit(events: Sequence[Event], writer: Writer | None, sinks: Sequence[EventSi
     """
     # All handlers are known from the beginning of a run, and dispatching costs.
     callbacks = ensure_config().get("callbacks")
-    has_handlers = not isinstance(callbacks, BaseCallbackManager) or bool(callbacks.handlers)
+    has_handlers = not isinstance(callbacks, BaseCallbackManager) or bool(
+        callbacks.handlers
+    )
     for event in events:
         for sink in sinks:
             try:
                 sink(event)
             except Exception as error:  # noqa: BLE001 - a run can do without a listener
-                logger.warning("A listener to events has failed: %s", shortened(described(error)))
+                logger.warning(
+                    "A listener to events has failed: %s", shortened(described(error))
+                )
         if writer is not None:
             writer({"tooltree": event})
             if has_handlers:
                 custom = f"tooltree.{event['type']}", event
-                yield TwinStep(partial(dispatch_custom_event, *custom), partial(adispatch_custom_event, *custom))
+                yield TwinStep(
+                    partial(dispatch_custom_event, *custom),
+                    partial(adispatch_custom_event, *custom),
+                )
 
 
 def current_runtime() -> Runtime[Any] | None:

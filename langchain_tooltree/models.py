@@ -22,7 +22,13 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 from langchain_core.messages.ai import UsageMetadata, add_usage
 from langchain_core.outputs import LLMResult
-from langchain_core.runnables import Runnable, RunnableBinding, RunnableConfig, RunnableParallel, RunnableSequence
+from langchain_core.runnables import (
+    Runnable,
+    RunnableBinding,
+    RunnableConfig,
+    RunnableParallel,
+    RunnableSequence,
+)
 from langchain_core.runnables.config import ensure_config
 from langchain_core.tools import BaseTool
 from langchain_core.utils.json_schema import dereference_refs
@@ -76,7 +82,9 @@ number between 0 and 1."""
 FORM_REFUSED = frozenset({400, 404, 422})
 """HTTP statuses of servers that know no structured output; the same question is then asked in plain text."""
 
-OVERLOADED = frozenset({503, 529})  # HTTP statuses of a provider that takes no more requests; 529 is Anthropic's
+OVERLOADED = frozenset(
+    {503, 529}
+)  # HTTP statuses of a provider that takes no more requests; 529 is Anthropic's
 
 
 @dataclass(slots=True)
@@ -84,9 +92,15 @@ class Meter:
     """Counts what one operation spends, of at most `allowance` model calls; refused requests are none."""
 
     allowance: int
-    calls: Counter[str] = field(default_factory=Counter)  # model calls by the names of their runs, without our prefix
-    usage: UsageMetadata | None = None  # as far as the replies reported it, details included
-    problems: list[str] = field(default_factory=list)  # with questions that may have been answered in the end
+    calls: Counter[str] = field(
+        default_factory=Counter
+    )  # model calls by the names of their runs, without our prefix
+    usage: UsageMetadata | None = (
+        None  # as far as the replies reported it, details included
+    )
+    problems: list[str] = field(
+        default_factory=list
+    )  # with questions that may have been answered in the end
 
     @property
     def model_calls(self) -> int:
@@ -131,7 +145,14 @@ class MeteringHandler(BaseCallbackHandler):
 
     def on_llm_end(self, response: LLMResult, **_: Any) -> None:
         """Count what a reply has cost."""
-        message = next((getattr(each, "message", None) for row in response.generations for each in row), None)
+        message = next(
+            (
+                getattr(each, "message", None)
+                for row in response.generations
+                for each in row
+            ),
+            None,
+        )
         self.meter.count(message, {})
 
     def on_llm_error(self, error: BaseException, **_: Any) -> None:
@@ -140,13 +161,23 @@ class MeteringHandler(BaseCallbackHandler):
             self.meter.count(None, {})
 
 
-def usage_sum(one: Mapping[str, Any] | None, other: Mapping[str, Any] | None) -> UsageMetadata | None:
+def usage_sum(
+    one: Mapping[str, Any] | None, other: Mapping[str, Any] | None
+) -> UsageMetadata | None:
     """The usage of both; `None` where nothing was reported."""
-    return add_usage(cast("UsageMetadata", one), cast("UsageMetadata", other)) if one or other else None
+    return (
+        add_usage(cast("UsageMetadata", one), cast("UsageMetadata", other))
+        if one or other
+        else None
+    )
 
 
 def request(
-    model: Runnable[Any, Any], messages: Sequence[BaseMessage], config: RunnableConfig, meter: Meter, name: str
+    model: Runnable[Any, Any],
+    messages: Sequence[BaseMessage],
+    config: RunnableConfig,
+    meter: Meter,
+    name: str,
 ) -> Flow[AIMessage]:
     """Ask a model and count it; `name` is the model's in the error for what is no reply.
 
@@ -154,7 +185,8 @@ def request(
     """
     try:
         reply = yield TwinStep(
-            partial(model.invoke, list(messages), config), partial(model.ainvoke, list(messages), config)
+            partial(model.invoke, list(messages), config),
+            partial(model.ainvoke, list(messages), config),
         )
         if too_large := isinstance(reply, AIMessage) and is_too_large(reply):
             reply = AIMessage("", usage_metadata=reply.usage_metadata)
@@ -180,7 +212,9 @@ def http_status(error: BaseException) -> int | None:
     """
     link: BaseException | None = error
     while link is not None:  # some integrations wrap the errors of their client
-        status = getattr(link, "status_code", None) or getattr(getattr(link, "response", None), "status_code", None)
+        status = getattr(link, "status_code", None) or getattr(
+            getattr(link, "response", None), "status_code", None
+        )
         if isinstance(status, int):
             return status
         link = link.__cause__
@@ -210,8 +244,12 @@ def is_chat_model(model: object) -> TypeGuard[BaseChatModel]:
     """Whether it is a chat model, or one that is chosen at run time: `init_chat_model(configurable_fields=...)`."""
     if isinstance(model, BaseChatModel):
         return True
-    able = all(hasattr(model, name) for name in ("bind_tools", "with_structured_output"))
-    return isinstance(model, Runnable) and not isinstance(model, RunnableBinding) and able
+    able = all(
+        hasattr(model, name) for name in ("bind_tools", "with_structured_output")
+    )
+    return (
+        isinstance(model, Runnable) and not isinstance(model, RunnableBinding) and able
+    )
 
 
 def inner_config(name: str, metadata: Mapping[str, Any]) -> RunnableConfig:
@@ -224,10 +262,15 @@ def inner_marks(metadata: Mapping[str, Any]) -> RunnableConfig:
 
     The metadata says where in the search the run stands, for traces; the keys get the package's prefix.
     """
-    return {"tags": [TAG, TAG_NOSTREAM], "metadata": {f"{TAG}_{key}": value for key, value in metadata.items()}}
+    return {
+        "tags": [TAG, TAG_NOSTREAM],
+        "metadata": {f"{TAG}_{key}": value for key, value in metadata.items()},
+    }
 
 
-def bind_tools(model: BaseChatModel, tools: Sequence[BaseTool | dict[str, Any]]) -> Runnable[Any, Any]:
+def bind_tools(
+    model: BaseChatModel, tools: Sequence[BaseTool | dict[str, Any]]
+) -> Runnable[Any, Any]:
     """The model with tools bound, or the model itself where there are none."""
     if not tools:
         return model
@@ -246,10 +289,18 @@ def call_tools(
     config: RunnableConfig,
 ) -> Flow[AIMessage]:
     """Ask a model that may reply with tool calls."""
-    return storable((yield from request(bind_tools(model, tools), messages, config, meter, type(model).__name__)))
+    return storable(
+        (
+            yield from request(
+                bind_tools(model, tools), messages, config, meter, type(model).__name__
+            )
+        )
+    )
 
 
-def with_chat_model(model: Any, change: Callable[[BaseChatModel], BaseChatModel]) -> Any:
+def with_chat_model(
+    model: Any, change: Callable[[BaseChatModel], BaseChatModel]
+) -> Any:
     """A copy of a model whose chat model is changed: itself, one with bound arguments, or the one configured here.
 
     Returns the model itself if it has none.
@@ -258,7 +309,9 @@ def with_chat_model(model: Any, change: Callable[[BaseChatModel], BaseChatModel]
         return change(model)
     if isinstance(model, RunnableBinding):
         return model.model_copy(update={"bound": with_chat_model(model.bound, change)})
-    if hasattr(type(model), "_model"):  # of `init_chat_model` with configurable fields, whose public methods hide it
+    if hasattr(
+        type(model), "_model"
+    ):  # of `init_chat_model` with configurable fields, whose public methods hide it
         return with_chat_model(model._model(ensure_config()), change)  # noqa: SLF001
     return model
 
@@ -268,7 +321,12 @@ def quiet(model: Any) -> Any:
 
     def hush(model: BaseChatModel) -> BaseChatModel:
         metadata = {**(model.metadata or {}), **internal_call_metadata()}
-        return model.model_copy(update={"tags": [*(model.tags or ()), TAG, TAG_NOSTREAM], "metadata": metadata})
+        return model.model_copy(
+            update={
+                "tags": [*(model.tags or ()), TAG, TAG_NOSTREAM],
+                "metadata": metadata,
+            }
+        )
 
     return with_chat_model(model, hush)
 
@@ -277,7 +335,11 @@ FormT = TypeVar("FormT", bound=BaseModel)
 
 
 def filled_in(
-    model: BaseChatModel, form: type[FormT], prompt: list[BaseMessage], config: RunnableConfig, meter: Meter
+    model: BaseChatModel,
+    form: type[FormT],
+    prompt: list[BaseMessage],
+    config: RunnableConfig,
+    meter: Meter,
 ) -> Flow[FormT | None]:
     """Have a model fill in a form, and ask again once if its reply does not validate.
 
@@ -294,7 +356,11 @@ def filled_in(
             reply = yield from request(structured or model, asked, config, meter, name)
         except Exception as error:  # noqa: BLE001 - any failure of a model is a missing form, not a crash
             if structured is not None and http_status(error) in FORM_REFUSED:
-                logger.info("%s refuses structured output and is asked in plain text: %s", name, error)
+                logger.info(
+                    "%s refuses structured output and is asked in plain text: %s",
+                    name,
+                    error,
+                )
                 structured, spelled_out = None, True
                 continue
             meter.problems.append(shortened(described(error)))
@@ -303,12 +369,20 @@ def filled_in(
             attempts += 1
             continue
         attempts += 1
-        data = plain(reply.tool_calls[0]["args"] if structured and reply.tool_calls else _object_in(reply))
+        data = plain(
+            reply.tool_calls[0]["args"]
+            if structured and reply.tool_calls
+            else _object_in(reply)
+        )
         if (filled := validated(form, data)) is not None:
             return filled
         excerpt = _excerpt(reply, data)
         meter.problems.append(f"the reply is not of the form asked for: {excerpt}")
-        question = [*prompt, AIMessage(excerpt or "[no text]"), HumanMessage(CORRECTION)]
+        question = [
+            *prompt,
+            AIMessage(excerpt or "[no text]"),
+            HumanMessage(CORRECTION),
+        ]
         # A server that ignores the form, as some do, has not shown it to the model.
         spelled_out = structured is None or data is None
     return None
@@ -322,7 +396,9 @@ def validated(form: type[FormT], data: Any) -> FormT | None:
         return None
 
 
-def _structured(model: BaseChatModel, form: type[BaseModel]) -> Runnable[Any, Any] | None:
+def _structured(
+    model: BaseChatModel, form: type[BaseModel]
+) -> Runnable[Any, Any] | None:
     """The model with structured output; `None` if it has none, or says so in its profile.
 
     LangChain puts parsers behind it, each a run of its own in a trace, and some take quadratic time on prose. So the
@@ -335,14 +411,20 @@ def _structured(model: BaseChatModel, form: type[BaseModel]) -> Runnable[Any, An
     try:
         chain = model.with_structured_output(schema, include_raw=True)
         first = chain.first if isinstance(chain, RunnableSequence) else None
-        alone = first.steps__.get("raw") if isinstance(first, RunnableParallel) else None
+        alone = (
+            first.steps__.get("raw") if isinstance(first, RunnableParallel) else None
+        )
         return alone or model.bind_tools([schema], tool_choice="any")
     except Exception as error:  # noqa: BLE001 - whatever an integration raises, a text can be asked for
-        logger.debug("%s has no structured output: %s", type(model).__name__, described(error))
+        logger.debug(
+            "%s has no structured output: %s", type(model).__name__, described(error)
+        )
         return None
 
 
-def _with_schema(prompt: Sequence[BaseMessage], form: type[BaseModel]) -> list[BaseMessage]:
+def _with_schema(
+    prompt: Sequence[BaseMessage], form: type[BaseModel]
+) -> list[BaseMessage]:
     """A prompt with a form in its system message: some models refuse two user messages in a row."""
     schema = json.dumps(_plain_schema(form))
     text = f"Reply with one JSON object and nothing else. Its JSON schema:\n{schema}"
@@ -373,14 +455,26 @@ def _excerpt(message: AIMessage, data: dict[str, Any] | None) -> str:
     if data is not None:
         return json.dumps(data)[:SHOWN_REPLY]
     blocks = message.content if isinstance(message.content, list) else []
-    refusals = [block["refusal"] for block in blocks if isinstance(block, dict) and "refusal" in block]
-    text = str(message.text or message.additional_kwargs.get("refusal") or " ".join(map(str, refusals)))
-    return whole_characters(text[:SHOWN_REPLY])  # it goes into the next request, and into logs
+    refusals = [
+        block["refusal"]
+        for block in blocks
+        if isinstance(block, dict) and "refusal" in block
+    ]
+    text = str(
+        message.text
+        or message.additional_kwargs.get("refusal")
+        or " ".join(map(str, refusals))
+    )
+    return whole_characters(
+        text[:SHOWN_REPLY]
+    )  # it goes into the next request, and into logs
 
 
 def _object_in(reply: AIMessage) -> dict[str, Any] | None:
     """The JSON object that a reply is, beside what some servers leave in it of a model's reasoning."""
-    return json_object(str(reply.text).rpartition("</think>")[2].strip()[:LONGEST_REPLY])
+    return json_object(
+        str(reply.text).rpartition("</think>")[2].strip()[:LONGEST_REPLY]
+    )
 
 
 UNTRUSTED = """\
@@ -418,13 +512,22 @@ tau benchmarks. Longer ones lose their middle."""
 LONGEST_WRITE = 4 * LONGEST_TEXT
 """Characters of a write or a request in a review: more than either has, unless a run is not meant to be read."""
 
-READ_LENGTHS = (LONGEST_WRITE, 2 * LONGEST_TEXT, LONGEST_TEXT, LONGEST_TEXT // 2, LONGEST_TEXT // 5, LONGEST_TEXT // 20)
+READ_LENGTHS = (
+    LONGEST_WRITE,
+    2 * LONGEST_TEXT,
+    LONGEST_TEXT,
+    LONGEST_TEXT // 2,
+    LONGEST_TEXT // 5,
+    LONGEST_TEXT // 20,
+)
 """Characters of a result or reply in a review: the first length with which a run fits is taken."""
 
 Entry = dict[str, Any]
 
 
-def excerpt(run: Trajectory, *, max_characters: int, number_writes: bool = False) -> list[Entry]:
+def excerpt(
+    run: Trajectory, *, max_characters: int, number_writes: bool = False
+) -> list[Entry]:
     """The course of a run for a prompt: an entry for each text, and one for each call with its result, in order.
 
     Requests and writes stand in full; replies and the results of reads are shortened until the entries have about
@@ -448,7 +551,9 @@ def _without_middle(entries: list[Entry], max_characters: int) -> list[Entry]:
     if sum(sizes) <= max_characters:
         return entries
     first, room = 0, max_characters - sizes[-1]
-    while first < len(entries) - 1 and (first == 0 or sizes[first] <= room - 2 * max_characters // 3):
+    while first < len(entries) - 1 and (
+        first == 0 or sizes[first] <= room - 2 * max_characters // 3
+    ):
         room -= sizes[first]
         first += 1
     last = len(entries) - 1
@@ -464,12 +569,19 @@ def _entries(run: Trajectory, longest: int, *, number_writes: bool) -> Iterator[
     writes = count(1)
     for each in woven(enumerate(_with_steps(run.messages)), run.branches):
         agent: Entry = {"agent": each.name} if isinstance(each, Branch) else {}
-        for message, steps in _with_steps(each.messages) if isinstance(each, Branch) else [each]:
+        for message, steps in (
+            _with_steps(each.messages) if isinstance(each, Branch) else [each]
+        ):
             part, text = part_of(message), readable(message.get("content"))
-            if text.strip() and part not in ("instruction", "observation"):  # which stand apart, and with their calls
+            if text.strip() and part not in (
+                "instruction",
+                "observation",
+            ):  # which stand apart, and with their calls
                 yield {
                     **agent,
-                    str(message.get("role")): shortened(text, longest if part == "reply" else LONGEST_WRITE),
+                    str(message.get("role")): shortened(
+                        text, longest if part == "reply" else LONGEST_WRITE
+                    ),
                 }
             for step in steps:
                 if is_read(step.tool, effects, step.arguments):
@@ -479,7 +591,9 @@ def _entries(run: Trajectory, longest: int, *, number_writes: bool) -> Iterator[
                     yield {**number, **agent, **_call(step, LONGEST_WRITE)}
 
 
-def _with_steps(messages: Sequence[ChatMessage]) -> list[tuple[ChatMessage, list[Step]]]:
+def _with_steps(
+    messages: Sequence[ChatMessage],
+) -> list[tuple[ChatMessage, list[Step]]]:
     """Messages, each with the calls that it makes."""
     steps: dict[int, list[Step]] = {}
     for step in steps_in(messages):
@@ -495,7 +609,11 @@ def _call(step: Step, longest: int) -> Entry:
     if step.outcome is None:
         return {**entry, "result": None}
     failed = {"failed": True} if step.outcome.status == "error" else {}
-    return {**entry, **failed, "result": _result(readable(step.outcome.content), longest)}
+    return {
+        **entry,
+        **failed,
+        "result": _result(readable(step.outcome.content), longest),
+    }
 
 
 def _result(text: str, longest: int) -> Any:

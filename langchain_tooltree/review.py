@@ -9,7 +9,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Literal, NamedTuple, get_args
 
-from langchain.agents.middleware import AgentState, HumanInTheLoopMiddleware, InterruptOnConfig, ToolCallRequest
+from langchain.agents.middleware import (
+    AgentState,
+    HumanInTheLoopMiddleware,
+    InterruptOnConfig,
+    ToolCallRequest,
+)
 from langchain.agents.middleware.human_in_the_loop import DecisionType
 from langchain_core.messages import AIMessage, BaseMessage, ToolCall
 from langchain_core.runnables import Runnable, RunnableConfig
@@ -53,27 +58,47 @@ class Origin(NamedTuple):
 
     argument: str  # where it stands in the arguments
     value: str
-    results: list[str]  # calls whose results hold it, latest first; none if it stands nowhere: the model made it
+    results: list[
+        str
+    ]  # calls whose results hold it, latest first; none if it stands nowhere: the model made it
 
 
-def origins(arguments: Mapping[str, Any], conversation: Conversation) -> tuple[list[Origin], int]:
+def origins(
+    arguments: Mapping[str, Any], conversation: Conversation
+) -> tuple[list[Origin], int]:
     """The values of a call that neither the user nor the instructions named, and how many were not looked for."""
     words = " ".join([*conversation.requests, conversation.instructions]).casefold()
-    results = [(call, text[:LONGEST_RESULT].casefold()) for call, text in _results(conversation, beyond_request=True)]
+    results = [
+        (call, text[:LONGEST_RESULT].casefold())
+        for call, text in _results(conversation, beyond_request=True)
+    ]
     values = list(dict.fromkeys(_values(arguments)))
-    unnamed = [(argument, value) for argument, value in values[:MOST_VALUES] if not _contains(words, value)]
+    unnamed = [
+        (argument, value)
+        for argument, value in values[:MOST_VALUES]
+        if not _contains(words, value)
+    ]
     entries = [
-        Origin(argument, value, [*dict.fromkeys(call for call, text in results if _contains(text, value))])
+        Origin(
+            argument,
+            value,
+            [*dict.fromkeys(call for call, text in results if _contains(text, value))],
+        )
         for argument, value in unnamed
     ]
     return entries, max(0, len(values) - MOST_VALUES)
 
 
-def _results(conversation: Conversation, *, beyond_request: bool = False) -> Iterator[tuple[str, str]]:
+def _results(
+    conversation: Conversation, *, beyond_request: bool = False
+) -> Iterator[tuple[str, str]]:
     """The calls of a conversation with their results, latest first."""
     for each in conversation.rounds(beyond_request=beyond_request):
         for call, message in reversed(each.pairs()):
-            yield _call(call["name"], call["args"]) if call else str(message.name), str(message.text)
+            yield (
+                _call(call["name"], call["args"]) if call else str(message.name),
+                str(message.text),
+            )
 
 
 def _values(data: Any, place: str = "") -> Iterator[tuple[str, str]]:
@@ -108,7 +133,9 @@ def _contains(text: str, value: str) -> bool:
     if number := NUMBER.fullmatch(value):
         whole, fraction = number.groups()
         ending = rf"\.{fraction}0*" if fraction else r"(?:\.0+)?"
-        return re.search(rf"(?<!\w){whole}{ending}(?!{NUMBER_GOES_ON})", text) is not None
+        return (
+            re.search(rf"(?<!\w){whole}{ending}(?!{NUMBER_GOES_ON})", text) is not None
+        )
     at = text.find(value)
     while at >= 0:
         end = at + len(value)
@@ -121,27 +148,49 @@ def _contains(text: str, value: str) -> bool:
 def describe(call: ToolCall, conversation: Conversation) -> str:
     """A call of the model's latest message, what it rests on, and what it was weighed against; a line each."""
     values, left = origins(call["args"], conversation)
-    plan = mapping_in(conversation.reply.response_metadata, KEY) if conversation.reply else {}
-    request = (
-        f"The user asked: {quoted(conversation.goal)}" if conversation.goal else "The user asked nothing in words."
+    plan = (
+        mapping_in(conversation.reply.response_metadata, KEY)
+        if conversation.reply
+        else {}
     )
-    lines = [f"{_call(call['name'], call['args'])} waits for approval.", request, *_origin_lines(values)]
+    request = (
+        f"The user asked: {quoted(conversation.goal)}"
+        if conversation.goal
+        else "The user asked nothing in words."
+    )
+    lines = [
+        f"{_call(call['name'], call['args'])} waits for approval.",
+        request,
+        *_origin_lines(values),
+    ]
     if left:
         lines.append(f"Not looked for: {left} more values")
     lines.extend(islice(_result_lines(conversation, values), SHOWN_ITEMS))
     if missing := _texts([plan.get("missing")]):
         lines.append(f"Left open before it: {quoted(missing[0])}")
-    lines.extend(_items_line("Also read, and not kept", map(quoted, _texts(plan.get("tried")))))
+    lines.extend(
+        _items_line("Also read, and not kept", map(quoted, _texts(plan.get("tried"))))
+    )
     lines.extend(_items_line("Planned after it", map(quoted, _texts(plan.get("plan")))))
     others = plan.get("alternatives")
-    paths = [_texts(path) for path in others[:SHOWN_ITEMS]] if isinstance(others, list) else []
-    lines.extend(f"Instead: {' then '.join(map(quoted, path))}" for path in paths if path)
+    paths = (
+        [_texts(path) for path in others[:SHOWN_ITEMS]]
+        if isinstance(others, list)
+        else []
+    )
+    lines.extend(
+        f"Instead: {' then '.join(map(quoted, path))}" for path in paths if path
+    )
     return "\n".join(lines)
 
 
 def _texts(data: Any) -> list[str]:
     """The texts in a list that clients and stores may have changed."""
-    return [each for each in data if isinstance(each, str) and each] if isinstance(data, list) else []
+    return (
+        [each for each in data if isinstance(each, str) and each]
+        if isinstance(data, list)
+        else []
+    )
 
 
 def _items_line(heading: str, items: Iterable[str]) -> Iterator[str]:
@@ -157,16 +206,28 @@ def _origin_lines(values: Sequence[Origin]) -> Iterator[str]:
     """Where the values stand that the user did not name, those of one result together."""
     by_place: dict[str, list[str]] = {}
     for argument, value, results in values:
-        where = f"only in the result of {results[0]}" if results else "in no result: made up"
-        by_place.setdefault(f"Not from the user, {where}", []).append(f"{_plain(argument)} {quoted(value)}")
+        where = (
+            f"only in the result of {results[0]}"
+            if results
+            else "in no result: made up"
+        )
+        by_place.setdefault(f"Not from the user, {where}", []).append(
+            f"{_plain(argument)} {quoted(value)}"
+        )
     for where, items in by_place.items():
         yield from _items_line(where, items)
 
 
-def _result_lines(conversation: Conversation, values: Sequence[Origin]) -> Iterator[str]:
+def _result_lines(
+    conversation: Conversation, values: Sequence[Origin]
+) -> Iterator[str]:
     """The results of this turn that hold values of the call, latest first, with what stands around these."""
     for call, text in _results(conversation):
-        places = [text.casefold().find(each.value.casefold()) for each in values if call in each.results]
+        places = [
+            text.casefold().find(each.value.casefold())
+            for each in values
+            if call in each.results
+        ]
         if places:
             yield f"Read for it: {call} gave {quoted(text, around=max(0, min(places)))}"
 
@@ -185,7 +246,11 @@ def quoted(value: Any, *, around: int = 0) -> str:
     """A value as Python writes it, so on one line; of a long one the part around a place, and how much is left out."""
     if not isinstance(value, str):
         value = repr(value)
-        return value if len(value) <= SHOWN else f"{value[:SHOWN]} ({len(value) - SHOWN} characters more)"
+        return (
+            value
+            if len(value) <= SHOWN
+            else f"{value[:SHOWN]} ({len(value) - SHOWN} characters more)"
+        )
     begin = max(0, min(around - AROUND, len(value) - SHOWN))
     part = value[begin : begin + SHOWN]
     more = len(value) - len(part)
@@ -230,10 +295,17 @@ class PlanReviewMiddleware(HumanInTheLoopMiddleware[AgentState[Any], Any, Any]):
     """
 
     def __init__(
-        self, effects: Effects | CallEffects | None = None, *, allowed_decisions: Sequence[DecisionType] = DECISIONS
+        self,
+        effects: Effects | CallEffects | None = None,
+        *,
+        allowed_decisions: Sequence[DecisionType] = DECISIONS,
     ) -> None:
         decision_types = get_args(DecisionType)
-        if not allowed_decisions or isinstance(allowed_decisions, str) or not {*allowed_decisions} <= {*decision_types}:
+        if (
+            not allowed_decisions
+            or isinstance(allowed_decisions, str)
+            or not {*allowed_decisions} <= {*decision_types}
+        ):
             msg = f"allowed_decisions must be some of {', '.join(decision_types)}, got {allowed_decisions!r}."
             raise ConfigurationError(msg)
         super().__init__({})
@@ -241,7 +313,9 @@ class PlanReviewMiddleware(HumanInTheLoopMiddleware[AgentState[Any], Any, Any]):
         # another process, and carries out the call without its decision if the answer differs.
         self._effects = CallEffects(CallEffects.declared_as(effects).entries)
         entry = InterruptOnConfig(
-            allowed_decisions=list(allowed_decisions), description=self._describe, when=self._must_wait
+            allowed_decisions=list(allowed_decisions),
+            description=self._describe,
+            when=self._must_wait,
         )
         self.interrupt_on = _EveryTool(entry)
 
@@ -260,13 +334,19 @@ class PlanReviewMiddleware(HumanInTheLoopMiddleware[AgentState[Any], Any, Any]):
             raise ConfigurationError(msg)
         return True
 
-    async def aafter_model(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any] | None:
+    async def aafter_model(
+        self, state: AgentState[Any], runtime: Runtime[Any]
+    ) -> dict[str, Any] | None:
         """The async twin of `after_model`."""
         await _judge_ahead(self._effects, Conversation.of(state))
         return self.after_model(state, runtime)
 
     @staticmethod
-    def _describe(tool_call: ToolCall, state: AgentState[Any], runtime: Runtime[Any]) -> str:  # noqa: ARG004
+    def _describe(
+        tool_call: ToolCall,
+        state: AgentState[Any],
+        runtime: Runtime[Any],  # noqa: ARG004
+    ) -> str:
         return describe(tool_call, Conversation.of(state))
 
 
@@ -298,10 +378,17 @@ class PlanReviewNode(Runnable[Any, dict[str, list[BaseMessage]]]):
     ) -> None:
         self.name = "PlanReviewNode"
         self._effects = CallEffects.declared_as(effects)
-        self._middleware = PlanReviewMiddleware(self._effects, allowed_decisions=allowed_decisions)
+        self._middleware = PlanReviewMiddleware(
+            self._effects, allowed_decisions=allowed_decisions
+        )
         self._messages_key = messages_key
 
-    def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> dict[str, list[BaseMessage]]:  # noqa: A002, ARG002 - the names in Runnable
+    def invoke(
+        self,
+        input: Any,  # noqa: A002 - the names in Runnable
+        config: RunnableConfig | None = None,  # noqa: ARG002 - the names in Runnable
+        **_: Any,
+    ) -> dict[str, list[BaseMessage]]:
         """Ask about the calls that wait.
 
         Returns:
@@ -309,13 +396,25 @@ class PlanReviewNode(Runnable[Any, dict[str, list[BaseMessage]]]):
         """
         conversation = Conversation.of(input, self._messages_key)
         reply = conversation.reply
-        messages: Any = [each.model_copy() if each is reply else each for each in conversation.messages]
-        update = self._middleware.after_model({"messages": messages}, get_runtime()) or {}  # it changes the copy
-        edits = update.get("hitl_edited_tool_calls") or {}  # where an agent keeps an edit until its call runs
+        messages: Any = [
+            each.model_copy() if each is reply else each
+            for each in conversation.messages
+        ]
+        update = (
+            self._middleware.after_model({"messages": messages}, get_runtime()) or {}
+        )  # it changes the copy
+        edits = (
+            update.get("hitl_edited_tool_calls") or {}
+        )  # where an agent keeps an edit until its call runs
         changes = [_edited(each, edits) for each in update.get("messages", ())]
         return {self._messages_key: [each for each in changes if each != reply]}
 
-    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> dict[str, list[BaseMessage]]:  # noqa: A002 - the name in Runnable
+    async def ainvoke(
+        self,
+        input: Any,  # noqa: A002 - the name in Runnable
+        config: RunnableConfig | None = None,
+        **_: Any,
+    ) -> dict[str, list[BaseMessage]]:
         """The async twin of `invoke`."""
         await _judge_ahead(self._effects, Conversation.of(input, self._messages_key))
         return self.invoke(input, config)
@@ -326,7 +425,9 @@ async def _judge_ahead(effects: CallEffects, conversation: Conversation) -> None
     await arun_flow(effects.judged([*conversation.open_calls.values()]))
 
 
-def _edited(message: BaseMessage, edits: Mapping[str, Mapping[str, Any]]) -> BaseMessage:
+def _edited(
+    message: BaseMessage, edits: Mapping[str, Mapping[str, Any]]
+) -> BaseMessage:
     """A message with some of its calls, by their ids, replaced."""
     if not isinstance(message, AIMessage) or not edits:
         return message

@@ -29,7 +29,11 @@ class Sandbox(Protocol):
 
 def names_bound_by(sandbox: Sandbox | None) -> frozenset[str]:
     """Names of the tools that act on a sandbox; none without one."""
-    return frozenset() if sandbox is None else frozenset(tool.name for tool in sandbox.tools)
+    return (
+        frozenset()
+        if sandbox is None
+        else frozenset(tool.name for tool in sandbox.tools)
+    )
 
 
 def forked(world: Sandbox) -> Sandbox:
@@ -55,10 +59,15 @@ class ObjectSandbox:
         bind: Makes the tools, or functions, that act on a given state. It is called again for every fork.
     """
 
-    def __init__(self, state: Any, bind: Callable[[Any], Sequence[BaseTool | Callable[..., Any]]]) -> None:
+    def __init__(
+        self, state: Any, bind: Callable[[Any], Sequence[BaseTool | Callable[..., Any]]]
+    ) -> None:
         self._state = state
         self._bind = bind
-        self._tools = tuple(each if isinstance(each, BaseTool) else _method_tool(each) for each in bind(state))
+        self._tools = tuple(
+            each if isinstance(each, BaseTool) else _method_tool(each)
+            for each in bind(state)
+        )
 
     @classmethod
     def of_methods(cls, *objects: object) -> "ObjectSandbox":
@@ -98,7 +107,10 @@ def _method_tools(objects: Sequence[object]) -> list[BaseTool]:
         _method_tool(getattr(owner, name))
         for owner in objects
         for name in dir(type(owner))
-        if not (name.startswith("_") or isinstance(inspect.getattr_static(owner, name), classmethod))
+        if not (
+            name.startswith("_")
+            or isinstance(inspect.getattr_static(owner, name), classmethod)
+        )
         and callable(getattr(owner, name))
     ]
 
@@ -110,9 +122,13 @@ _SCHEMAS: "WeakKeyDictionary[Any, Any]" = WeakKeyDictionary()
 def _method_tool(method: Callable[..., Any]) -> BaseTool:
     function = getattr(method, "__func__", None)
     schema = None if function is None else _SCHEMAS.get(function)
-    sync, coroutine = (None, method) if inspect.iscoroutinefunction(method) else (method, None)
+    sync, coroutine = (
+        (None, method) if inspect.iscoroutinefunction(method) else (method, None)
+    )
     try:
-        tool = StructuredTool.from_function(sync, coroutine=coroutine, args_schema=schema)
+        tool = StructuredTool.from_function(
+            sync, coroutine=coroutine, args_schema=schema
+        )
     except (TypeError, ValueError) as error:
         remedy = "Give it a docstring and annotations, or make the tools yourself with ObjectSandbox(state, bind)."
         msg = f"{method!r} cannot become a tool: {error}. {remedy}"

@@ -29,8 +29,12 @@ _NAMED = (
 
 _NAME = re.compile(rf"{_NAMED}\Z", re.IGNORECASE)
 
-SMALLEST_SECRET = 1_000  # a PIN has four digits, while a `token` below it is a count or a place
-LONGEST_NAME = 80  # characters of the name of a field: longer keys of an object are data
+SMALLEST_SECRET = (
+    1_000  # a PIN has four digits, while a `token` below it is a count or a place
+)
+LONGEST_NAME = (
+    80  # characters of the name of a field: longer keys of an object are data
+)
 
 # Each form with a text that stands in whatever it matches, since a search for that is a hundred times as fast. All of
 # them take linear time: nothing begins inside a word, and what follows ends at the next character of another kind.
@@ -54,15 +58,29 @@ _FORMS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
     )
 )
 _PEM = re.compile(r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----[^-]*")
-_SCHEME = re.compile(r"\b(?P<kept>Bearer|Basic) {1,3}(?=[\w.~+/\-]{0,200}[\d=])[\w.~+/\-]{16,}=*", re.IGNORECASE)
+_SCHEME = re.compile(
+    r"\b(?P<kept>Bearer|Basic) {1,3}(?=[\w.~+/\-]{0,200}[\d=])[\w.~+/\-]{16,}=*",
+    re.IGNORECASE,
+)
 _URL = re.compile(r"(?P<kept>://)[^\s/:@\"']{0,200}:[^\s/@\"']{1,200}(?=@)")
 _QUOTED = re.compile(
-    rf"(?P<kept>{_NAMED}\\{{0,3}}[\"']\s{{0,3}}[:=]\s{{0,3}}(?P<quote>\\{{0,3}}[\"']))[^\"'\\]+", re.IGNORECASE
+    rf"(?P<kept>{_NAMED}\\{{0,3}}[\"']\s{{0,3}}[:=]\s{{0,3}}(?P<quote>\\{{0,3}}[\"']))[^\"'\\]+",
+    re.IGNORECASE,
 )
 _BARE = re.compile(
-    rf"(?P<kept>{_NAMED}\s{{0,3}}[:=]\s{{0,3}})(?=[^\s\"'&,;<>]{{0,100}}\d)[^\s\"'&,;<>]{{8,}}", re.IGNORECASE
+    rf"(?P<kept>{_NAMED}\s{{0,3}}[:=]\s{{0,3}})(?=[^\s\"'&,;<>]{{0,100}}\d)[^\s\"'&,;<>]{{8,}}",
+    re.IGNORECASE,
 )
-_WORDS = ("key", "token", "secret", "pass", "pwd", "authorization", "cookie", "credential")
+_WORDS = (
+    "key",
+    "token",
+    "secret",
+    "pass",
+    "pwd",
+    "authorization",
+    "cookie",
+    "credential",
+)
 
 
 def masked(value: T) -> T:
@@ -83,7 +101,14 @@ def _masked(value: Any) -> Any:
         rest = [_masked(each) for each in value]
         return rest if isinstance(value, list) else tuple(rest)
     if is_dataclass(value) and not isinstance(value, type):
-        return replace(value, **{each.name: _masked(getattr(value, each.name)) for each in fields(value) if each.init})
+        return replace(
+            value,
+            **{
+                each.name: _masked(getattr(value, each.name))
+                for each in fields(value)
+                if each.init
+            },
+        )
     return value
 
 
@@ -93,7 +118,9 @@ def _masked_field(name: Any, value: Any) -> Any:
         return _masked(value)
     if isinstance(value, str) or (isinstance(value, int) and value >= SMALLEST_SECRET):
         return MASK
-    are_texts = isinstance(value, list | tuple) and all(isinstance(each, str) for each in value)
+    are_texts = isinstance(value, list | tuple) and all(
+        isinstance(each, str) for each in value
+    )
     return [MASK] if are_texts else _masked(value)
 
 

@@ -8,12 +8,21 @@ from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
-from langchain.agents.middleware import AgentMiddleware, AgentState, ModelRequest, ModelResponse
+from langchain.agents.middleware import (
+    AgentMiddleware,
+    AgentState,
+    ModelRequest,
+    ModelResponse,
+)
 from langchain_core.tools import BaseTool
 from numpy.typing import NDArray
 
 from langchain_tooltree.conversation import Conversation, is_observation
-from langchain_tooltree.errors import ConfigurationError, ToolDefinitionError, check_count
+from langchain_tooltree.errors import (
+    ConfigurationError,
+    ToolDefinitionError,
+    check_count,
+)
 from langchain_tooltree.experience.trajectory import calls_in
 from langchain_tooltree.text import WORD, digest, forget_oldest
 from langchain_tooltree.tools import ToolLibrary, as_tools
@@ -21,13 +30,21 @@ from langchain_tooltree.tools import ToolLibrary, as_tools
 Scores = NDArray[np.float64]
 
 MAX_TOOLS = 20  # that a model is shown: the paper's top 20
-RECENT = 10  # messages up to the request that are read: they say what "yes, do that" means
+RECENT = (
+    10  # messages up to the request that are read: they say what "yes, do that" means
+)
 MAX_SENTENCES, MAX_CHARACTERS = 60, 1_600  # of what is ranked for, from the end
 SATURATION, LENGTH_PENALTY = 1.2, 0.75  # k1 and b of BM25, as Lucene has them
 RANK_OFFSET = 5  # the smaller, the more first places stand out; Cormack et al. have 60, for web pages
 BEGINNINGS, HOPS = 3, 2  # first tools from which a graph is followed, and how far
-NEIGHBOURS, MIN_SUPPORT = 5, 3  # tools that a graph names after another one, and in how many runs at least
-MOST_TURNS, MOST_LIBRARIES = 1_000, 4  # rankings, and indices of different tools, that are kept
+NEIGHBOURS, MIN_SUPPORT = (
+    5,
+    3,
+)  # tools that a graph names after another one, and in how many runs at least
+MOST_TURNS, MOST_LIBRARIES = (
+    1_000,
+    4,
+)  # rankings, and indices of different tools, that are kept
 
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _ENDING = re.compile(r"(?<=\w{3})(?:ing|ed|e)?s?$")
@@ -54,25 +71,39 @@ class _Index:
         counts = [Counter(_terms(text)) for text in texts]
         lengths = np.array([max(count.total(), 1) for count in counts], dtype=float)
         mean_length = lengths.sum() / max(len(texts), 1)
-        damping = SATURATION * (1 - LENGTH_PENALTY + LENGTH_PENALTY * lengths / mean_length)
+        damping = SATURATION * (
+            1 - LENGTH_PENALTY + LENGTH_PENALTY * lengths / mean_length
+        )
         pairs: dict[str, list[tuple[int, int]]] = defaultdict(list)
         for place, count in enumerate(counts):
             for term, times in count.items():
                 pairs[term].append((place, times))
         self._size = len(texts)
-        self._postings: dict[str, tuple[NDArray[np.int64], Scores]] = {}  # places of texts, and what they score
+        self._postings: dict[
+            str, tuple[NDArray[np.int64], Scores]
+        ] = {}  # places of texts, and what they score
         for term, postings in pairs.items():
             places, frequencies = np.array(postings).T
-            rarity = np.log1p((self._size - len(postings) + 0.5) / (len(postings) + 0.5))
+            rarity = np.log1p(
+                (self._size - len(postings) + 0.5) / (len(postings) + 0.5)
+            )
             # idf * tf * (k1 + 1) / (tf + k1 * (1 - b + b * length / mean length))
-            self._postings[term] = places, rarity * frequencies * (SATURATION + 1) / (frequencies + damping[places])
+            self._postings[term] = (
+                places,
+                rarity
+                * frequencies
+                * (SATURATION + 1)
+                / (frequencies + damping[places]),
+            )
 
     def ranked(self, weights: dict[str, float]) -> list[int]:
         """Places of texts, best first: by the sum over sentences of weight / (RANK_OFFSET + rank)."""
         relevance = np.zeros(self._size)
         for sentence, weight in weights.items():
             scores = np.zeros(self._size)
-            for term in dict.fromkeys(_terms(sentence)):  # in order: sums of floats depend on it
+            for term in dict.fromkeys(
+                _terms(sentence)
+            ):  # in order: sums of floats depend on it
                 if term in self._postings:
                     places, score = self._postings[term]
                     scores[places] += score
@@ -92,7 +123,12 @@ def _sentences(texts: Sequence[str]) -> dict[str, float]:
     weights: Counter[str] = Counter()
     for part in (texts[:-1], texts[-1:]):
         ends = [text[-MAX_CHARACTERS:] for text in part]
-        sentences = [each.strip() for text in ends for each in (*_SENTENCE.split(text), text) if each.strip()]
+        sentences = [
+            each.strip()
+            for text in ends
+            for each in (*_SENTENCE.split(text), text)
+            if each.strip()
+        ]
         for sentence in sentences[-MAX_SENTENCES:]:
             weights[sentence] += 1 / len(sentences[-MAX_SENTENCES:])  # type: ignore[assignment]  # no whole number
     return dict(weights)
@@ -118,17 +154,30 @@ class ToolRetriever:
             rank higher. A request hardly ever names all the tools that it takes.
     """
 
-    def __init__(self, tools: Iterable[BaseTool | Callable[..., Any]], *, graph: ToolGraph | None = None) -> None:
+    def __init__(
+        self,
+        tools: Iterable[BaseTool | Callable[..., Any]],
+        *,
+        graph: ToolGraph | None = None,
+    ) -> None:
         library = tools if isinstance(tools, ToolLibrary) else None
         self._tools = {tool.name: tool for tool in as_tools(tools)}
         self._graph = graph
         texts = [
-            _words_of(tool, library.card(tool.name).domains if library else tool.tags or ())
+            _words_of(
+                tool, library.card(tool.name).domains if library else tool.tags or ()
+            )
             for tool in self._tools.values()
         ]
         self._index = _Index(texts)
 
-    def top(self, query: str | Sequence[str], k: int = MAX_TOOLS, *, last_tool: str | None = None) -> list[BaseTool]:
+    def top(
+        self,
+        query: str | Sequence[str],
+        k: int = MAX_TOOLS,
+        *,
+        last_tool: str | None = None,
+    ) -> list[BaseTool]:
         """The most relevant tools, best first: `k` of them, or all if there are no more.
 
         Args:
@@ -138,12 +187,19 @@ class ToolRetriever:
         """
         check_count("k", k)
         tools = [*self._tools]
-        names = [tools[at] for at in self._index.ranked(_sentences([query] if isinstance(query, str) else [*query]))]
+        names = [
+            tools[at]
+            for at in self._index.ranked(
+                _sentences([query] if isinstance(query, str) else [*query])
+            )
+        ]
         if self._graph is not None:
             names = self._joined_by_graph(names, self._graph, last_tool)
         return [self._tools[name] for name in names[:k]]
 
-    def _joined_by_graph(self, ranked: Sequence[str], graph: ToolGraph, last_tool: str | None) -> list[str]:
+    def _joined_by_graph(
+        self, ranked: Sequence[str], graph: ToolGraph, last_tool: str | None
+    ) -> list[str]:
         """Rank anew: score(j) = 1 / (RANK_OFFSET + rank(j)) + sum over hops and tools i of score(i) * P(j | i)."""
         score = {name: 1 / (RANK_OFFSET + rank) for rank, name in enumerate(ranked)}
         front = {name: score[name] for name in ranked[:BEGINNINGS]}
@@ -162,7 +218,9 @@ class ToolRetriever:
 
 
 def _words_of(tool: BaseTool, domains: Iterable[str]) -> str:
-    arguments = (f"{name} {field.get('description', '')}" for name, field in tool.args.items())
+    arguments = (
+        f"{name} {field.get('description', '')}" for name, field in tool.args.items()
+    )
     return " ".join([tool.name, tool.description, *domains, *arguments])
 
 
@@ -186,35 +244,57 @@ class ToolSelectionMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     """
 
     def __init__(
-        self, *, max_tools: int = MAX_TOOLS, always_include: Sequence[str] = (), graph: ToolGraph | None = None
+        self,
+        *,
+        max_tools: int = MAX_TOOLS,
+        always_include: Sequence[str] = (),
+        graph: ToolGraph | None = None,
     ) -> None:
         super().__init__()
         check_count("max_tools", max_tools)
-        if not isinstance(always_include, list | tuple) or not all(isinstance(name, str) for name in always_include):
+        if not isinstance(always_include, list | tuple) or not all(
+            isinstance(name, str) for name in always_include
+        ):
             msg = f"always_include must be names of tools, such as ('transfer',), got {always_include!r:.80}."
             raise ConfigurationError(msg)
         if graph is not None and not hasattr(graph, "suggest"):
             msg = f"graph must be a SITGraph, such as experience.graph, got {graph!r:.80}."
             raise ConfigurationError(msg)
-        self._max_tools, self._always, self._graph = max_tools, frozenset(always_include), graph
-        self._retrievers: dict[tuple[int, ...], ToolRetriever] = {}  # by the identities of their tools, which they hold
+        self._max_tools, self._always, self._graph = (
+            max_tools,
+            frozenset(always_include),
+            graph,
+        )
+        self._retrievers: dict[
+            tuple[int, ...], ToolRetriever
+        ] = {}  # by the identities of their tools, which they hold
         self._turns: dict[str, list[str]] = {}
 
     def wrap_model_call(
-        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
+        self,
+        request: ModelRequest[Any],
+        handler: Callable[[ModelRequest[Any]], ModelResponse[Any]],
     ) -> ModelResponse[Any]:
         """Have the model answer with the selected tools."""
         return handler(self._selected(request))
 
     async def awrap_model_call(
-        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
+        self,
+        request: ModelRequest[Any],
+        handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
     ) -> ModelResponse[Any]:
         """The async twin of `wrap_model_call`."""
         return await handler(await asyncio.to_thread(self._selected, request))
 
     def _selected(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
-        tools = {tool.name: tool for tool in request.tools if not isinstance(tool, dict)}
-        provided = {tool.get("name") or tool.get("type") for tool in request.tools if isinstance(tool, dict)}
+        tools = {
+            tool.name: tool for tool in request.tools if not isinstance(tool, dict)
+        }
+        provided = {
+            tool.get("name") or tool.get("type")
+            for tool in request.tools
+            if isinstance(tool, dict)
+        }
         if unknown := self._always - tools.keys() - provided:
             msg = f"always_include names {', '.join(sorted(unknown))}, and no tool of the agent has such a name."
             raise ToolDefinitionError(msg)
@@ -223,22 +303,55 @@ class ToolSelectionMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
             return request
         run = [*Conversation(request.messages).since_request()]  # latest first
         before = request.messages[: len(request.messages) - len(run)]
-        last_tool = next((call["name"] for message in reversed(before) for call in reversed(calls_in(message))), None)
+        last_tool = next(
+            (
+                call["name"]
+                for message in reversed(before)
+                for call in reversed(calls_in(message))
+            ),
+            None,
+        )
         asked = before[-1].id if before else None
-        shown = self._always.union(self._select_for_turn(ranked, asked, _texts(request.messages, len(run)), last_tool))
-        calls = [call["name"] for message in reversed(run) for call in calls_in(message)]
-        late = [tools[name] for name in dict.fromkeys(calls) if name in tools and name not in shown]
-        selection = [tool for tool in request.tools if isinstance(tool, dict) or tool.name in shown]
+        shown = self._always.union(
+            self._select_for_turn(
+                ranked, asked, _texts(request.messages, len(run)), last_tool
+            )
+        )
+        calls = [
+            call["name"] for message in reversed(run) for call in calls_in(message)
+        ]
+        late = [
+            tools[name]
+            for name in dict.fromkeys(calls)
+            if name in tools and name not in shown
+        ]
+        selection = [
+            tool
+            for tool in request.tools
+            if isinstance(tool, dict) or tool.name in shown
+        ]
         return request.override(tools=[*selection, *late])
 
     def _select_for_turn(
-        self, tools: list[BaseTool], asked: str | None, texts: list[str], last_tool: str | None
+        self,
+        tools: list[BaseTool],
+        asked: str | None,
+        texts: list[str],
+        last_tool: str | None,
     ) -> list[str]:
         """Names of the tools for a turn, which begins with the message of the id `asked`; ranked where it begins."""
-        turn, key = digest([asked, texts, last_tool, [tool.name for tool in tools]]), tuple(map(id, tools))
+        turn, key = (
+            digest([asked, texts, last_tool, [tool.name for tool in tools]]),
+            tuple(map(id, tools)),
+        )
         if (names := self._turns.get(turn)) is None:
-            retriever = self._retrievers.get(key) or ToolRetriever(tools, graph=self._graph)
-            names = [tool.name for tool in retriever.top(texts, self._max_tools, last_tool=last_tool)]
+            retriever = self._retrievers.get(key) or ToolRetriever(
+                tools, graph=self._graph
+            )
+            names = [
+                tool.name
+                for tool in retriever.top(texts, self._max_tools, last_tool=last_tool)
+            ]
             self._retrievers[key], self._turns[turn] = retriever, names
             forget_oldest(self._retrievers, MOST_LIBRARIES)
             forget_oldest(self._turns, MOST_TURNS)
@@ -249,4 +362,8 @@ def _texts(messages: Sequence[Any], since: int) -> list[str]:
     """What user and agent said up to the latest request, `since` which so many messages came; the same all the turn."""
     end = len(messages) - since or RECENT  # a summary may stand in place of the request
     recent = Conversation(messages[max(0, end - RECENT) : end]).parts
-    return [message.text for part, message in recent if part != "reference" and not is_observation(message)]
+    return [
+        message.text
+        for part, message in recent
+        if part != "reference" and not is_observation(message)
+    ]

@@ -17,7 +17,9 @@ LONGEST_TEXT = 2_000
 
 def cut(text: str, longest: int) -> str:
     """The beginning of a text that is too long, with `…` for the rest: labels, headings, quotations."""
-    return text if len(text) <= longest else f"{text[: max(0, longest - len(GAP))]}{GAP}"
+    return (
+        text if len(text) <= longest else f"{text[: max(0, longest - len(GAP))]}{GAP}"
+    )
 
 
 def one_line(text: str, longest: int) -> str:
@@ -48,7 +50,11 @@ def shortened_in(data: Any, longest: int = LONGEST_TEXT) -> Any:
         return shortened(data, longest)
     if isinstance(data, Mapping):
         return {key: shortened_in(value, longest) for key, value in data.items()}
-    return [shortened_in(each, longest) for each in data] if isinstance(data, list | tuple) else data
+    return (
+        [shortened_in(each, longest) for each in data]
+        if isinstance(data, list | tuple)
+        else data
+    )
 
 
 def mapping_in(data: Mapping[str, Any], name: str) -> Mapping[str, Any]:
@@ -64,7 +70,10 @@ def compact_json(data: Any) -> str:
 
 def call_label(tool: str, arguments: Mapping[str, Any]) -> str:
     """A call in one line, for people: `look(query="a sign")`."""
-    written = (f"{name}={json.dumps(value, default=str, ensure_ascii=False)}" for name, value in arguments.items())
+    written = (
+        f"{name}={json.dumps(value, default=str, ensure_ascii=False)}"
+        for name, value in arguments.items()
+    )
     return f"{tool}({', '.join(written)})"
 
 
@@ -96,9 +105,13 @@ def _levels(data: Any) -> Iterator[list[Any]]:
     level = [data] if isinstance(data, _HOLDERS) else []
     while level:
         yield level
-        within = chain.from_iterable(each.values() if isinstance(each, dict) else each for each in level)
+        within = chain.from_iterable(
+            each.values() if isinstance(each, dict) else each for each in level
+        )
         holders = (each for each in within if isinstance(each, _HOLDERS))
-        level = [*{id(each): each for each in holders}.values()]  # once, where data are shared: else they may double
+        level = [
+            *{id(each): each for each in holders}.values()
+        ]  # once, where data are shared: else they may double
 
 
 def plain(data: Any, levels: int = LEVELS) -> Any:
@@ -120,7 +133,10 @@ def plain(data: Any, levels: int = LEVELS) -> Any:
         case list() | tuple() if levels:
             result = [plain(value, levels - 1) for value in data]
         case dict() | Mapping() if levels:
-            result = {whole_characters(str(key)): plain(value, levels - 1) for key, value in data.items()}
+            result = {
+                whole_characters(str(key)): plain(value, levels - 1)
+                for key, value in data.items()
+            }
         case list() | tuple() | Mapping():
             result = f"<{type(data).__name__}>"  # writing it out may take as long as all else
         case int() if data.bit_length() > LONGEST_NUMBER:
@@ -166,7 +182,9 @@ def json_object(text: str) -> dict[str, Any] | None:
     """The JSON object that a text is, in a fence or not; `None` for anything else, other words beside it included."""
     bare = text.strip().removeprefix("```").removeprefix("json").removesuffix("```")
     try:
-        data = json.loads(bare[:LONGEST_REPLY], strict=False)  # models write line breaks within strings
+        data = json.loads(
+            bare[:LONGEST_REPLY], strict=False
+        )  # models write line breaks within strings
     except (ValueError, RecursionError):
         return None
     return data if isinstance(data, dict) else None
@@ -209,7 +227,9 @@ _IDENTIFYING = frozenset(
     detail information find found
     """)
 )
-INTRODUCED = re.compile(r"(?i:\b(?:name is|names are|i'm|i am|this is|under))(?: [A-Z][\w'’-]+)+|(?<!\S)\S*[\d@]\S*")  # noqa: RUF001
+INTRODUCED = re.compile(
+    r"(?i:\b(?:name is|names are|i'm|i am|this is|under))(?: [A-Z][\w'’-]+)+|(?<!\S)\S*[\d@]\S*"  # noqa: RUF001
+)
 _TURN = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")  # noqa: RUF001 - full width, as in Chinese
 
 STEM = 5  # letters by which two forms of a word are taken for one: `cancel` and `cancellation`, `booked` and `booking`
@@ -217,15 +237,23 @@ STEM = 5  # letters by which two forms of a word are taken for one: `cancel` and
 
 def telling_words(text: str) -> frozenset[str]:
     """The words of a text that say what it is about, by their beginnings; all words where none of them does."""
-    words = [word for word in words_of(text) if not any(letter.isdigit() for letter in word)]
-    telling = [word[:STEM] for word in words if word not in _JOINING and word not in _COURTEOUS]
+    words = [
+        word for word in words_of(text) if not any(letter.isdigit() for letter in word)
+    ]
+    telling = [
+        word[:STEM] for word in words if word not in _JOINING and word not in _COURTEOUS
+    ]
     return frozenset(telling or words_of(text))
 
 
 def kinship(one: str, other: str) -> float:
     """How much two texts are about the same thing, in [0, 1]: the cosine of their telling words (Ochiai's index)."""
     words, others = telling_words(one), telling_words(other)
-    return len(words & others) / math.sqrt(len(words) * len(others)) if words and others else float(one == other)
+    return (
+        len(words & others) / math.sqrt(len(words) * len(others))
+        if words and others
+        else float(one == other)
+    )
 
 
 def substance(turn: str) -> str:
@@ -233,7 +261,10 @@ def substance(turn: str) -> str:
     sentences = []
     for sentence in _TURN.split(turn):
         words = words_of(INTRODUCED.sub(" ", sentence))
-        if any(word not in _JOINING and word not in _COURTEOUS and word not in _IDENTIFYING for word in words):
+        if any(
+            word not in _JOINING and word not in _COURTEOUS and word not in _IDENTIFYING
+            for word in words
+        ):
             sentences.append(sentence.strip())
     return " ".join(sentences)
 
@@ -246,15 +277,23 @@ def mermaid_text(text: str) -> str:
 def whole_words(names: Collection[str]) -> re.Pattern[str]:
     """A pattern for names where they stand as words of their own."""
     longest_first = sorted(names, key=lambda name: (-len(name), name))
-    return re.compile(rf"(?<![^\W_])(?:{'|'.join(map(re.escape, longest_first))})(?![^\W_])")
+    return re.compile(
+        rf"(?<![^\W_])(?:{'|'.join(map(re.escape, longest_first))})(?![^\W_])"
+    )
 
 
 STANDS_FOR = "\N{REPLACEMENT CHARACTER}"
 """What is shown for a character that XML refuses, or that would change how others are read."""
 
-_JOINERS = {"\N{ZERO WIDTH JOINER}", "\N{ZERO WIDTH NON-JOINER}"}  # emoji and Persian need them
+_JOINERS = {
+    "\N{ZERO WIDTH JOINER}",
+    "\N{ZERO WIDTH NON-JOINER}",
+}  # emoji and Persian need them
 _REFUSED = {"Cc", "Cf", "Cs", "Co"}  # control, format, lone surrogates, private
-_NONE = {"\ufffe", "\uffff"}  # no characters, and XML refuses them; other unassigned ones may be of a newer Unicode
+_NONE = {
+    "\ufffe",
+    "\uffff",
+}  # no characters, and XML refuses them; other unassigned ones may be of a newer Unicode
 
 
 def visible(text: str) -> str:
@@ -264,11 +303,17 @@ def visible(text: str) -> str:
 
 def visible_lines(text: str) -> str:
     """The same of a text that may have several lines, such as a terminal shows: line ends and tabs stay."""
-    return text if text.isprintable() else re.sub(r"[^\n\t]+", lambda part: visible(part[0]), text)
+    return (
+        text
+        if text.isprintable()
+        else re.sub(r"[^\n\t]+", lambda part: visible(part[0]), text)
+    )
 
 
 def _refused(character: str) -> bool:
-    return character in _NONE or (unicodedata.category(character) in _REFUSED and character not in _JOINERS)
+    return character in _NONE or (
+        unicodedata.category(character) in _REFUSED and character not in _JOINERS
+    )
 
 
 # Reference material is text that this package puts into a conversation. What is recalled from other runs, or advised in
@@ -352,7 +397,10 @@ def _text_unmarked(text: str, source: str | None) -> str:
     rest: list[str] = []
     place = 0
     for marked in _MARKED.finditer(text) if MARK in text else ():
-        is_made_here = marked["id"] in _MADE and _id(marked["source"], marked["inside"]) == marked["id"]
+        is_made_here = (
+            marked["id"] in _MADE
+            and _id(marked["source"], marked["inside"]) == marked["id"]
+        )
         if is_made_here and source in (None, marked["source"]):
             rest.append(text[place : marked.start()].strip())
             place = marked.end()

@@ -19,7 +19,12 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from langchain_core.utils.pydantic import get_fields
 from langgraph.prebuilt import InjectedStore, ToolRuntime
 from langgraph.types import Command
-from pydantic import PydanticSchemaGenerationError, PydanticUserError, TypeAdapter, ValidationError
+from pydantic import (
+    PydanticSchemaGenerationError,
+    PydanticUserError,
+    TypeAdapter,
+    ValidationError,
+)
 
 from langchain_tooltree.effects import CallEffects
 from langchain_tooltree.errors import ConfigurationError, ToolDefinitionError, described
@@ -82,7 +87,11 @@ class ToolCard:
 
     def enriched(self, other: "ToolCard") -> "ToolCard":
         """This card with everything that the other one says taken from there."""
-        stated = {name: value for name in ToolCard.__slots__ if (value := getattr(other, name))}
+        stated = {
+            name: value
+            for name in ToolCard.__slots__
+            if (value := getattr(other, name))
+        }
         return replace(self, **{**stated, "name": self.name})
 
     def to_dict(self) -> dict[str, Any]:
@@ -92,7 +101,9 @@ class ToolCard:
             "description": self.description,
             "domains": list(self.domains),
             "input": self.input_schema,
-            "output": None if self.output_schema == {"type": "string"} else self.output_schema,
+            "output": None
+            if self.output_schema == {"type": "string"}
+            else self.output_schema,
             "examples": list(self.examples),
         }
         return {key: value for key, value in card.items() if value}
@@ -100,7 +111,9 @@ class ToolCard:
 
 def _output_schema(tool: BaseTool) -> Mapping[str, Any] | None:
     try:
-        returned = _hints(tool).get("return") if isinstance(tool, StructuredTool) else None
+        returned = (
+            _hints(tool).get("return") if isinstance(tool, StructuredTool) else None
+        )
         return None if returned in {None, Any} else TypeAdapter(returned).json_schema()
     except (NameError, TypeError, PydanticSchemaGenerationError, PydanticUserError):
         return None  # an annotation that cannot be described says nothing
@@ -114,7 +127,11 @@ class ToolLibrary(Sequence[BaseTool]):
     a tool, or a card names none.
     """
 
-    def __init__(self, tools: Iterable[BaseTool | Callable[..., Any]], cards: Iterable[ToolCard] = ()) -> None:
+    def __init__(
+        self,
+        tools: Iterable[BaseTool | Callable[..., Any]],
+        cards: Iterable[ToolCard] = (),
+    ) -> None:
         self.by_name: dict[str, BaseTool] = {}
         self._cards: dict[str, ToolCard] = {}
         for tool in as_tools(tools):
@@ -137,7 +154,9 @@ class ToolLibrary(Sequence[BaseTool]):
         self.names = tuple(self.by_name)
 
     def __repr__(self) -> str:
-        domains = dict.fromkeys(domain for card in self._cards.values() for domain in card.domains)
+        domains = dict.fromkeys(
+            domain for card in self._cards.values() for domain in card.domains
+        )
         return f"<{type(self).__name__}: {counted(len(self), 'tool')}{' of ' * bool(domains)}{', '.join(domains)}>"
 
     def __len__(self) -> int:
@@ -160,7 +179,11 @@ class ToolLibrary(Sequence[BaseTool]):
     def additions(self, name: str) -> dict[str, Any]:
         """What the card of a tool says beyond what a model gets bound: beyond the tool itself, without its examples."""
         card, own = self._cards[name].to_dict(), self._derived[name]
-        return {key: card[key] for key in card if key == "examples" or (key != "input" and card[key] != own.get(key))}
+        return {
+            key: card[key]
+            for key in card
+            if key == "examples" or (key != "input" and card[key] != own.get(key))
+        }
 
 
 def as_tools(tools: Any, *, provider_side: bool = False) -> list[Any]:
@@ -190,7 +213,9 @@ def _but_the_tools_are(unknown: Collection[str], names: Iterable[str]) -> str:
     return f"{', '.join(sorted(unknown))}, but the tools are {cut(', '.join(names), LONGEST_TEXT)}."
 
 
-def checked_arguments(tool: BaseTool, written: Mapping[str, Any]) -> tuple[dict[str, Any], str | None]:
+def checked_arguments(
+    tool: BaseTool, written: Mapping[str, Any]
+) -> tuple[dict[str, Any], str | None]:
     """The arguments of a call without those that the host injects, which no model may supply, and what is wrong."""
     injected = injected_names(tool)
     arguments = {name: value for name, value in written.items() if name not in injected}
@@ -201,24 +226,41 @@ def checked_arguments(tool: BaseTool, written: Mapping[str, Any]) -> tuple[dict[
     try:
         schema.model_validate(dict(arguments))
     except ValidationError as error:
-        problems = ((each["loc"], each["msg"]) for each in error.errors(include_url=False, include_input=False))
-        return arguments, _describe((at, problem) for at, problem in problems if not (at and at[0] in injected))
+        problems = (
+            (each["loc"], each["msg"])
+            for each in error.errors(include_url=False, include_input=False)
+        )
+        return arguments, _describe(
+            (at, problem) for at, problem in problems if not (at and at[0] in injected)
+        )
     except Exception as error:  # noqa: BLE001 - a validator of the author's
-        return arguments, f"the tool's own schema refuses them: {shortened(described(error))}"
+        return (
+            arguments,
+            f"the tool's own schema refuses them: {shortened(described(error))}",
+        )
     return arguments, None
 
 
-def _json_schema_problem(schema: dict[str, Any], arguments: Mapping[str, Any]) -> str | None:
+def _json_schema_problem(
+    schema: dict[str, Any], arguments: Mapping[str, Any]
+) -> str | None:
     try:
-        validator = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)(schema)
+        validator = jsonschema.validators.validator_for(
+            schema, default=jsonschema.Draft202012Validator
+        )(schema)
         problems = list(islice(validator.iter_errors(dict(arguments)), MAX_PROBLEMS))
     except Exception as error:  # noqa: BLE001 - a schema that cannot be read must not stop the search
         return f"the tool's own schema cannot be used: {shortened(described(error))}"
-    return _describe((tuple(problem.absolute_path), problem.message) for problem in problems)
+    return _describe(
+        (tuple(problem.absolute_path), problem.message) for problem in problems
+    )
 
 
 def _describe(problems: Any) -> str | None:
-    lines = (f"{'.'.join(map(str, place)) or 'arguments'}: {shortened(message)}" for place, message in problems)
+    lines = (
+        f"{'.'.join(map(str, place)) or 'arguments'}: {shortened(message)}"
+        for place, message in problems
+    )
     return "; ".join(islice(lines, MAX_PROBLEMS)) or None
 
 
@@ -235,7 +277,9 @@ def injected_names(tool: BaseTool) -> set[str]:
     return names
 
 
-def check_effects(library: ToolLibrary, effects: CallEffects, bound: Collection[str] = ()) -> None:
+def check_effects(
+    library: ToolLibrary, effects: CallEffects, bound: Collection[str] = ()
+) -> None:
     """Refuse declarations that no tool fits.
 
     Args:
@@ -274,7 +318,9 @@ def _check_names(source: str, names: Collection[str], library: ToolLibrary) -> N
 
 def _hints(tool: BaseTool) -> dict[str, Any]:
     """The annotations of a tool's function, as far as they can be resolved."""
-    function = (tool.func or tool.coroutine) if isinstance(tool, StructuredTool) else tool._run  # noqa: SLF001 - hints
+    function = (
+        (tool.func or tool.coroutine) if isinstance(tool, StructuredTool) else tool._run  # noqa: SLF001 - hints
+    )
     try:
         return get_type_hints(function, include_extras=True)
     except (NameError, TypeError):
@@ -285,12 +331,20 @@ def _injects_store(tool: BaseTool) -> bool:
     hints = _hints(tool).values()
     extras = (extra for hint in hints for extra in typing.get_args(hint))
     runtime = any((typing.get_origin(hint) or hint) is ToolRuntime for hint in hints)
-    return runtime or any(isinstance(extra, InjectedStore) or extra is InjectedStore for extra in extras)
+    return runtime or any(
+        isinstance(extra, InjectedStore) or extra is InjectedStore for extra in extras
+    )
 
 
 def returns_command(tool: BaseTool) -> bool:
     """Whether a tool returns a Command and nothing else; one that may is found out if it does."""
     returned = _hints(tool).get("return")
     united = typing.get_origin(returned) in {typing.Union, types.UnionType}
-    parts = [part for part in (typing.get_args(returned) if united else (returned,)) if part is not type(None)]
-    return bool(parts) and all((typing.get_origin(part) or part) is Command for part in parts)
+    parts = [
+        part
+        for part in (typing.get_args(returned) if united else (returned,))
+        if part is not type(None)
+    ]
+    return bool(parts) and all(
+        (typing.get_origin(part) or part) is Command for part in parts
+    )

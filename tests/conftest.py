@@ -18,7 +18,9 @@ from hypothesis import settings
 ROOT = Path(__file__).parent.parent
 
 # Programs that tests start as processes of their own import `tests.internals`, too.
-os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+os.environ["PYTHONPATH"] = os.pathsep.join(
+    filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))
+)
 
 # Where no bytecode is to be kept, as in many containers, each process takes the asserts of all modules apart anew: half
 # of what collecting the quick tests costs.
@@ -38,7 +40,11 @@ ENOUGH_MEMORY = 2 * 2**30
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 # Stores wait for the disk at each write: folders in memory make their tests up to ten times as fast.
-if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > ENOUGH_MEMORY:
+if (
+    MEMORY.is_dir()
+    and os.access(MEMORY, os.W_OK)
+    and shutil.disk_usage(MEMORY).free > ENOUGH_MEMORY
+):
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
 # Each client of a service reads the certificates of all authorities, which takes 50 ms. No test goes beyond loopback.
@@ -57,7 +63,11 @@ SLOW = (ROOT / "tests/integration_tests", ROOT / "tests/unit_tests/benchmarks")
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Do not even import what would be deselected as a whole: the imports take longer than the quick tests."""
-    return True if config.option.markexpr == "not slow" and collection_path in SLOW else None
+    return (
+        True
+        if config.option.markexpr == "not slow" and collection_path in SLOW
+        else None
+    )
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
@@ -68,11 +78,17 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Let somebody have all combinations."""
-    parser.addoption("--all-combinations", action="store_true", help="run a test with every combination of parameters")
+    parser.addoption(
+        "--all-combinations",
+        action="store_true",
+        help="run a test with every combination of parameters",
+    )
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> None:
     """Of a test with several parameters, run as many combinations as bring each two of their values together.
 
     Both paths, sync and async, are driven by one flow: each test takes both, but not with all values of the others.
@@ -81,11 +97,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return
     tests: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
-        if hasattr(item, "callspec") and not item.get_closest_marker("all_combinations"):
+        if hasattr(item, "callspec") and not item.get_closest_marker(
+            "all_combinations"
+        ):
             tests[item.nodeid.partition("[")[0]].append(item)
     left_out = {item for each in tests.values() for item in {*each} - {*pairwise(each)}}
     if left_out:
-        config.hook.pytest_deselected(items=[item for item in items if item in left_out])
+        config.hook.pytest_deselected(
+            items=[item for item in items if item in left_out]
+        )
         items[:] = [item for item in items if item not in left_out]
 
 
@@ -96,7 +116,9 @@ def pairwise(items: Sequence[pytest.Item]) -> Iterator[pytest.Item]:
     missing = set().union(*needs.values())
     taken: Counter[str] = Counter()
     while missing:
-        best = max(needs, key=lambda item: (len(needs[item] & missing), -taken[paths[item]]))
+        best = max(
+            needs, key=lambda item: (len(needs[item] & missing), -taken[paths[item]])
+        )
         missing -= needs[best]
         taken[paths[best]] += 1
         yield best
@@ -114,9 +136,14 @@ def values_of(item: pytest.Item) -> list[tuple[object, ...]]:
     """The values of a test's parameters; those that one `parametrize` sets together are one value."""
     values = dict(item.callspec.params)
     for mark in item.iter_markers("parametrize"):
-        names = mark.args[0].split(",") if isinstance(mark.args[0], str) else mark.args[0]
+        names = (
+            mark.args[0].split(",") if isinstance(mark.args[0], str) else mark.args[0]
+        )
         values[str(names)] = [values.pop(name.strip()) for name in names]
-    return [(name, *map(id, value)) if isinstance(value, list) else (name, id(value)) for name, value in values.items()]
+    return [
+        (name, *map(id, value)) if isinstance(value, list) else (name, id(value))
+        for name, value in values.items()
+    ]
 
 
 def pytest_collection_finish() -> None:
@@ -135,9 +162,13 @@ def pytest_terminal_summary(terminalreporter):
     late = [
         report
         for report in terminalreporter.getreports("passed")
-        if report.when == "call" and report.duration > LONGEST_QUICK_TEST and "slow" not in report.keywords
+        if report.when == "call"
+        and report.duration > LONGEST_QUICK_TEST
+        and "slow" not in report.keywords
     ]
     if late:
-        terminalreporter.section(f"longer than {LONGEST_QUICK_TEST:g} s and not marked slow")
+        terminalreporter.section(
+            f"longer than {LONGEST_QUICK_TEST:g} s and not marked slow"
+        )
         for report in late:
             terminalreporter.line(f"{report.duration:.1f} s {report.nodeid}")

@@ -3,7 +3,11 @@
 from dataclasses import dataclass
 from typing import Any, assert_type
 
-from langchain.agents.middleware.types import AgentState, InputAgentState, OutputAgentState
+from langchain.agents.middleware.types import (
+    AgentState,
+    InputAgentState,
+    OutputAgentState,
+)
 from langchain_core.language_models import BaseChatModel
 from langchain_core.tools import BaseTool
 from langgraph.graph.state import CompiledStateGraph  # pyright: ignore[reportMissingTypeStubs]
@@ -48,24 +52,42 @@ def judge(request: JudgeRequest) -> list[float]:
 
 async def plan(model: BaseChatModel, tools: list[BaseTool]) -> None:
     config = SearchConfig(effort="frugal", max_seconds=3.0)
-    result = search("?", tools, model=model, config=config, judge=judge, effects={"look": "read"})
+    result = search(
+        "?", tools, model=model, config=config, judge=judge, effects={"look": "read"}
+    )
     assert_type(result, SearchResult)
-    effects = {"query": sql_reads("sql", dialect="sqlite"), "fetch": http_reads("method")}
-    assert_type(await asearch("?", tools, model="openai:gpt-4.1-mini", effects=effects), SearchResult)
+    effects = {
+        "query": sql_reads("sql", dialect="sqlite"),
+        "fetch": http_reads("method"),
+    }
+    assert_type(
+        await asearch("?", tools, model="openai:gpt-4.1-mini", effects=effects),
+        SearchResult,
+    )
     agent = create_tooltree_agent(  # pyright: ignore[reportUnknownVariableType] - so is `create_agent`'s
         model, tools, system_prompt="Look.", effects={"look": "read"}, review=True
     )
     out: dict[str, Any] = agent.invoke({"messages": [{"role": "user", "content": "?"}]})  # pyright: ignore[reportUnknownMemberType]
     assert_type(search_result(out["messages"][-1]).to_svg(), str)
     ToolTreeNode(model, tools)
-    answers = create_tooltree_agent(model, tools, response_format=Answer, context_schema=Whose)
-    assert_type(answers, CompiledStateGraph[AgentState[Answer], Whose, InputAgentState, OutputAgentState[Answer]])
+    answers = create_tooltree_agent(
+        model, tools, response_format=Answer, context_schema=Whose
+    )
+    assert_type(
+        answers,
+        CompiledStateGraph[
+            AgentState[Answer], Whose, InputAgentState, OutputAgentState[Answer]
+        ],
+    )
     create_tooltree_agent(model, tools, experiense=None)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
 
 
 async def learn(model: BaseChatModel) -> None:
     graph = SITGraph.from_trajectories(load_trajectories("runs.jsonl"))
-    middleware: list[Any] = [ToolTreeMiddleware(effects={"look": "read"}), SITGraphMiddleware(graph)]
+    middleware: list[Any] = [
+        ToolTreeMiddleware(effects={"look": "read"}),
+        SITGraphMiddleware(graph),
+    ]
     assert middleware
     assert_type(graph.suggest(None), list[Suggestion])
     assert_type(await graph.asuggest(None), list[Suggestion])

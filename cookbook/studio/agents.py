@@ -29,7 +29,9 @@ name = os.environ.get("TOOLTREE_MODEL")
 model = init_chat_model(name) if name else OfflineChatModel(policy=Clerk())
 
 # 1. An agent that plans, and asks a person before it books.
-planning_agent = create_tooltree_agent(model, TOOLS, effects=EFFECTS, review=True, name="planning_agent")
+planning_agent = create_tooltree_agent(
+    model, TOOLS, effects=EFFECTS, review=True, name="planning_agent"
+)
 
 # 2. The same in a graph of your own.
 review = PlanReviewNode(EFFECTS)
@@ -56,15 +58,26 @@ def learning_agent(store: BaseStore) -> CompiledStateGraph:
     experience = Experience(
         store,
         verdict=went_well,
-        namespace=("tooltree",),  # all users share it; ("tooltree", "{user_id}") tells them apart
+        namespace=(
+            "tooltree",
+        ),  # all users share it; ("tooltree", "{user_id}") tells them apart
         settle_seconds=0,  # runs are judged at once, and not when their threads have rested for half an hour
     )
     return create_tooltree_agent(
-        model, TOOLS, effects=EFFECTS, review=True, experience=experience, name="three_systems"
+        model,
+        TOOLS,
+        effects=EFFECTS,
+        review=True,
+        experience=experience,
+        name="three_systems",
     )
 
 
 def went_well(run: Trajectory) -> bool:
     """The verdict on a run: a price was read, and nothing failed or was rejected. For more, name a model as verdict."""
-    well = [step.tool for step in run.steps if step.outcome and step.outcome.status == "success"]
+    well = [
+        step.tool
+        for step in run.steps
+        if step.outcome and step.outcome.status == "success"
+    ]
     return "read_price" in well and len(well) == len(run.steps)

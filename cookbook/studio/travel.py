@@ -22,8 +22,14 @@ def find_flights(city: str) -> str:
 @tool
 def read_price(flight: str) -> str:
     """Read the price of a flight."""
-    prices = {name: price for flights in PRICES.values() for name, price in flights.items()}
-    return f"{flight} costs {prices[flight]} EUR." if flight in prices else f"There is no flight {flight}."
+    prices = {
+        name: price for flights in PRICES.values() for name, price in flights.items()
+    }
+    return (
+        f"{flight} costs {prices[flight]} EUR."
+        if flight in prices
+        else f"There is no flight {flight}."
+    )
 
 
 @tool
@@ -49,7 +55,12 @@ class Clerk:
         calls = self.open(question)
         if question.attempt > 1:
             return calls
-        return calls[:1] if not self.seen(question, "read_price") or calls[:1] == self.booking(question) else []
+        return (
+            calls[:1]
+            if not self.seen(question, "read_price")
+            or calls[:1] == self.booking(question)
+            else []
+        )
 
     def propose(self, question):
         """All calls that may be next."""
@@ -83,12 +94,16 @@ class Clerk:
             return []
         if not self.seen(question, "find_flights"):
             return [("find_flights", {"city": city}), ("check_weather", {"city": city})]
-        unread = [("read_price", {"flight": flight}) for flight in self.unread(question)]
+        unread = [
+            ("read_price", {"flight": flight}) for flight in self.unread(question)
+        ]
         return unread or self.booking(question)
 
     def booking(self, question):
         """The write, if it is asked for and all prices are known."""
-        wanted = "book" in question.request.lower() and not self.seen(question, "book_flight")
+        wanted = "book" in question.request.lower() and not self.seen(
+            question, "book_flight"
+        )
         prices = self.prices(question)
         if not wanted or not prices or self.unread(question):
             return []
@@ -98,18 +113,27 @@ class Clerk:
         """The flights that were found and whose prices are unknown."""
         if not self.seen(question, "find_flights"):
             return []
-        return [flight for flight in PRICES[self.city(question)] if flight not in self.prices(question)]
+        return [
+            flight
+            for flight in PRICES[self.city(question)]
+            if flight not in self.prices(question)
+        ]
 
     def prices(self, question):
         """The prices that were read."""
         calls = self.seen(question, "read_price")
         flights = PRICES.get(self.city(question), {})
-        return {made.arguments["flight"]: flights[made.arguments["flight"]] for made in calls}
+        return {
+            made.arguments["flight"]: flights[made.arguments["flight"]]
+            for made in calls
+        }
 
     @staticmethod
     def city(question):
         """The city that the user names; none if it is unknown."""
-        return next((city for city in PRICES if city.lower() in question.request.lower()), "")
+        return next(
+            (city for city in PRICES if city.lower() in question.request.lower()), ""
+        )
 
     @staticmethod
     def seen(question, tool):

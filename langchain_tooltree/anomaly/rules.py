@@ -23,7 +23,14 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.experience.trajectory import Outcome, Step, is_read
-from langchain_tooltree.text import compact_json, cut, digest, forget_oldest, one_line, whole_words
+from langchain_tooltree.text import (
+    compact_json,
+    cut,
+    digest,
+    forget_oldest,
+    one_line,
+    whole_words,
+)
 
 KINDS: Mapping[str, str] = {
     "unknown_tool": "there is no such tool",
@@ -39,7 +46,9 @@ KINDS: Mapping[str, str] = {
 }
 """The kinds of anomalies, surest first, and what an agent is told of each."""
 
-LOOPS = frozenset({"repetition", "cycle", "stagnation", "empty"})  # kinds that are trouble that has gone on already
+LOOPS = frozenset(
+    {"repetition", "cycle", "stagnation", "empty"}
+)  # kinds that are trouble that has gone on already
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +96,13 @@ class Signals:
 
     length: int
     ends: str  # the beginning and the end
-    sentences: tuple[str, ...]  # the first and, if the text is short, the next; without prompts, bullets and labels
+    sentences: tuple[
+        str, ...
+    ]  # the first and, if the text is short, the next; without prompts, bullets and labels
     last_line: str
-    shows: bool  # data, a log, a program or a letter, rather than to say something itself
+    shows: (
+        bool  # data, a log, a program or a letter, rather than to say something itself
+    )
 
     @classmethod
     def of(cls, text: str) -> "Signals":
@@ -98,13 +111,21 @@ class Signals:
         head, tail = _plain(text[:HEAD]), _plain(text[max(HEAD, len(text) - TAIL) :])
         lines = [line for line in head.split("\n") if line.strip()]
         # Of several lines, those after the first are a list or a letter.
-        listing = len(lines) > MOST_LINES or (len(lines) > 1 and lines[0].rstrip().endswith(":"))
+        listing = len(lines) > MOST_LINES or (
+            len(lines) > 1 and lines[0].rstrip().endswith(":")
+        )
         opening = lines[0] if lines and (listing or len(text) > SHORT) else head
         parts = _END_OF_SENTENCE.split(opening, maxsplit=MOST_SENTENCES)
         sentences = tuple(filter(None, map(_bare, _unquoted(parts))))
-        confirms = len(sentences) > 1 and _search("success", sentences[0]) and not _search("denied", sentences[0])
+        confirms = (
+            len(sentences) > 1
+            and _search("success", sentences[0])
+            and not _search("denied", sentences[0])
+        )
         if len(text) > SHORT or confirms:
-            sentences = sentences[:1]  # what follows is a document, or remarks on what has been done
+            sentences = sentences[
+                :1
+            ]  # what follows is a document, or remarks on what has been done
         last_line = (tail or head).rpartition("\n")[2].strip()[:LONGEST_SENTENCE]
         ends = f"{head}\n{tail}" if tail else head
         return cls(len(text), ends, sentences, last_line, _opens("record", head))
@@ -160,7 +181,11 @@ class Phrase:
     confidence: float = 0.9
 
     def __post_init__(self) -> None:
-        if not self.pattern.strip() or self.place not in get_args(Place) or not 0 <= self.confidence <= 1:
+        if (
+            not self.pattern.strip()
+            or self.place not in get_args(Place)
+            or not 0 <= self.confidence <= 1
+        ):
             places = ", ".join(get_args(Place))
             msg = f"A phrase takes a pattern, not empty, a place ({places}) and a confidence in [0, 1]; got {self}."
             raise ConfigurationError(msg)
@@ -180,7 +205,11 @@ class Phrase:
         in_data_too = self.place in {"start", "last_line"}
         if observation.shows and not in_data_too:
             return None
-        sentences = (observation.last_line,) if self.place == "last_line" else observation.sentences
+        sentences = (
+            (observation.last_line,)
+            if self.place == "last_line"
+            else observation.sentences
+        )
         for sentence in sentences if self.place == "sentence" else sentences[:1]:
             words = sentence if in_data_too else _ASIDE.sub(" ", sentence)
             normal = self.unless and _compiled(self.unless).search(words)
@@ -194,7 +223,10 @@ def phrases_from(phrases: Iterable[str | Phrase]) -> tuple[Phrase, ...]:
     if isinstance(phrases, str):
         msg = f"phrases are a list, got the text {phrases!r:.80}; for a single phrase, {[phrases]!r:.80}."
         raise ConfigurationError(msg)
-    return tuple(each if isinstance(each, Phrase) else Phrase(_words_in(each)) for each in phrases)
+    return tuple(
+        each if isinstance(each, Phrase) else Phrase(_words_in(each))
+        for each in phrases
+    )
 
 
 def _words_in(text: str) -> str:
@@ -202,7 +234,9 @@ def _words_in(text: str) -> str:
     return r"\s+".join(map(re.escape, _plain(text).split()))
 
 
-_ASIDE = re.compile(r"""(?<!\w)["`\u201c][^"`\u201d]{0,200}["`\u201d]|(?<=\s)\([^()\n]{0,200}\)""")
+_ASIDE = re.compile(
+    r"""(?<!\w)["`\u201c][^"`\u201d]{0,200}["`\u201d]|(?<=\s)\([^()\n]{0,200}\)"""
+)
 """What a sentence quotes, and what it says in brackets, is not what it says."""
 
 _NAME = re.compile(r"\{([A-Z]+)\}")
@@ -212,7 +246,9 @@ _LINE_BREAK = re.compile(r"\n *")
 class PhraseBook(NamedTuple):
     """What `phrases.toml` holds."""
 
-    phrases: tuple[Phrase, ...]  # the general language of failure, of no environment in particular
+    phrases: tuple[
+        Phrase, ...
+    ]  # the general language of failure, of no environment in particular
     ways: dict[str, str]  # expressions by which observations are read
 
 
@@ -220,10 +256,19 @@ class PhraseBook(NamedTuple):
 def phrase_book() -> PhraseBook:
     """The phrases that come with the package, read once."""
     book = tomllib.loads(files(__package__).joinpath("phrases.toml").read_text("utf-8"))
-    pieces = {name: f"(?:{'|'.join(words)})" for name, words in book["words"].items()} | book["fragments"]
-    general = (_general(book["defaults"] | family, pieces) for family in book["general"])
-    reasons = {name: list(book[name].values()) for name in ("out_of_reach", "up_to_the_agent")}
-    ways = {name: "|".join(_expression(each, pieces) for each in listed) for name, listed in reasons.items()}
+    pieces = {
+        name: f"(?:{'|'.join(words)})" for name, words in book["words"].items()
+    } | book["fragments"]
+    general = (
+        _general(book["defaults"] | family, pieces) for family in book["general"]
+    )
+    reasons = {
+        name: list(book[name].values()) for name in ("out_of_reach", "up_to_the_agent")
+    }
+    ways = {
+        name: "|".join(_expression(each, pieces) for each in listed)
+        for name, listed in reasons.items()
+    }
     ways |= {name: _expression(each, pieces) for name, each in book["patterns"].items()}
     return PhraseBook(tuple(chain.from_iterable(general)), ways)
 
@@ -240,8 +285,14 @@ def _compiled(expression: str) -> re.Pattern[str]:
 def _general(family: Mapping[str, Any], pieces: Mapping[str, Any]) -> Iterator[Phrase]:
     for entry in family["phrases"]:
         each = dict(family) | entry
-        begins, says = (_expression(each.get(key, ""), pieces) for key in ("begins", "says"))
-        normal = [_expression(each[key], pieces) for key in ("normal", "unless") if each.get(key)]
+        begins, says = (
+            _expression(each.get(key, ""), pieces) for key in ("begins", "says")
+        )
+        normal = [
+            _expression(each[key], pieces)
+            for key in ("normal", "unless")
+            if each.get(key)
+        ]
         yield Phrase(
             f"^(?:{begins})" if begins else says,
             place=each["place"],
@@ -253,7 +304,10 @@ def _general(family: Mapping[str, Any], pieces: Mapping[str, Any]) -> Iterator[P
 
 def _expression(written: str | Sequence[str], pieces: Mapping[str, Any]) -> str:
     """An expression as the file has it, one text or a list of alternatives, with the pieces that it names."""
-    joined = "|".join(_LINE_BREAK.sub("", part) for part in ([written] if isinstance(written, str) else written))
+    joined = "|".join(
+        _LINE_BREAK.sub("", part)
+        for part in ([written] if isinstance(written, str) else written)
+    )
     return _NAME.sub(lambda name: _expression(pieces[name[1]], pieces), joined)
 
 
@@ -275,13 +329,19 @@ def _opens(way: str, text: str) -> bool:
 LONGEST_DATA = 20_000  # characters of structured output that is read: one that reports an error is short
 
 MOST_BESIDE = 2  # fields of an object that says hardly anything else
-MOST_IN_ANSWER = 6  # fields of an object that answers a call; a record of something has more
+MOST_IN_ANSWER = (
+    6  # fields of an object that answers a call; a record of something has more
+)
 
 _FAILED = frozenset({"error", "err", "failure", "fail", "exception"})
-_HTTP_ERRORS = frozenset({*range(400, 419), *range(421, 427), 428, 429, 431, 451, *range(500, 512), 529})
+_HTTP_ERRORS = frozenset(
+    {*range(400, 419), *range(421, 427), 428, 429, 431, 451, *range(500, 512), 529}
+)
 _SHELL_CANNOT = frozenset({126, 127})
 
-Fields = dict[str, Any]  # an object of a structured observation: names in lower case, without underscores, and values
+Fields = dict[
+    str, Any
+]  # an object of a structured observation: names in lower case, without underscores, and values
 
 Objects = Sequence[tuple[str, Fields]]
 """The object that an observation is, and those that it wraps, each with what stands before the names of its fields."""
@@ -291,12 +351,23 @@ def data_in(text: str) -> Any:
     """What an observation holds as JSON, or as the text of a Python object; `None` if it is neither, or very long."""
     if len(text) > LONGEST_DATA:
         return None
-    text = text.strip().removeprefix("```json").removeprefix("```").removesuffix("```").strip()
+    text = (
+        text.strip()
+        .removeprefix("```json")
+        .removeprefix("```")
+        .removesuffix("```")
+        .strip()
+    )
     if text[:1] in {"{", "[", "("}:
         # Escapes that Python does not know would be warned of.
-        readers: list[Callable[[str], Any]] = [json.loads, *([] if "\\" in text else [ast.literal_eval])]
+        readers: list[Callable[[str], Any]] = [
+            json.loads,
+            *([] if "\\" in text else [ast.literal_eval]),
+        ]
         for read in readers:
-            with suppress(ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+            with suppress(
+                ValueError, SyntaxError, TypeError, MemoryError, RecursionError
+            ):
                 return read(text)
     return None
 
@@ -304,7 +375,11 @@ def data_in(text: str) -> Any:
 def objects_in(text: str) -> Objects:
     """The objects of an observation, such as `{"result": {"error": ...}}`; none if it holds anything else."""
     fields = _fields_of(data_in(text))
-    wrapped = ((f"{name}.", _fields_of(value)) for name, value in fields.items() if _is("wrapper", name))
+    wrapped = (
+        (f"{name}.", _fields_of(value))
+        for name, value in fields.items()
+        if _is("wrapper", name)
+    )
     return [(before, each) for before, each in (("", fields), *wrapped) if each]
 
 
@@ -312,7 +387,11 @@ def _fields_of(data: Any) -> Fields:
     """The fields of an object, alone or in a list; several are records."""
     if isinstance(data, list | tuple) and len(data) == 1:
         data = data[0]
-    return {str(name).lower().replace("_", ""): value for name, value in data.items()} if isinstance(data, dict) else {}
+    return (
+        {str(name).lower().replace("_", ""): value for name, value in data.items()}
+        if isinstance(data, dict)
+        else {}
+    )
 
 
 def _is(kind: str, name: str) -> bool:
@@ -323,16 +402,27 @@ def _is(kind: str, name: str) -> bool:
 def texts_in(objects: Objects) -> Iterator[str]:
     """What objects say in words, other than what somebody wrote."""
     for _, fields in objects:
-        says = ["text"] * (len(fields) <= MOST_IN_ANSWER) + ["content"] * (len(fields) <= MOST_BESIDE)
+        says = ["text"] * (len(fields) <= MOST_IN_ANSWER) + ["content"] * (
+            len(fields) <= MOST_BESIDE
+        )
         if not any(_is("author", name) for name in fields):
-            texts = ((name, value) for name, value in fields.items() if isinstance(value, str))
-            yield from (text for name, text in texts if any(_is(kind, name) for kind in says))
+            texts = (
+                (name, value)
+                for name, value in fields.items()
+                if isinstance(value, str)
+            )
+            yield from (
+                text for name, text in texts if any(_is(kind, name) for kind in says)
+            )
 
 
 def error_in(objects: Objects) -> str | None:
     """The field that says that something went wrong, as `result.error`; `None` if none does."""
     for before, fields in objects:
-        explained = any(_is("explaining", name) and not _is_nothing(value) for name, value in fields.items())
+        explained = any(
+            _is("explaining", name) and not _is_nothing(value)
+            for name, value in fields.items()
+        )
         for name, value in fields.items():
             if _tells_failure(name, value, fields, explained=explained):
                 return f"{before}{name}"
@@ -352,8 +442,10 @@ def _tells_failure(name: str, value: Any, fields: Fields, *, explained: bool) ->
         "status_code": code in _HTTP_ERRORS,
         "code": code in _HTTP_ERRORS and (explained or name == "status"),
         "state": word in _FAILED or (word == "failed" and answers),
-        "exit_code": code in _SHELL_CANNOT or bool(code and not _is_nothing(fields.get("stderr"))),
-        "error": not _is_nothing(value) and (not is_number or value in _HTTP_ERRORS),  # a number may be measured
+        "exit_code": code in _SHELL_CANNOT
+        or bool(code and not _is_nothing(fields.get("stderr"))),
+        "error": not _is_nothing(value)
+        and (not is_number or value in _HTTP_ERRORS),  # a number may be measured
     }
     return any(says and _is(kind, name) for kind, says in tells.items())
 
@@ -365,8 +457,12 @@ def _is_nothing(value: Any) -> bool:
 # --- single calls ---
 
 LONGEST_QUOTE = 160  # characters of an observation that evidence shows
-LONGEST_CALL = 120  # characters of a call that evidence shows: the tool and its first arguments
-SHORTEST_NAME = 3  # characters of a name in a call; a shorter text stands in others by chance
+LONGEST_CALL = (
+    120  # characters of a call that evidence shows: the tool and its first arguments
+)
+SHORTEST_NAME = (
+    3  # characters of a name in a call; a shorter text stands in others by chance
+)
 SHORTEST_OWN_WORDS = 8  # characters of a sentence that is the agent's own if its call has it, and not by chance
 
 SURE = 0.85
@@ -423,10 +519,19 @@ class Reading:
         """The observation as evidence shows it."""
         return _quoted(self.text) if self.text.strip() else "nothing"
 
-    def anomaly(self, kind: str, evidence: str, confidence: float, *, recoverable: bool | None = None) -> Anomaly:
+    def anomaly(
+        self,
+        kind: str,
+        evidence: str,
+        confidence: float,
+        *,
+        recoverable: bool | None = None,
+    ) -> Anomaly:
         """Say that the call is anomalous; by its observation, the agent can do something about it or not."""
         recoverable = is_recoverable(self.text) if recoverable is None else recoverable
-        return Anomaly(kind, evidence, confidence, recoverable, self.step.tool, self.step.call_id)
+        return Anomaly(
+            kind, evidence, confidence, recoverable, self.step.tool, self.step.call_id
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -458,13 +563,20 @@ Rule = Callable[[Reading, Situation], Anomaly | None]
 def rendered(step: Step) -> str:
     """A call as text: `tool(value, value)`, texts as they are and other values as JSON, in the order of the call."""
     arguments = step.arguments or {}
-    values = (value if isinstance(value, str) else json.dumps(value, default=str) for value in arguments.values())
+    values = (
+        value if isinstance(value, str) else json.dumps(value, default=str)
+        for value in arguments.values()
+    )
     return f"{step.tool}({', '.join(values)})"
 
 
 def readings_of(steps: Iterable[Step]) -> list[Reading]:
     """Calls with their observations; a person's rejection of a call is an instruction, and left out."""
-    return [reading for reading in map(Reading, steps) if not _opens("rejected", reading.text)]
+    return [
+        reading
+        for reading in map(Reading, steps)
+        if not _opens("rejected", reading.text)
+    ]
 
 
 def first_anomaly(situation: Situation) -> Anomaly | None:
@@ -472,7 +584,9 @@ def first_anomaly(situation: Situation) -> Anomaly | None:
     for rule in RULES:
         for reading in situation.latest:
             anomaly = rule(reading, situation)
-            if anomaly is not None and (anomaly := _unless_weak(anomaly, reading.step, situation)):
+            if anomaly is not None and (
+                anomaly := _unless_weak(anomaly, reading.step, situation)
+            ):
                 return anomaly
     return None
 
@@ -482,9 +596,13 @@ def _unless_weak(anomaly: Anomaly, step: Step, situation: Situation) -> Anomaly 
 
     They may have mistaken it, and the agent does right to tell them. With the second such answer of a tool it counts.
     """
-    if anomaly.confidence <= WEAK or not (is_absent(step) and asks_for(step, situation.request())):
+    if anomaly.confidence <= WEAK or not (
+        is_absent(step) and asks_for(step, situation.request())
+    ):
         return anomaly
-    again = any(is_absent(each) for each in situation.earlier() if each.tool == step.tool)
+    again = any(
+        is_absent(each) for each in situation.earlier() if each.tool == step.tool
+    )
     return replace(anomaly, confidence=WEAK) if again else None
 
 
@@ -498,9 +616,13 @@ def has_failed(step: Step) -> bool:
     text = step.outcome.text
     key = digest([step.tool, compact_json(step.arguments or {}), text])
     is_failure = _failures.get(key)
-    if is_failure is None:  # to look for phrases takes 1 ms, and a long run is learnt again and again
+    if (
+        is_failure is None
+    ):  # to look for phrases takes 1 ms, and a long run is learnt again and again
         reading = Reading(replace(step, outcome=Outcome(text)))
-        anomaly = first_anomaly(Situation(latest=[reading], phrases=phrase_book().phrases))
+        anomaly = first_anomaly(
+            Situation(latest=[reading], phrases=phrase_book().phrases)
+        )
         _failures[key] = is_failure = anomaly is not None and anomaly.confidence >= SURE
         forget_oldest(_failures, 1_000)
     return is_failure
@@ -517,11 +639,19 @@ def is_empty(step: Step) -> bool:
     Nothing is data without a text or a number, flags and zeros aside, such as `{"results": []}`; and no text at all,
     where the tool is a read by its name: a write that went well may have nothing to say.
     """
-    names = [value for value in _values_in(step.arguments) if isinstance(value, str) and len(value) >= SHORTEST_NAME]
+    names = [
+        value
+        for value in _values_in(step.arguments)
+        if isinstance(value, str) and len(value) >= SHORTEST_NAME
+    ]
     if step.outcome is None or not names:
         return False
     data = data_in(text := step.outcome.text)
-    nothing = not any(_values_in(data)) if data is not None else _is_nothing(text) and is_read(step.tool)
+    nothing = (
+        not any(_values_in(data))
+        if data is not None
+        else _is_nothing(text) and is_read(step.tool)
+    )
     return nothing or is_absent(step)
 
 
@@ -536,7 +666,11 @@ def _values_in(data: Any) -> Iterator[Any]:
 
 def asks_for(step: Step, request: str) -> bool:
     """Whether a call asks for something by a name that stands in a request."""
-    values = [each.casefold() for each in (step.arguments or {}).values() if isinstance(each, str)]
+    values = [
+        each.casefold()
+        for each in (step.arguments or {}).values()
+        if isinstance(each, str)
+    ]
     names = [each for each in values if len(each) >= SHORTEST_NAME]
     return bool(names) and whole_words(names).search(request.casefold()) is not None
 
@@ -553,13 +687,21 @@ def _missing_tool(reading: Reading, situation: Situation) -> Anomaly | None:
     at run time, and some calls are answered by something else than the tools node.
     """
     tool = reading.step.tool
-    absent = reading.failed and situation.tools is not None and tool not in situation.tools
+    absent = (
+        reading.failed and situation.tools is not None and tool not in situation.tools
+    )
     if not tool or not (absent or is_no_tool(reading.text)):
         return None
     drifted = situation.worked_before(tool)
-    before = "worked earlier in this conversation and is gone now" if drifted else "is no tool of this agent"
+    before = (
+        "worked earlier in this conversation and is gone now"
+        if drifted
+        else "is no tool of this agent"
+    )
     evidence = f"`{tool}` {before}. It brought {reading.quote}."
-    return reading.anomaly("drift" if drifted else "unknown_tool", evidence, 1.0, recoverable=True)
+    return reading.anomaly(
+        "drift" if drifted else "unknown_tool", evidence, 1.0, recoverable=True
+    )
 
 
 def _error(reading: Reading, _: Situation) -> Anomaly | None:
@@ -575,7 +717,11 @@ def _error_field(reading: Reading, _: Situation) -> Anomaly | None:
     field_name = error_in(reading.objects)
     if field_name is None:
         return None
-    return reading.anomaly("error_field", f"{reading.call} brought {reading.quote}; see {field_name!r}.", 0.9)
+    return reading.anomaly(
+        "error_field",
+        f"{reading.call} brought {reading.quote}; see {field_name!r}.",
+        0.9,
+    )
 
 
 def _phrase(reading: Reading, situation: Situation) -> Anomaly | None:
@@ -588,21 +734,31 @@ def _phrase(reading: Reading, situation: Situation) -> Anomaly | None:
             sentence = each.sentence_in(observation)
             if sentence is not None and not _is_own_words(sentence, reading.step):
                 evidence = f"{reading.call} was answered with {_quoted(sentence)}."
-                return reading.anomaly("phrase", evidence, each.confidence, recoverable=is_recoverable(part))
+                return reading.anomaly(
+                    "phrase",
+                    evidence,
+                    each.confidence,
+                    recoverable=is_recoverable(part),
+                )
     return None
 
 
 def _is_own_words(sentence: str, step: Step) -> bool:
     """Whether the agent itself wrote this in the call, as in a ticket that is created and shown."""
     values = (step.arguments or {}).values()
-    return len(sentence) >= SHORTEST_OWN_WORDS and any(isinstance(each, str) and sentence in each for each in values)
+    return len(sentence) >= SHORTEST_OWN_WORDS and any(
+        isinstance(each, str) and sentence in each for each in values
+    )
 
 
 def _empty_again(reading: Reading, situation: Situation) -> Anomaly | None:
     """A call that names something and brought back nothing, where another one of the run had done so before."""
     if not is_empty(reading.step):
         return None
-    before = (each.step for each in takewhile(lambda each: each is not reading, situation.latest))
+    before = (
+        each.step
+        for each in takewhile(lambda each: each is not reading, situation.latest)
+    )
     if not any(map(is_empty, chain(before, situation.earlier()))):
         return None
     evidence = f"{reading.call} brought {reading.quote}. A call before it brought nothing either."
@@ -617,7 +773,9 @@ PERIODS = (1, 2, 3, 4)
 """Lengths of cycles, in calls. A longer one would count after 15 calls at the earliest, too late to be of help."""
 
 STAGNATION_BEYOND = 2  # calls more than a repetition takes: other arguments with one outcome may be a search
-LONGEST_ACKNOWLEDGEMENT = 160  # characters of an outcome that only confirms; a longer one brings something
+LONGEST_ACKNOWLEDGEMENT = (
+    160  # characters of an outcome that only confirms; a longer one brings something
+)
 MOST_SHOWN = 3  # calls that evidence names
 
 
@@ -625,7 +783,9 @@ def _loop(reading: Reading, situation: Situation) -> Anomaly | None:
     """The loop that the latest call is part of. Pollers are exempt, and so is a cycle that contains one."""
     if reading is not situation.latest[-1] or _is_poller(reading, situation.pollers):
         return None
-    steps = chain((each.step for each in reversed(situation.latest)), situation.earlier())
+    steps = chain(
+        (each.step for each in reversed(situation.latest)), situation.earlier()
+    )
     calls = [Reading(step) for step in islice(steps, max(PERIODS) + 1)]
     alike = any(call.content == calls[0].content for call in calls[1:2])
     if not alike and not any(_same(call, calls[0]) for call in calls[2:]):
@@ -639,7 +799,9 @@ def acknowledges(text: str) -> bool:
     """Whether an outcome is empty, a bare value or a short statement of success; that there is nothing is none."""
     if len(text) > LONGEST_ACKNOWLEDGEMENT:
         return False
-    return (_search("acknowledged", text) and not _search("negative", text)) or _is("bare", text)
+    return (_search("acknowledged", text) and not _search("negative", text)) or _is(
+        "bare", text
+    )
 
 
 def _cycle(calls: Sequence[Reading], pollers: Sequence[str]) -> Anomaly | None:
@@ -651,35 +813,72 @@ def _cycle(calls: Sequence[Reading], pollers: Sequence[str]) -> Anomaly | None:
         # An agent that fills a row of pots gets the same words each time, and rightly goes on.
         fills = period > 1 and all(acknowledges(call.text) for call in turn)
         times = REPEATS * 2 if fills else REPEATS
-        if len(calls) >= times * period and all(map(_same, calls[period : times * period], calls)):
+        if len(calls) >= times * period and all(
+            map(_same, calls[period : times * period], calls)
+        ):
             names = ", ".join(call.call for call in reversed(turn))
             evidence = f"{names} came {times} times in a row and brought the same each time, at last {turn[0].quote}."
-            return turn[0].anomaly("repetition" if period == 1 else "cycle", evidence, 0.9, recoverable=True)
+            return turn[0].anomaly(
+                "repetition" if period == 1 else "cycle",
+                evidence,
+                0.9,
+                recoverable=True,
+            )
     return None
 
 
 def _stagnation(calls: Sequence[Reading], pollers: Sequence[str]) -> Anomaly | None:
     """Different calls with the same outcome; those of one message count, but did not know of each other."""
     latest = calls[0]
-    alike = list(takewhile(lambda call: call.content == latest.content and not _is_poller(call, pollers), calls))
-    too_few = len(alike) < REPEATS + STAGNATION_BEYOND or len({call.step.turn for call in alike}) < REPEATS
-    if too_few or all(_same(call, latest) for call in alike) or acknowledges(latest.text):
+    alike = list(
+        takewhile(
+            lambda call: (
+                call.content == latest.content and not _is_poller(call, pollers)
+            ),
+            calls,
+        )
+    )
+    too_few = (
+        len(alike) < REPEATS + STAGNATION_BEYOND
+        or len({call.step.turn for call in alike}) < REPEATS
+    )
+    if (
+        too_few
+        or all(_same(call, latest) for call in alike)
+        or acknowledges(latest.text)
+    ):
         return None
-    names = ", ".join(list(dict.fromkeys(call.call for call in reversed(alike)))[:MOST_SHOWN])
-    evidence = f"{len(alike)} calls in a row ({names}) brought the same: {latest.quote}."
+    names = ", ".join(
+        list(dict.fromkeys(call.call for call in reversed(alike)))[:MOST_SHOWN]
+    )
+    evidence = (
+        f"{len(alike)} calls in a row ({names}) brought the same: {latest.quote}."
+    )
     return latest.anomaly("stagnation", evidence, 0.75, recoverable=True)
 
 
 def _is_poller(call: Reading, pollers: Sequence[str]) -> bool:
     """Whether a call may be made again and again; a pattern names a tool, or a call as `rendered` writes it."""
-    return any(fnmatchcase(rendered(call.step) if "(" in pattern else call.step.tool, pattern) for pattern in pollers)
+    return any(
+        fnmatchcase(rendered(call.step) if "(" in pattern else call.step.tool, pattern)
+        for pattern in pollers
+    )
 
 
 def _same(one: Reading, other: Reading) -> bool:
     """Whether it is the same call with the same outcome."""
-    same_call = one.step.tool == other.step.tool and one.step.arguments == other.step.arguments
+    same_call = (
+        one.step.tool == other.step.tool and one.step.arguments == other.step.arguments
+    )
     return same_call and one.content == other.content
 
 
-RULES: tuple[Rule, ...] = (_missing_tool, _error, _error_field, _phrase, _loop, _empty_again)
+RULES: tuple[Rule, ...] = (
+    _missing_tool,
+    _error,
+    _error_field,
+    _phrase,
+    _loop,
+    _empty_again,
+)
 """The rules, surest first: the first that says something decides."""

@@ -5,14 +5,24 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any, NotRequired
 
-from langchain.agents.middleware import AgentMiddleware, AgentState, ModelRequest, ModelResponse
+from langchain.agents.middleware import (
+    AgentMiddleware,
+    AgentState,
+    ModelRequest,
+    ModelResponse,
+)
 from langchain.agents.middleware.types import PrivateStateAttr
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.runtime import Runtime
 
-from langchain_tooltree.cfgm.memory import DEFAULT_K, CFGMMemory, check_memory, recovery_with
+from langchain_tooltree.cfgm.memory import (
+    DEFAULT_K,
+    CFGMMemory,
+    check_memory,
+    recovery_with,
+)
 from langchain_tooltree.cfgm.online import (
     PAST_RUNS,
     AgentTool,
@@ -25,10 +35,23 @@ from langchain_tooltree.cfgm.online import (
 from langchain_tooltree.conversation import Conversation, visible_path
 from langchain_tooltree.errors import check_count
 from langchain_tooltree.experience.recorder import RunRecorder
-from langchain_tooltree.experience.run_identity import TurnNote, is_collecting, names_of, run_id, turn_note
+from langchain_tooltree.experience.run_identity import (
+    TurnNote,
+    is_collecting,
+    names_of,
+    run_id,
+    turn_note,
+)
 from langchain_tooltree.experience.trajectory import Recall, aim_of
 from langchain_tooltree.experience.verdict import AnyVerdict
-from langchain_tooltree.flows import Flow, Writer, async_twin, current_runtime, current_writer, driven
+from langchain_tooltree.flows import (
+    Flow,
+    Writer,
+    async_twin,
+    current_runtime,
+    current_writer,
+    driven,
+)
 from langchain_tooltree.models import extended
 from langchain_tooltree.text import remarked
 
@@ -109,18 +132,28 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
         super().__init__()
         check_memory(memory)
         check_count("k", k)
-        budget = {"cooldown": cooldown, "max_reflections": max_reflections, "patience": patience}
-        self._recovery = recovery_with(memory, model, detector, **budget) if reflect else None
+        budget = {
+            "cooldown": cooldown,
+            "max_reflections": max_reflections,
+            "patience": patience,
+        }
+        self._recovery = (
+            recovery_with(memory, model, detector, **budget) if reflect else None
+        )
         self._memory = memory if recall or record else None
         self._recalls = recall and memory is not None
         self._records = record and memory is not None
         self._recorder = RunRecorder(verdict)
         if self._records and verdict is None:
-            logger.info("Runs are kept without a verdict, so that they will not be recalled. Pass verdict=.")
+            logger.info(
+                "Runs are kept without a verdict, so that they will not be recalled. Pass verdict=."
+            )
         self._k = k
 
     @driven
-    def before_agent(self, state: CFGMState, runtime: Runtime[Any]) -> Flow[dict[str, Any]]:
+    def before_agent(
+        self, state: CFGMState, runtime: Runtime[Any]
+    ) -> Flow[dict[str, Any]]:
         """Recall what is known of tasks like the user's."""
         memory = None if is_collecting() else self._memory
         conversation = Conversation.of(state)
@@ -130,22 +163,42 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
             earlier = {}
         turn = turn_note(conversation, earlier, namespace)
         latest = conversation.task or earlier.get("latest", "")
-        is_new = conversation.task and not (earlier and earlier["request"] == turn["request"])  # at least in words
+        is_new = conversation.task and not (
+            earlier and earlier["request"] == turn["request"]
+        )  # at least in words
         if memory is None or not self._recalls or not is_new:
-            recall = {name: earlier[name] for name in ("runs", "tips", "text") if name in earlier}
-            return {"cfgm_recalled": {**Recalled(**turn, runs=[], tips=[], latest=latest, text=""), **recall}}
+            recall = {
+                name: earlier[name]
+                for name in ("runs", "tips", "text")
+                if name in earlier
+            }
+            return {
+                "cfgm_recalled": {
+                    **Recalled(**turn, runs=[], tips=[], latest=latest, text=""),
+                    **recall,
+                }
+            }
         aim = aim_of(dict.fromkeys([turn["first"], *conversation.requests]))
         recollection = yield from memory.recaller.recall_here(
             aim, k=self._k, own=run_id(runtime), writer=runtime.stream_writer
         )
         text = recall_text(recollection, max_characters=memory.max_characters)
-        runs, tips = [run.id for run in recollection.runs], [tip.to_dict() for tip in recollection.tips]
-        return {"cfgm_recalled": Recalled(**turn, runs=runs, tips=tips, latest=latest, text=text)}
+        runs, tips = (
+            [run.id for run in recollection.runs],
+            [tip.to_dict() for tip in recollection.tips],
+        )
+        return {
+            "cfgm_recalled": Recalled(
+                **turn, runs=runs, tips=tips, latest=latest, text=text
+            )
+        }
 
     abefore_agent = async_twin(before_agent)  # type: ignore[arg-type] # mypy takes `self` from the base class
 
     @driven
-    def before_model(self, state: CFGMState, runtime: Runtime[Any]) -> Flow[dict[str, Any] | None]:
+    def before_model(
+        self, state: CFGMState, runtime: Runtime[Any]
+    ) -> Flow[dict[str, Any] | None]:
         """Look at what the tools have brought back, and correct the course if need be.
 
         It is a step of the graph of its own: no model is asked twice where a run is resumed or a model call repeated.
@@ -162,13 +215,17 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
     abefore_model = async_twin(before_model)  # type: ignore[arg-type] # as above
 
     def wrap_model_call(
-        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
+        self,
+        request: ModelRequest[Any],
+        handler: Callable[[ModelRequest[Any]], ModelResponse[Any]],
     ) -> ModelResponse[Any]:
         """Have the agent's model answer with what was recalled in its system prompt."""
         return handler(self._with_recalled(request))
 
     async def awrap_model_call(
-        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
+        self,
+        request: ModelRequest[Any],
+        handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
     ) -> ModelResponse[Any]:
         """The async twin of `wrap_model_call`."""
         return await handler(self._with_recalled(request))
@@ -182,33 +239,55 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
         turn: Mapping[str, Any] = state.get("cfgm_recalled") or {}
         try:
             experience = self._memory.experience
-            experience = experience.resumed(turn["namespace"]) if "namespace" in turn else experience.within_config()
+            experience = (
+                experience.resumed(turn["namespace"])
+                if "namespace" in turn
+                else experience.within_config()
+            )
             # What was recalled stands in the record: tips get credit by its verdict.
             # Where nothing was, that stands there, too: else its reflections may have repeated anything.
             tips = map(Tip.from_dict, turn.get("tips", ()))
-            recall = Recall(turn.get("runs", ()), {tip.id: tip.trajectories for tip in tips})
+            recall = Recall(
+                turn.get("runs", ()), {tip.id: tip.trajectories for tip in tips}
+            )
             about = recall.metadata() if "runs" in turn else {}
             keep = partial(self._recorder.keep, state["messages"], runtime, experience)
-            yield from keep(task=turn.get("first") or None, instructions=instructions, about=about)
+            yield from keep(
+                task=turn.get("first") or None, instructions=instructions, about=about
+            )
         except Exception as error:
             logger.exception("A run was not recorded: %s", error)  # noqa: TRY401 - names the reason in one line
 
     aafter_agent = async_twin(after_agent)  # type: ignore[arg-type] # as above
 
-    def _help(self, turn: Mapping[str, Any], runtime: Runtime[Any]) -> Flow[dict[str, Any]]:
+    def _help(
+        self, turn: Mapping[str, Any], runtime: Runtime[Any]
+    ) -> Flow[dict[str, Any]]:
         """What was recalled when the run began, and what its model was offered and told."""
         yield from ()
         offered = self._recorder.requests.of(runtime)
-        tips, examples = map(Tip.from_dict, turn.get("tips", ())), examples_in(turn.get("text", ""))
+        tips, examples = (
+            map(Tip.from_dict, turn.get("tips", ())),
+            examples_in(turn.get("text", "")),
+        )
         about = {"task": turn.get("latest", ""), "instructions": offered.instructions}
-        return {"tips": tips, "examples": examples, "tools": offered.tools.values(), **about}
+        return {
+            "tips": tips,
+            "examples": examples,
+            "tools": offered.tools.values(),
+            **about,
+        }
 
     def _with_recalled(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
-        self._recorder.requests.add(request.runtime, request.tools, request.system_message)
+        self._recorder.requests.add(
+            request.runtime, request.tools, request.system_message
+        )
         turn: Mapping[str, Any] = request.state.get("cfgm_recalled") or {}  # type: ignore[assignment]
         if not self._recalls or not turn.get("text"):
             return request
-        prompt = extended(request.system_message, remarked(turn["text"], source=PAST_RUNS))
+        prompt = extended(
+            request.system_message, remarked(turn["text"], source=PAST_RUNS)
+        )
         return request.override(system_message=prompt)
 
 
@@ -236,7 +315,12 @@ class CFGMRecallNode(Runnable[Any, dict[str, str]]):
     """
 
     def __init__(
-        self, memory: CFGMMemory, *, k: int = DEFAULT_K, messages_key: str = "messages", recalled_key: str = "recalled"
+        self,
+        memory: CFGMMemory,
+        *,
+        k: int = DEFAULT_K,
+        messages_key: str = "messages",
+        recalled_key: str = "recalled",
     ) -> None:
         self.name = "CFGMRecallNode"
         check_memory(memory, optional=False)
@@ -247,7 +331,12 @@ class CFGMRecallNode(Runnable[Any, dict[str, str]]):
         self._recalled_key = recalled_key
 
     @driven
-    def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Flow[dict[str, str]]:  # noqa: A002, ARG002 - as Runnable has it
+    def invoke(
+        self,
+        input: Any,  # noqa: A002 - as Runnable has it
+        config: RunnableConfig | None = None,  # noqa: ARG002 - as Runnable has it
+        **_: Any,
+    ) -> Flow[dict[str, str]]:
         """Recall what is known of tasks like the latest request of a graph state or a list of messages.
 
         Returns:
@@ -258,8 +347,14 @@ class CFGMRecallNode(Runnable[Any, dict[str, str]]):
             return {self._recalled_key: ""}
         runtime, writer = current_runtime(), current_writer()
         own = run_id(runtime) if runtime else None
-        recollection = yield from self._memory.recaller.recall_here(conversation.aim, k=self._k, own=own, writer=writer)
-        return {self._recalled_key: recall_text(recollection, max_characters=self._memory.max_characters)}
+        recollection = yield from self._memory.recaller.recall_here(
+            conversation.aim, k=self._k, own=own, writer=writer
+        )
+        return {
+            self._recalled_key: recall_text(
+                recollection, max_characters=self._memory.max_characters
+            )
+        }
 
     ainvoke = async_twin(invoke)  # type: ignore[arg-type] # mypy takes `self` from the declaration in Runnable
 
@@ -306,16 +401,27 @@ class CFGMReflectionNode(Runnable[Any, dict[str, list[BaseMessage]]]):
         self.name = "CFGMReflectionNode"
         check_memory(memory)
         check_count("k", k)
-        budget = {"cooldown": cooldown, "max_reflections": max_reflections, "patience": patience}
+        budget = {
+            "cooldown": cooldown,
+            "max_reflections": max_reflections,
+            "patience": patience,
+        }
         self._recovery = recovery_with(memory, model, detector, **budget)
         self._memory = memory
         self._names = None if tools is None else frozenset(names_of(tools))
-        self._tools = [{"name": tool} if isinstance(tool, str) else tool for tool in tools or ()]
+        self._tools = [
+            {"name": tool} if isinstance(tool, str) else tool for tool in tools or ()
+        ]
         self._k = k
         self._messages_key = messages_key
 
     @driven
-    def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Flow[dict[str, list[BaseMessage]]]:  # noqa: A002, ARG002
+    def invoke(
+        self,
+        input: Any,  # noqa: A002
+        config: RunnableConfig | None = None,  # noqa: ARG002
+        **_: Any,
+    ) -> Flow[dict[str, list[BaseMessage]]]:
         """Look at the latest observations of a graph state or a list of messages; correct the course if need be.
 
         Returns:
@@ -324,18 +430,32 @@ class CFGMReflectionNode(Runnable[Any, dict[str, list[BaseMessage]]]):
         conversation = Conversation(visible_path(input, key=self._messages_key))
         writer = current_writer()
         # Outside of any graph, the caller puts the correction in its place.
-        if writer is not None and any(each.id is None for each in conversation.observations):
-            logger.warning("Results of tools have no id, so no correction can take their place: use add_messages.")
+        if writer is not None and any(
+            each.id is None for each in conversation.observations
+        ):
+            logger.warning(
+                "Results of tools have no id, so no correction can take their place: use add_messages."
+            )
             return {}
         help_ = self._help(conversation, writer)
-        message = yield from self._recovery.correction(conversation, names=self._names, help_=help_, writer=writer)
+        message = yield from self._recovery.correction(
+            conversation, names=self._names, help_=help_, writer=writer
+        )
         return {} if message is None else {self._messages_key: [message]}
 
     ainvoke = async_twin(invoke)  # type: ignore[arg-type] # mypy takes `self` from the declaration in Runnable
 
-    def _help(self, conversation: Conversation, writer: Writer | None) -> Flow[dict[str, Any]]:
+    def _help(
+        self, conversation: Conversation, writer: Writer | None
+    ) -> Flow[dict[str, Any]]:
         if self._memory is None or not conversation.task:
             return {"tools": self._tools}
-        recollection = yield from self._memory.recaller.recall_here(conversation.aim, k=self._k, writer=writer)
+        recollection = yield from self._memory.recaller.recall_here(
+            conversation.aim, k=self._k, writer=writer
+        )
         text = recall_text(recollection, max_characters=self._memory.max_characters)
-        return {"tips": recollection.tips, "examples": examples_in(text), "tools": self._tools}
+        return {
+            "tips": recollection.tips,
+            "examples": examples_in(text),
+            "tools": self._tools,
+        }

@@ -14,7 +14,13 @@ from typing import Any, NamedTuple
 from uuid import uuid4
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+)
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import merge_configs
 from langgraph.checkpoint.memory import InMemorySaver
@@ -101,10 +107,14 @@ class TaskOutcome:
     """What became of a task."""
 
     task: Task
-    success: bool | None  # `None` while it can still be tried: something went wrong that is no fault of the agent
+    success: (
+        bool | None
+    )  # `None` while it can still be tried: something went wrong that is no fault of the agent
     trajectories: tuple[str, ...]  # ids of its attempts in the store, in order
     reasons: str  # why the last attempt counts as what it does
-    problem: str  # why it is unfinished; the same collection, run again, goes on with it
+    problem: (
+        str  # why it is unfinished; the same collection, run again, goes on with it
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +154,10 @@ class CollectionReport:
 
 # --- attempts ---
 
-OUTAGES = (ConnectionError, TimeoutError)  # what is raised where a service cannot be reached
+OUTAGES = (
+    ConnectionError,
+    TimeoutError,
+)  # what is raised where a service cannot be reached
 
 
 class UnfinishedError(ToolTreeError, RuntimeError):
@@ -168,7 +181,9 @@ class Attempt:
     number: int
     request: str  # the task, and before it what may help
     max_steps: int
-    stopped: threading.Event = field(default_factory=threading.Event)  # once it is set, nothing new begins
+    stopped: threading.Event = field(
+        default_factory=threading.Event
+    )  # once it is set, nothing new begins
     spent: Meter = field(default_factory=lambda: Meter(0))  # it only counts
 
     @property
@@ -224,7 +239,9 @@ def read_step(returned: Any) -> StepResult:
     observation, reward, done, *others = returned
     truncated = len(others) == 2 and bool(others[0])  # noqa: PLR2004 - and an info
     amount = None if reward is None else float(reward)
-    return StepResult(as_text(observation), amount, bool(done) or truncated, truncated and not done)
+    return StepResult(
+        as_text(observation), amount, bool(done) or truncated, truncated and not done
+    )
 
 
 def as_text(observation: Any) -> str:
@@ -250,7 +267,12 @@ ACT_TOOL: dict[str, Any] = {
         "description": "Take one action in the environment and see what comes of it.",
         "parameters": {
             "type": "object",
-            "properties": {"action": {"type": "string", "description": "The action, in the environment's own words"}},
+            "properties": {
+                "action": {
+                    "type": "string",
+                    "description": "The action, in the environment's own words",
+                }
+            },
             "required": ["action"],
         },
     },
@@ -273,7 +295,9 @@ def run_in_environment(
     step, steps, problem = StepResult(""), 0, ""
     match (yield FunctionStep(world.reset, attempt.original)):
         case tuple((observation, Mapping())) | observation:
-            messages.append(HumanMessage(f"{attempt.request}\n\n{as_text(observation)}".strip()))
+            messages.append(
+                HumanMessage(f"{attempt.request}\n\n{as_text(observation)}".strip())
+            )
     while not (step.done or problem):
         messages.append(reply := (yield from _reply(attempt, model, messages)))
         if not reply.tool_calls:
@@ -283,29 +307,61 @@ def run_in_environment(
             if steps > attempt.max_steps:
                 problem = f"The limit of {attempt.max_steps} steps was reached."
                 break
-            action = str(call["args"].get("action") or "").strip() if call["name"] == ACT else ""
+            action = (
+                str(call["args"].get("action") or "").strip()
+                if call["name"] == ACT
+                else ""
+            )
             try:
-                step = read_step((yield FunctionStep(world.step, action))) if action else StepResult(MISCALLED)
+                step = (
+                    read_step((yield FunctionStep(world.step, action)))
+                    if action
+                    else StepResult(MISCALLED)
+                )
             except (*OUTAGES, UnfinishedError):
                 raise
             except Exception as error:  # noqa: BLE001 - the agent has brought it about, whatever it is
                 problem = f"The environment raised {described(error)} on the action {action!r:.120}."
                 break
             status = "success" if action else "error"
-            messages.append(ToolMessage(step.observation, tool_call_id=call["id"], name=call["name"], status=status))
+            messages.append(
+                ToolMessage(
+                    step.observation,
+                    tool_call_id=call["id"],
+                    name=call["name"],
+                    status=status,
+                )
+            )
             rewards += [] if step.reward is None else [step.reward]
             if step.done:
                 break
-        if not problem and review is not None and (advised := (yield from review(messages))):
+        if (
+            not problem
+            and review is not None
+            and (advised := (yield from review(messages)))
+        ):
             ids = [getattr(each, "tool_call_id", None) for each in messages]
-            messages[max(at for at, each in enumerate(ids) if each == advised.tool_call_id)] = advised
-    reward = math.fsum(rewards) if rewards else None  # as steps of 0.08 and 0.17 add up to 1, a success
-    trajectory = Trajectory.from_messages(messages, id=attempt.id, task=attempt.task.text)
-    result = {"messages": messages, "reward": reward, "done": step.done, "truncated": step.truncated}
+            messages[
+                max(at for at, each in enumerate(ids) if each == advised.tool_call_id)
+            ] = advised
+    reward = (
+        math.fsum(rewards) if rewards else None
+    )  # as steps of 0.08 and 0.17 add up to 1, a success
+    trajectory = Trajectory.from_messages(
+        messages, id=attempt.id, task=attempt.task.text
+    )
+    result = {
+        "messages": messages,
+        "reward": reward,
+        "done": step.done,
+        "truncated": step.truncated,
+    }
     return AttemptResult(trajectory, result, problem, reward)
 
 
-def _reply(attempt: Attempt, model: BaseChatModel, messages: Sequence[BaseMessage]) -> Flow[AIMessage]:
+def _reply(
+    attempt: Attempt, model: BaseChatModel, messages: Sequence[BaseMessage]
+) -> Flow[AIMessage]:
     """What the model says next."""
     attempt.check()
     meter = Meter(1)
@@ -347,7 +403,10 @@ class _Watch(MeteringHandler):
 
 
 def run_graph(
-    attempt: Attempt, graph: Pregel[Any, Any, Any, Any], config: RunnableConfig | None, context: Any
+    attempt: Attempt,
+    graph: Pregel[Any, Any, Any, Any],
+    config: RunnableConfig | None,
+    context: Any,
 ) -> Flow[AttemptResult]:
     """Try a task with an agent whose state has `messages`, as a flow.
 
@@ -356,14 +415,18 @@ def run_graph(
     """
     runs: list[Trajectory] = []
     watch = _Watch(attempt)
-    if graph.checkpointer:  # a graph that has none may hold things in its state that no checkpoint takes
+    if (
+        graph.checkpointer
+    ):  # a graph that has none may hold things in its state that no checkpoint takes
         graph = graph.copy(update={"checkpointer": InMemorySaver()})
     state = {MESSAGES_KEY: [HumanMessage(attempt.request)]}
     # Enough for an agent whose nodes all run once for each tool call; what counts is the limit of tool calls.
     limit = (attempt.max_steps + 1) * (len(graph.nodes) + 1)
     configured: RunnableConfig = {
         "recursion_limit": max(limit, (graph.config or {}).get("recursion_limit", 0)),
-        **merge_configs(config, {"callbacks": [watch, TrajectoryRecorder(runs.append)]}),
+        **merge_configs(
+            config, {"callbacks": [watch, TrajectoryRecorder(runs.append)]}
+        ),
         # Another thread each time: what tools keep by thread belongs to the world, which has to be fresh.
         # The memory that is being filled may be the agent's own as well, which would learn each attempt a second time.
         "configurable": {
@@ -390,14 +453,22 @@ def run_graph(
         raised = error
     attempt.check()
     problem = _problem(raised, end, watch, attempt)
-    messages = end.get(MESSAGES_KEY) if isinstance(end, Mapping) else getattr(end, MESSAGES_KEY, None)
+    messages = (
+        end.get(MESSAGES_KEY)
+        if isinstance(end, Mapping)
+        else getattr(end, MESSAGES_KEY, None)
+    )
     if not runs or not (problem or messages):
         msg = f"The state of the agent has no {MESSAGES_KEY!r}; collect needs an agent that keeps its messages there."
         raise UnfinishedError(msg)
-    return AttemptResult(replace(runs[-1], id=attempt.id, task=attempt.task.text), end, problem)
+    return AttemptResult(
+        replace(runs[-1], id=attempt.id, task=attempt.task.text), end, problem
+    )
 
 
-def _problem(error: Exception | None, state: Any, watch: _Watch, attempt: Attempt) -> str:
+def _problem(
+    error: Exception | None, state: Any, watch: _Watch, attempt: Attempt
+) -> str:
     """Why an agent has failed before it could be evaluated; empty if it has not. It is raised if it is not to blame."""
     if watch.calls > attempt.max_steps:
         return f"The limit of {attempt.max_steps} tool calls was reached."
@@ -407,10 +478,16 @@ def _problem(error: Exception | None, state: Any, watch: _Watch, attempt: Attemp
     if error is None or isinstance(error, GraphRecursionError):
         return str(error or "")
     # Tools and middleware without a sync half raise the one, nodes and runnables of LangGraph and LangChain the other.
-    if isinstance(error, NotImplementedError) or "synchronous function" in str(error) or "coroutine" in str(error):
+    if (
+        isinstance(error, NotImplementedError)
+        or "synchronous function" in str(error)
+        or "coroutine" in str(error)
+    ):
         msg = f"The agent is async in part and cannot be run by collect; use acollect. ({described(error)})"
         raise ConfigurationError(msg) from error
-    if isinstance(error, OUTAGES) or any(error is each for each in watch.errors):  # those of models
+    if isinstance(error, OUTAGES) or any(
+        error is each for each in watch.errors
+    ):  # those of models
         msg = f"The agent could not be run: {described(error)}"
         raise UnfinishedError(msg) from error
     return f"The agent raised {described(error)}"
@@ -438,24 +515,36 @@ class Collection:
     config: RunnableConfig | None
     context: Any
     _stopped: threading.Event = field(default_factory=threading.Event)
-    _spent: list[Meter] = field(default_factory=list)  # of each attempt, also of one that was not finished
+    _spent: list[Meter] = field(
+        default_factory=list
+    )  # of each attempt, also of one that was not finished
 
-    def collecting(self, tasks: Sequence[str | Task], max_concurrency: int) -> Flow[CollectionReport]:
+    def collecting(
+        self, tasks: Sequence[str | Task], max_concurrency: int
+    ) -> Flow[CollectionReport]:
         """Try all tasks, some of them at once, as a flow."""
         outcomes: dict[int, TaskOutcome] = {}
         waiting = iter(enumerate(tasks))  # shared: who is free takes the next one
         # An environment is one world, in which one attempt is made at a time.
         workers = 1 if is_environment(self.agent) else min(max_concurrency, len(tasks))
         try:
-            yield TogetherStep([self._working(waiting, outcomes) for _ in range(workers)])
+            yield TogetherStep(
+                [self._working(waiting, outcomes) for _ in range(workers)]
+            )
         finally:
             self._stopped.set()  # after Ctrl-C other threads still run
         cost = Meter(0)
         for each in self._spent:
             cost.add(each)
-        return CollectionReport(tuple(outcomes[place] for place in range(len(tasks))), cost)
+        return CollectionReport(
+            tuple(outcomes[place] for place in range(len(tasks))), cost
+        )
 
-    def _working(self, waiting: Iterator[tuple[int, str | Task]], outcomes: dict[int, TaskOutcome]) -> Flow[None]:
+    def _working(
+        self,
+        waiting: Iterator[tuple[int, str | Task]],
+        outcomes: dict[int, TaskOutcome],
+    ) -> Flow[None]:
         """Try one task after the other, beside others who do so; after an error nobody begins anything new."""
         try:
             for place, original in waiting:
@@ -470,17 +559,34 @@ class Collection:
         attempts: list[Trajectory] = []
         problem = ""
         for number in range(1, self.max_retries + 2):
-            trajectory = yield from flow_of(self.experience.get)(task.attempt_id(number))
+            trajectory = yield from flow_of(self.experience.get)(
+                task.attempt_id(number)
+            )
             if trajectory is None:
-                reflections = [text for each in attempts if (text := str(each.metadata.get("reflection") or ""))]
-                attempt = Attempt(original, number, self._request(task, reflections), self.max_steps, self._stopped)
+                reflections = [
+                    text
+                    for each in attempts
+                    if (text := str(each.metadata.get("reflection") or ""))
+                ]
+                attempt = Attempt(
+                    original,
+                    number,
+                    self._request(task, reflections),
+                    self.max_steps,
+                    self._stopped,
+                )
                 try:
                     trajectory = yield from self._attempting(attempt, reflections)
                 except ConfigurationError:
                     raise
                 except Exception as error:
                     problem = described(error)
-                    logger.warning("Attempt %d at the task %s is unfinished.", number, task, exc_info=True)
+                    logger.warning(
+                        "Attempt %d at the task %s is unfinished.",
+                        number,
+                        task,
+                        exc_info=True,
+                    )
                     break
                 finally:
                     self._spent.append(attempt.spent)
@@ -490,31 +596,71 @@ class Collection:
                 break
         success = None if problem else bool(attempts[-1].success)
         reasons = attempts[-1].reasons if attempts else ""
-        return TaskOutcome(task, success, tuple(each.id for each in attempts), reasons, problem)
+        return TaskOutcome(
+            task, success, tuple(each.id for each in attempts), reasons, problem
+        )
 
     def _request(self, task: Task, reflections: Sequence[str]) -> str:
         """What an agent is asked: the task, and in front of it what may help, marked as reference material."""
         parts = []
         if self.examples:
-            parts.append("\n\n".join(["Examples of tasks done in this environment:", *self.examples]))
+            parts.append(
+                "\n\n".join(
+                    ["Examples of tasks done in this environment:", *self.examples]
+                )
+            )
         if self.focus_points:
-            parts.append("\n- ".join(["Points that matter in this environment:", *self.focus_points]))
+            parts.append(
+                "\n- ".join(
+                    ["Points that matter in this environment:", *self.focus_points]
+                )
+            )
         if reflections:
-            listed = [f"{number}. {reflection}" for number, reflection in enumerate(reflections, 1)]
-            parts.append("\n".join(["You have tried this task before and failed. What was learnt from it:", *listed]))
-        reference = [as_reference("\n\n".join(parts), source="earlier work")] if parts else []
+            listed = [
+                f"{number}. {reflection}"
+                for number, reflection in enumerate(reflections, 1)
+            ]
+            parts.append(
+                "\n".join(
+                    [
+                        "You have tried this task before and failed. What was learnt from it:",
+                        *listed,
+                    ]
+                )
+            )
+        reference = (
+            [as_reference("\n\n".join(parts), source="earlier work")] if parts else []
+        )
         return "\n\n".join([*reference, task.text])
 
-    def _attempting(self, attempt: Attempt, reflections: Sequence[str]) -> Flow[Trajectory]:
+    def _attempting(
+        self, attempt: Attempt, reflections: Sequence[str]
+    ) -> Flow[Trajectory]:
         """Make an attempt, evaluate it, and reflect on it if it failed."""
         attempt.check()
         run = yield from self._in_world(attempt)
-        success, reward, reasons = yield from evaluating(self.evaluate, attempt.original, run)
+        success, reward, reasons = yield from evaluating(
+            self.evaluate, attempt.original, run
+        )
         trajectory = replace(run.trajectory, success=success, reasons=reasons)
-        reflection = "" if success else (yield from self._reflecting(attempt, trajectory, reflections))
-        usage = {name: getattr(attempt.spent, name) for name in ("model_calls", "input_tokens", "output_tokens")}
-        about = {"attempt": attempt.number, "task_id": attempt.task.id, "reflection": reflection, "reward": reward}
-        return replace(trajectory, metadata={**trajectory.metadata, **about, "usage": usage})
+        reflection = (
+            ""
+            if success
+            else (yield from self._reflecting(attempt, trajectory, reflections))
+        )
+        usage = {
+            name: getattr(attempt.spent, name)
+            for name in ("model_calls", "input_tokens", "output_tokens")
+        }
+        about = {
+            "attempt": attempt.number,
+            "task_id": attempt.task.id,
+            "reflection": reflection,
+            "reward": reward,
+        }
+        return replace(
+            trajectory, metadata={**trajectory.metadata, **about, "usage": usage}
+        )
 
     def _in_world(self, attempt: Attempt) -> Flow[AttemptResult]:
         """Run the agent, in a world of its own if there is a function that makes one, which is closed afterwards."""
@@ -537,7 +683,9 @@ class Collection:
             return run_graph(attempt, world, self.config, self.context)
         return run_in_environment(attempt, world, self.model)
 
-    def _reflecting(self, attempt: Attempt, trajectory: Trajectory, earlier: Sequence[str]) -> Flow[str]:
+    def _reflecting(
+        self, attempt: Attempt, trajectory: Trajectory, earlier: Sequence[str]
+    ) -> Flow[str]:
         """Have a model reflect on a failed attempt; empty, and logged, if it gives no usable reply."""
         document = {
             "task": shortened(trajectory.task),
@@ -552,9 +700,15 @@ class Collection:
         reply = yield from filled_in(self.reflector, FailureForm, prompt, config, meter)
         attempt.spent.add(meter)
         if reply is None:
-            logger.warning("Attempt %s is kept without a reflection: %s", attempt.id, "; ".join(meter.problems))
+            logger.warning(
+                "Attempt %s is kept without a reflection: %s",
+                attempt.id,
+                "; ".join(meter.problems),
+            )
             return ""
-        return shortened(f"{reply.what_went_wrong}\n{reply.next_time}", LONGEST_REFLECTION)
+        return shortened(
+            f"{reply.what_went_wrong}\n{reply.next_time}", LONGEST_REFLECTION
+        )
 
 
 def _closing(world: Any) -> Flow[None]:
@@ -579,15 +733,33 @@ def evaluating(
         return False, run.reward, run.problem
     if evaluate is None:
         done, truncated = run.result["done"], run.result["truncated"]
-        ended = "was cut off" if truncated else "is over" if done else "was given up by the agent"
-        success = done and not truncated and (run.reward is None or run.reward >= SUCCESS_REWARD)
+        ended = (
+            "was cut off"
+            if truncated
+            else "is over"
+            if done
+            else "was given up by the agent"
+        )
+        success = (
+            done
+            and not truncated
+            and (run.reward is None or run.reward >= SUCCESS_REWARD)
+        )
         return success, run.reward, f"The episode {ended}; its reward is {run.reward}."
     verdict = yield FunctionStep(lambda task: evaluate(task, run.result), original)
     if isinstance(verdict, bool):
-        return verdict, run.reward, f"evaluate says that it {'succeeded' if verdict else 'failed'}."
+        return (
+            verdict,
+            run.reward,
+            f"evaluate says that it {'succeeded' if verdict else 'failed'}.",
+        )
     with suppress(OverflowError, TypeError, ValueError):
         if math.isfinite(reward := float(verdict)):
-            return reward >= SUCCESS_REWARD, reward, f"Its reward is {reward:g}; {SUCCESS_REWARD:g} is a success."
+            return (
+                reward >= SUCCESS_REWARD,
+                reward,
+                f"Its reward is {reward:g}; {SUCCESS_REWARD:g} is a success.",
+            )
     msg = f"evaluate returned {verdict!r:.80} for the task {task_of(original)}, which is no bool or reward."
     raise UnfinishedError(msg)
 
@@ -611,5 +783,7 @@ LONGEST_REFLECTION = 2_000  # characters of a reflection: about 500 tokens, in e
 class FailureForm(BaseModel):
     """What a model is asked to fill in."""
 
-    what_went_wrong: Words = Field(description="Where the attempt went wrong, and which observation shows it")
+    what_went_wrong: Words = Field(
+        description="Where the attempt went wrong, and which observation shows it"
+    )
     next_time: Words = Field(description="What to do instead, in concrete steps")

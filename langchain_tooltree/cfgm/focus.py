@@ -39,7 +39,9 @@ must hold for many tasks of this environment, so do not solve one of the example
 
 MOST_FOCUS_POINTS = 10  # focus points there are at the most, as in the paper
 LONGEST_FOCUS_POINT = 500  # characters of a focus point that are kept: about 125 tokens
-MOST_EXAMPLES = 12  # examples a model is shown, so that there is room for something of each
+MOST_EXAMPLES = (
+    12  # examples a model is shown, so that there is room for something of each
+)
 FOCUS = "focus"  # under what label focus points are kept
 CURRENT = "current"  # under what key those that were asked for last stand
 
@@ -54,11 +56,16 @@ class FocusPointForm(BaseModel):
 class FocusForm(BaseModel):
     """What a model is asked to fill in."""
 
-    focus_points: list[FocusPointForm] = Field(description="At most 10, the most important first")
+    focus_points: list[FocusPointForm] = Field(
+        description="At most 10, the most important first"
+    )
 
 
 def make_focus_points(
-    model: BaseChatModel, collection: RecordCollection, description: str, examples: Sequence[str | Trajectory] = ()
+    model: BaseChatModel,
+    collection: RecordCollection,
+    description: str,
+    examples: Sequence[str | Trajectory] = (),
 ) -> Flow[list[str]]:
     """Make the focus points for an environment, at most 10, and keep them.
 
@@ -68,20 +75,28 @@ def make_focus_points(
         msg = f"description must be a text that says what the environment is, got {description!r:.80}."
         raise ConfigurationError(msg)
     examples = [examples] if isinstance(examples, str) else examples
-    document: dict[str, Any] = {"description": shortened(description.strip(), DEFAULT_MAX_CHARACTERS)}
+    document: dict[str, Any] = {
+        "description": shortened(description.strip(), DEFAULT_MAX_CHARACTERS)
+    }
     if examples:
         room = DEFAULT_MAX_CHARACTERS // min(len(examples), MOST_EXAMPLES)
-        document["examples"] = [_example(each, room) for each in examples[:MOST_EXAMPLES]]
+        document["examples"] = [
+            _example(each, room) for each in examples[:MOST_EXAMPLES]
+        ]
     meter = Meter(ATTEMPTS)
     prompt = document_prompt(DEFAULT_FOCUS_PROMPT, document)
-    reply = yield from filled_in(model, FocusForm, prompt, inner_config("focus", {}), meter)
+    reply = yield from filled_in(
+        model, FocusForm, prompt, inner_config("focus", {}), meter
+    )
     if reply is None or not reply.focus_points:
         problem = "; ".join(meter.problems) or "the list is empty"
         msg = f"The model named no focus points: {problem}. Try again, or use another model."
         raise ReplyError(msg)
     lines = [" ".join(each.focus_point.split()) for each in reply.focus_points]
     distinct = {line.casefold().rstrip("."): line for line in lines}.values()
-    points = [shortened(line, LONGEST_FOCUS_POINT) for line in distinct][:MOST_FOCUS_POINTS]
+    points = [shortened(line, LONGEST_FOCUS_POINT) for line in distinct][
+        :MOST_FOCUS_POINTS
+    ]
     record = {
         "focus_points": points,
         "examples": list(map(example_text, examples)),
@@ -95,16 +110,24 @@ def _example(example: str | Trajectory, room: int) -> Any:
     if isinstance(example, str):
         return shortened(example, room)
     outcome = {} if example.success is None else {"success": example.success}
-    return {"task": shortened(example.task), "record": excerpt(example, max_characters=room), **outcome}
+    return {
+        "task": shortened(example.task),
+        "record": excerpt(example, max_characters=room),
+        **outcome,
+    }
 
 
-def current_focus_points(collection: RecordCollection) -> Flow[tuple[list[str], list[str]]]:
+def current_focus_points(
+    collection: RecordCollection,
+) -> Flow[tuple[list[str], list[str]]]:
     """The focus points that were asked for last, and the examples that came with them."""
     record = yield from collection.getting(CURRENT)
     return (record["focus_points"], record["examples"]) if record else ([], [])
 
 
-def forget_focus_points(collection: RecordCollection, runs: AbstractSet[str] | None) -> Flow[int]:
+def forget_focus_points(
+    collection: RecordCollection, runs: AbstractSet[str] | None
+) -> Flow[int]:
     """Delete the focus points if they were made of some of these runs, or of whatever; how many sets there were."""
     record = yield from collection.getting(CURRENT)
     if record is None or (runs is not None and runs.isdisjoint(record["trajectories"])):

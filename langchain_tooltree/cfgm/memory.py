@@ -54,11 +54,17 @@ logger = logging.getLogger(__name__)
 DEFAULT_MAX_CHARACTERS = 6_000  # characters of recalled text in a prompt: 1,500 tokens
 DEFAULT_MAX_RETRIES = 3  # attempts after the first one, as in the paper
 DEFAULT_MAX_STEPS = 30  # tool calls or environment steps, the H of the paper: room for a dozen and for their detours
-DEFAULT_MAX_CONCURRENCY = 4  # a compromise between time and the rate limits of providers
+DEFAULT_MAX_CONCURRENCY = (
+    4  # a compromise between time and the rate limits of providers
+)
 DEFAULT_K = 2  # runs that are recalled, as in the paper
 PAPER_EMBEDDINGS = "huggingface:sentence-transformers/all-mpnet-base-v2"  # needs `langchain-huggingface`
 Role = Literal["focus", "policy", "reflection", "extraction", "tips", "alignment"]
-EACH_ANOMALY = {"patience": 0, "cooldown": 1, "max_reflections": 1_000}  # reflections as in the paper
+EACH_ANOMALY = {
+    "patience": 0,
+    "cooldown": 1,
+    "max_reflections": 1_000,
+}  # reflections as in the paper
 FEWEST_CHARACTERS = 500  # characters of recalled text, about 125 tokens, without which little that helps can be said
 
 
@@ -115,14 +121,21 @@ class CFGMMemory:
             msg = f"models has models by role, one of {', '.join(get_args(Role))}; got {sorted(unknown)}."
             raise ConfigurationError(msg)
         self._model = None if model is None else resolve_model(model)
-        self._models = {role: resolve_model(each) for role, each in (models or {}).items()}
+        self._models = {
+            role: resolve_model(each) for role, each in (models or {}).items()
+        }
         self.recaller = Recaller(self.experience, verbatim=verbatim)
         self.is_paper = False  # whether it does as the paper says
         self.max_characters = max_characters
         self._max_concurrency = max_concurrency
 
     @classmethod
-    def paper(cls, model: str | BaseChatModel | None, store: ExperienceStore | BaseStore, **settings: Any) -> Self:
+    def paper(
+        cls,
+        model: str | BaseChatModel | None,
+        store: ExperienceStore | BaseStore,
+        **settings: Any,
+    ) -> Self:
         """Memory with the settings of the paper: arguments as for `CFGMMemory`.
 
         It recalls the `k` nearest successes, however little they have in common with the task, with the values of their
@@ -143,12 +156,19 @@ class CFGMMemory:
         return self._models.get(role) or self.model
 
     def reflector(
-        self, model: str | BaseChatModel, *, recall: Callable[[str], Recollection] | None = None
+        self,
+        model: str | BaseChatModel,
+        *,
+        recall: Callable[[str], Recollection] | None = None,
     ) -> Reflector:
         """What reflects on anomalies: in two questions as in the paper, or in one."""
         if not self.is_paper:
             return Reflector(model)
-        return Reflector(model, recall=recall or self.recall, extraction=self._models.get("extraction"))
+        return Reflector(
+            model,
+            recall=recall or self.recall,
+            extraction=self._models.get("extraction"),
+        )
 
     @property
     def model(self) -> BaseChatModel:
@@ -164,7 +184,11 @@ class CFGMMemory:
 
     @driven
     def focus_points(
-        self, description: str, examples: Sequence[str | Trajectory] = (), *, config: RunnableConfig | None = None
+        self,
+        description: str,
+        examples: Sequence[str | Trajectory] = (),
+        *,
+        config: RunnableConfig | None = None,
     ) -> Flow[list[str]]:
         """Say what to watch while exploring an environment (CFGM, Alg. 1): at most 10 points, most important first.
 
@@ -173,7 +197,11 @@ class CFGMMemory:
         them, with their examples. Raises `ReplyError` if the model's replies hold none, even when it is asked again.
         """
         collection = self.experience.within_config(config).collection(FOCUS)
-        return (yield from make_focus_points(self._model_for("focus"), collection, description, examples))
+        return (
+            yield from make_focus_points(
+                self._model_for("focus"), collection, description, examples
+            )
+        )
 
     afocus_points = async_twin(focus_points)
 
@@ -226,11 +254,15 @@ class CFGMMemory:
         check_count("max_retries", max_retries, 0)
         check_count("max_steps", max_steps, 1)
         check_count("max_concurrency", max_concurrency, 1)
-        if not is_agent(agent) and (isinstance(agent, StateGraph) or not callable(agent)):
+        if not is_agent(agent) and (
+            isinstance(agent, StateGraph) or not callable(agent)
+        ):
             ways = "a compiled graph, an environment with reset and step, or a function from a task to one of these"
             msg = f"agent must be {ways}; got {type(agent).__name__}."
             raise ConfigurationError(msg)
-        if not callable(evaluate) and (evaluate is not None or isinstance(agent, Pregel)):
+        if not callable(evaluate) and (
+            evaluate is not None or isinstance(agent, Pregel)
+        ):
             msg = f"evaluate must be a function of a task and a result, got {evaluate!r:.80}: a graph does not judge."
             raise ConfigurationError(msg)
         if isinstance(focus_points, str) or isinstance(examples, str):
@@ -239,7 +271,9 @@ class CFGMMemory:
         experience = self.experience.within_config(config)
         few_shots = [example_text(each) for each in examples]
         if focus_points is None:
-            focus_points, current = yield from current_focus_points(experience.collection(FOCUS))
+            focus_points, current = yield from current_focus_points(
+                experience.collection(FOCUS)
+            )
             few_shots = few_shots or current
         collection = Collection(
             model=self._model_for("policy"),
@@ -267,12 +301,20 @@ class CFGMMemory:
         gives no usable reply is logged and left to the next time. Returns all tips that there are now, old and new.
         """
         experience = self.experience.within_config(config)
-        return (yield from extract_tips(self._model_for("tips"), experience, max_concurrency=self._max_concurrency))
+        return (
+            yield from extract_tips(
+                self._model_for("tips"),
+                experience,
+                max_concurrency=self._max_concurrency,
+            )
+        )
 
     aextract_tips = async_twin(extract_tips)
 
     @driven
-    def align_tips(self, description: str, *, config: RunnableConfig | None = None) -> Flow[list[Tip]]:
+    def align_tips(
+        self, description: str, *, config: RunnableConfig | None = None
+    ) -> Flow[list[Tip]]:
         """Adapt all tips to another environment of the same kind, such as another web shop; returns them.
 
         `description` says what that environment is and what its tools do. Tips that cannot hold there are left out.
@@ -280,12 +322,18 @@ class CFGMMemory:
         `ReplyError` if the model gives no usable reply.
         """
         experience = self.experience.within_config(config)
-        return (yield from aligned_tips(self._model_for("alignment"), experience, description))
+        return (
+            yield from aligned_tips(
+                self._model_for("alignment"), experience, description
+            )
+        )
 
     aalign_tips = async_twin(align_tips)
 
     @driven
-    def recall(self, task: str, k: int = DEFAULT_K, *, config: RunnableConfig | None = None) -> Flow[Recollection]:
+    def recall(
+        self, task: str, k: int = DEFAULT_K, *, config: RunnableConfig | None = None
+    ) -> Flow[Recollection]:
         """Recall the at most `k` successful runs that are most like a task, with their tips (CFGM, Alg. 3).
 
         Runs that have no telling word in common with the task, or hardly any, are not like it: there may be fewer than
@@ -334,7 +382,9 @@ class CFGMMemory:
 
         recollection = yield from flow_of(similar)(to_do.text)
         # In an environment of one tool, the values of its argument are the actions.
-        recalled = recall_text(replace(recollection, verbatim=True), max_characters=self.max_characters)
+        recalled = recall_text(
+            replace(recollection, verbatim=True), max_characters=self.max_characters
+        )
         reflector = self.reflector(self._model_for("reflection"), recall=similar)
         recovery = recovery_with(self, reflector, detector)
 
@@ -344,21 +394,40 @@ class CFGMMemory:
             return {**about, "tools": [ACT_TOOL], "task": to_do.text}
 
         def reviewed(messages: Sequence[BaseMessage]) -> Flow[ToolMessage | None]:
-            return recovery.correction(Conversation(messages), help_=help_(), writer=None)
+            return recovery.correction(
+                Conversation(messages), help_=help_(), writer=None
+            )
 
         attempt = Attempt(original, 1, f"{recalled}\n\n{to_do.text}".strip(), max_steps)
-        run = yield from run_in_environment(attempt, environment, self._model_for("policy"), reviewed)
+        run = yield from run_in_environment(
+            attempt, environment, self._model_for("policy"), reviewed
+        )
         success, reward, reasons = yield from evaluating(evaluate, original, run)
         runs = (run.id for run in recollection.runs)
-        recall = Recall(tuple(runs), {tip.id: tip.trajectories for tip in recollection.tips})
-        metadata = {**run.trajectory.metadata, "task_id": to_do.id, "reward": reward, **recall.metadata()}
-        return replace(run.trajectory, id=uuid4().hex, success=success, reasons=reasons, metadata=metadata)
+        recall = Recall(
+            tuple(runs), {tip.id: tip.trajectories for tip in recollection.tips}
+        )
+        metadata = {
+            **run.trajectory.metadata,
+            "task_id": to_do.id,
+            "reward": reward,
+            **recall.metadata(),
+        }
+        return replace(
+            run.trajectory,
+            id=uuid4().hex,
+            success=success,
+            reasons=reasons,
+            metadata=metadata,
+        )
 
     aact = async_twin(act)
 
 
 def _experience(
-    store: ExperienceStore | BaseStore, namespace: Sequence[str] | None, embeddings: Embeddings | str | None
+    store: ExperienceStore | BaseStore,
+    namespace: Sequence[str] | None,
+    embeddings: Embeddings | str | None,
 ) -> ExperienceStore:
     if not isinstance(store, ExperienceStore):
         namespace = DEFAULT_NAMESPACE if namespace is None else namespace
@@ -389,4 +458,11 @@ def recovery_with(
     if memory is not None and not isinstance(model, Reflector):
         model = memory.reflector(model)
     usual = EACH_ANOMALY if memory is not None and memory.is_paper else {}
-    return Recovery(model, detector, **{**usual, **{name: each for name, each in budget.items() if each is not None}})
+    return Recovery(
+        model,
+        detector,
+        **{
+            **usual,
+            **{name: each for name, each in budget.items() if each is not None},
+        },
+    )

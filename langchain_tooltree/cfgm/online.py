@@ -3,7 +3,15 @@
 import logging
 import math
 import re
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from dataclasses import asdict, dataclass
 from functools import cache, partial
 from itertools import chain, groupby, islice
@@ -20,10 +28,32 @@ from langchain_tooltree.anomaly import rules
 from langchain_tooltree.anomaly.rules import KINDS, LOOPS, Anomaly, Phrase, has_failed
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError, check_count, described
-from langchain_tooltree.experience.run_identity import AnyTools, is_in, names_of, tools_in
+from langchain_tooltree.experience.run_identity import (
+    AnyTools,
+    is_in,
+    names_of,
+    tools_in,
+)
 from langchain_tooltree.experience.store import QUARANTINED, ExperienceStore
-from langchain_tooltree.experience.trajectory import ADDED, NOTES, SUMMARIZE_STATE, Step, Trajectory, added_to, text_of
-from langchain_tooltree.flows import Flow, FunctionStep, Writer, async_twin, driven, emit, flow_of, if_it_can
+from langchain_tooltree.experience.trajectory import (
+    ADDED,
+    NOTES,
+    SUMMARIZE_STATE,
+    Step,
+    Trajectory,
+    added_to,
+    text_of,
+)
+from langchain_tooltree.flows import (
+    Flow,
+    FunctionStep,
+    Writer,
+    async_twin,
+    driven,
+    emit,
+    flow_of,
+    if_it_can,
+)
 from langchain_tooltree.models import (
     ATTEMPTS,
     DEFAULT_MAX_CHARACTERS,
@@ -105,7 +135,8 @@ class Tip:
     def from_dict(cls, data: Mapping[str, Any]) -> "Tip":
         """The tip that `to_dict` wrote down; JSON has lists in place of tuples."""
         values: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value for name, value in data.items()
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in data.items()
         }
         return cls(**values)
 
@@ -119,7 +150,9 @@ def distinct(tips: Iterable[Tip]) -> dict[tuple[str, ...], Tip]:
 
 
 LABEL = "tips"  # under what label tips are kept
-Note = dict[str, Any]  # what is kept of a task: its text, its tips, and the runs that they were made from
+Note = dict[
+    str, Any
+]  # what is kept of a task: its text, its tips, and the runs that they were made from
 
 
 def tips_of(experience: ExperienceStore, runs: Iterable[Trajectory]) -> Flow[list[Tip]]:
@@ -133,7 +166,9 @@ def tips_of(experience: ExperienceStore, runs: Iterable[Trajectory]) -> Flow[lis
 
 def task_key(attempt: Trajectory) -> str:
     """What the tips of an attempt's task stand under; an id sets tasks of the same text apart."""
-    return digest([{"task": attempt.task, "id": str(attempt.metadata.get("task_id") or "")}])
+    return digest(
+        [{"task": attempt.task, "id": str(attempt.metadata.get("task_id") or "")}]
+    )
 
 
 APPLIES = 0.5  # share of the telling words of a tip's condition that have to stand in a task for the tip to apply
@@ -142,7 +177,11 @@ APPLIES = 0.5  # share of the telling words of a tip's condition that have to st
 def tips_for(tips: Iterable[Tip], task: str) -> list[Tip]:
     """The tips that apply to a task, or to a situation in words, by their conditions: the surest first."""
     words = telling_words(task)
-    shares = [(len(words & condition) / len(condition), tip) for tip in tips if (condition := telling_words(tip.when))]
+    shares = [
+        (len(words & condition) / len(condition), tip)
+        for tip in tips
+        if (condition := telling_words(tip.when))
+    ]
     applying = [(share, tip) for share, tip in shares if share >= APPLIES]
     return [tip for _, tip in sorted(applying, key=lambda each: -each[0])]
 
@@ -170,14 +209,29 @@ def most_like(task: str, runs: Sequence[Trajectory], k: int) -> list[Trajectory]
 
     def agreement(run: Trajectory) -> float:
         own = {step.tool for step in run.steps}
-        return math.fsum(len(own & other) / max(1, len(own | other)) for by, other in tools if by != run.voice[0])
+        return math.fsum(
+            len(own & other) / max(1, len(own | other))
+            for by, other in tools
+            if by != run.voice[0]
+        )
 
-    related.sort(key=lambda run: (rank[run.aim], -round(agreement(run), 6), len(run.steps), run.id))
-    left = list({(run.voice[0], run.aim): run for run in reversed(related)}.values())[::-1]
+    related.sort(
+        key=lambda run: (
+            rank[run.aim],
+            -round(agreement(run), 6),
+            len(run.steps),
+            run.id,
+        )
+    )
+    left = list({(run.voice[0], run.aim): run for run in reversed(related)}.values())[
+        ::-1
+    ]
     chosen: list[Trajectory] = []
     while left and len(chosen) < k:
         sources, tasks = {run.voice[0] for run in chosen}, {run.aim for run in chosen}
-        chosen.append(min(left, key=lambda run: (run.voice[0] in sources, run.aim in tasks)))  # the first of the best
+        chosen.append(
+            min(left, key=lambda run: (run.voice[0] in sources, run.aim in tasks))
+        )  # the first of the best
         left.remove(chosen[-1])
     return chosen
 
@@ -214,7 +268,12 @@ class Recaller:
     nearest: bool = False
 
     def recall(
-        self, task: str, k: int, *, config: RunnableConfig | None = None, own: str | None = None
+        self,
+        task: str,
+        k: int,
+        *,
+        config: RunnableConfig | None = None,
+        own: str | None = None,
     ) -> Flow[Recollection]:
         """Recall from one namespace; `own` is the id of a conversation that is not recalled for itself."""
         experience = self.experience.within_config(config)
@@ -222,7 +281,11 @@ class Recaller:
         runs = yield from similar(k=CANDIDATES * k)
         users = {run.came_from or run.id for run in runs}
         # There may be others behind them, but nobody stands between a user and runs of theirs.
-        if len(users) == 1 and len(runs) == CANDIDATES * k and not users & {*experience.values.values()}:
+        if (
+            len(users) == 1
+            and len(runs) == CANDIDATES * k
+            and not users & {*experience.values.values()}
+        ):
             runs = yield from similar(k=4 * CANDIDATES * k)
         others = [run for run in runs if not is_in(run.id, own)]
         chosen = others[:k] if self.nearest else most_like(task, others, k)
@@ -233,17 +296,26 @@ class Recaller:
         successes = {run.id for run in runs}
         sources = {tip.trajectories[-1] for tip in tips} - successes
         for run in (yield from experience.reading(sorted(sources))):
-            successes |= {run.id} if run.success and QUARANTINED not in run.metadata else set()
+            successes |= (
+                {run.id} if run.success and QUARANTINED not in run.metadata else set()
+            )
         valid = distinct(tip for tip in tips if tip.trajectories[-1] in successes)
         return Recollection(task, tuple(chosen), tuple(valid.values()), self.verbatim)
 
-    def recall_here(self, task: str, *, k: int, own: str | None = None, writer: Writer | None) -> Flow[Recollection]:
+    def recall_here(
+        self, task: str, *, k: int, own: str | None = None, writer: Writer | None
+    ) -> Flow[Recollection]:
         """Recall inside a running graph; if memory fails, that is logged, and nothing is recalled."""
 
         def ask() -> Flow[Recollection]:
             recollection = yield from self.recall(task, k, own=own)
-            runs, tips = [run.task for run in recollection.runs], [tip.advice for tip in recollection.tips]
-            yield from emit([{"type": "recall", "task": task, "runs": runs, "tips": tips}], writer)
+            runs, tips = (
+                [run.task for run in recollection.runs],
+                [tip.advice for tip in recollection.tips],
+            )
+            yield from emit(
+                [{"type": "recall", "task": task, "runs": runs, "tips": tips}], writer
+            )
             return recollection
 
         return (yield from if_it_can(ask, Recollection(task), "memory of past runs"))
@@ -276,29 +348,41 @@ def recall_text(recollection: Recollection, *, max_characters: int) -> str:
     """
     room = max_characters - len(as_reference(f"{HEADING}{PARAGRAPH}", source=PAST_RUNS))
     tips = _tips(recollection.tips, int(room * FOR_TIPS) if recollection.runs else room)
-    for count in range(len(recollection.runs), -1, -1):  # the last runs go before too little is left of the others
+    for count in range(
+        len(recollection.runs), -1, -1
+    ):  # the last runs go before too little is left of the others
         parts, left = [tips] if tips else [], room - len(tips)
         for number, run in enumerate(recollection.runs[:count]):
             share = left // (count - number) - len(PARAGRAPH)
             parts.append(_run_text(run, share, verbatim=recollection.verbatim))
             left -= len(parts[-1]) + len(PARAGRAPH)
         if parts and all(parts):
-            text = as_reference(whole_characters(PARAGRAPH.join([HEADING, *parts])), source=PAST_RUNS)
-            if len(text) <= max_characters:  # what looks like a mark is escaped, which takes characters
+            text = as_reference(
+                whole_characters(PARAGRAPH.join([HEADING, *parts])), source=PAST_RUNS
+            )
+            if (
+                len(text) <= max_characters
+            ):  # what looks like a mark is escaped, which takes characters
                 return text
     return ""
 
 
 def examples_in(text: str) -> list[str]:
     """The runs in what `recall_text` returned, each in words."""
-    return [part for part in text.rpartition("\n")[0].split(PARAGRAPH) if part.startswith(RUN)]
+    return [
+        part
+        for part in text.rpartition("\n")[0].split(PARAGRAPH)
+        if part.startswith(RUN)
+    ]
 
 
 def example_text(example: str | Trajectory) -> str:
     """A text, or a run in words, as an example to act by; at most `LONGEST_EXAMPLE` characters."""
     if isinstance(example, str):
         return shortened(example, LONGEST_EXAMPLE)
-    recalled = recall_text(Recollection("", (example,), verbatim=True), max_characters=LONGEST_EXAMPLE)
+    recalled = recall_text(
+        Recollection("", (example,), verbatim=True), max_characters=LONGEST_EXAMPLE
+    )
     return PARAGRAPH.join(examples_in(recalled))
 
 
@@ -308,7 +392,11 @@ def chain_of(run: Trajectory) -> str:
     Calls that failed are left out, and so is what comes after the first 20 tools, which are counted. Empty where no
     call went well.
     """
-    tools = [step.tool for step in run.steps if step.tool != SUMMARIZE_STATE and not has_failed(step)]
+    tools = [
+        step.tool
+        for step in run.steps
+        if step.tool != SUMMARIZE_STATE and not has_failed(step)
+    ]
     links = [_times(tool, len(list(calls))) for tool, calls in groupby(tools)]
     more = [f"{len(links) - MOST_LINKS} more"] if len(links) > MOST_LINKS else []
     return " -> ".join([*links[:MOST_LINKS], *more])
@@ -322,10 +410,17 @@ def _run_text(run: Trajectory, room: int, *, verbatim: bool) -> str:
     """A run in words: its task, and its calls, a line each; empty if there is no room for a few of them."""
     task = run.aim if verbatim else IDENTIFYING.sub(GAP, run.aim)
     calls = [
-        _times(call, len(list(same))) for call, same in groupby(_call(each, verbatim=verbatim) for each in run.steps)
+        _times(call, len(list(same)))
+        for call, same in groupby(_call(each, verbatim=verbatim) for each in run.steps)
     ]
-    for most in range(min(len(calls), MOST_CALLS), min(len(calls), FEWEST_CALLS) - 1, -1):
-        more = [f"({counted(len(calls) - most, 'more call')})"] if most < len(calls) else []
+    for most in range(
+        min(len(calls), MOST_CALLS), min(len(calls), FEWEST_CALLS) - 1, -1
+    ):
+        more = (
+            [f"({counted(len(calls) - most, 'more call')})"]
+            if most < len(calls)
+            else []
+        )
         text = "\n".join([f"{RUN}{one_line(task, LONGEST_TASK)}", *calls[:most], *more])
         if len(text) <= room:
             return text
@@ -337,16 +432,25 @@ def _call(step: Step, *, verbatim: bool) -> str:
     arguments = step.arguments or {}
     values = list(arguments)
     if verbatim:
-        values = [f"{name}={cut(compact_json(value), LONGEST_VALUE)}" for name, value in arguments.items()]
+        values = [
+            f"{name}={cut(compact_json(value), LONGEST_VALUE)}"
+            for name, value in arguments.items()
+        ]
     came = "ok" if step.outcome is not None else "no result"
     if step.outcome is not None and has_failed(step):
         error = step.outcome.text
         if not verbatim:
-            texts = (value for value in arguments.values() if isinstance(value, str) and value)
+            texts = (
+                value
+                for value in arguments.values()
+                if isinstance(value, str) and value
+            )
             for value in sorted(texts, key=len, reverse=True):
                 error = error.replace(value, GAP)
             error = IDENTIFYING.sub(GAP, error)
-        came = f"failed: {one_line(error, LONGEST_ERROR)}" if error.strip() else "failed"
+        came = (
+            f"failed: {one_line(error, LONGEST_ERROR)}" if error.strip() else "failed"
+        )
     return f"{step.tool}({', '.join(values)}): {came}"
 
 
@@ -402,7 +506,11 @@ class AnomalyDetector:
     """
 
     def __init__(
-        self, *, phrases: Iterable[str | Phrase] = (), pollers: Iterable[str] = (), classifier: Classifier | None = None
+        self,
+        *,
+        phrases: Iterable[str | Phrase] = (),
+        pollers: Iterable[str] = (),
+        classifier: Classifier | None = None,
     ) -> None:
         if isinstance(pollers, str):
             msg = f"pollers are a list, got the text {pollers!r:.80}; for a single one, {[pollers]!r:.80}."
@@ -415,7 +523,9 @@ class AnomalyDetector:
         self._pollers = tuple(pollers)
 
     @driven
-    def check(self, messages: Sequence[Any] | Conversation, *, tools: AnyTools | None = None) -> Flow[Anomaly | None]:
+    def check(
+        self, messages: Sequence[Any] | Conversation, *, tools: AnyTools | None = None
+    ) -> Flow[Anomaly | None]:
         """Look at the observations that came after the latest calls.
 
         `None` if nothing is off, or if the conversation, LangChain messages or what `convert_to_messages` takes, does
@@ -441,7 +551,9 @@ class AnomalyDetector:
         if anomaly is not None or self._classifier is None:
             return anomaly
         for reading in readings:
-            answer: ClassifierAnswer = yield FunctionStep(self._classifier, reading.step)
+            answer: ClassifierAnswer = yield FunctionStep(
+                self._classifier, reading.step
+            )
             if answer:
                 remark = f"The classifier says: {answer if isinstance(answer, str) else 'yes'}."
                 evidence = f"{reading.call} brought {reading.quote}. {remark}"
@@ -454,14 +566,26 @@ class AnomalyDetector:
 def _earlier(conversation: Conversation) -> Iterator[Step]:
     """The calls of the run before the latest ones, latest first; `turn` counts back from the latest."""
     rounds = enumerate(conversation.rounds(limit=MOST_MESSAGES))
-    return chain.from_iterable(reversed(each.steps(-ago)) for ago, each in islice(rounds, 1, None))
+    return chain.from_iterable(
+        reversed(each.steps(-ago)) for ago, each in islice(rounds, 1, None)
+    )
 
 
 def _worked_before(conversation: Conversation, tool: str) -> bool:
     """Whether a call of a tool before the latest round has brought something, and no error."""
-    earlier = islice(conversation.rounds(limit=MOST_MESSAGES, beyond_request=True), 1, None)
-    answers = (answer for each in earlier for call, answer in each.pairs() if call and call["name"] == tool)
-    return any(answer.status != "error" and not rules.is_no_tool(text_of(answer.content)) for answer in answers)
+    earlier = islice(
+        conversation.rounds(limit=MOST_MESSAGES, beyond_request=True), 1, None
+    )
+    answers = (
+        answer
+        for each in earlier
+        for call, answer in each.pairs()
+        if call and call["name"] == tool
+    )
+    return any(
+        answer.status != "error" and not rules.is_no_tool(text_of(answer.content))
+        for answer in answers
+    )
 
 
 @cache
@@ -471,7 +595,10 @@ def standard_detector() -> AnomalyDetector:
 
 
 def anomaly_condition(
-    state: Any, messages_key: str = "messages", *, detector: AnomalyDetector | None = None
+    state: Any,
+    messages_key: str = "messages",
+    *,
+    detector: AnomalyDetector | None = None,
 ) -> Literal["reflect", "model"]:
     """Where to go after the tools: to reflection if the latest observations are anomalous, to the model otherwise.
 
@@ -490,7 +617,9 @@ def anomaly_condition(
     its user. So does everything if the detector fails, which is logged.
     """
     try:
-        anomaly = (standard_detector() if detector is None else detector).check(Conversation.of(state, messages_key))
+        anomaly = (standard_detector() if detector is None else detector).check(
+            Conversation.of(state, messages_key)
+        )
     except GraphBubbleUp:
         raise
     except Exception as error:  # noqa: BLE001 - a classifier may be down, and the agent can do without
@@ -532,33 +661,54 @@ has to be made again, or later, say that. If there is nothing to be found, say w
 that the task does not call for or the instructions forbid; it may be to ask the user."""
 
 REFLECTION_PROMPT = "\n\n".join(
-    (f"{_OPENING} {_TIPS} {_HELP}", f"First extract {_KEY_INFORMATION}", _SELF_QA, _NEXT_STEP)
+    (
+        f"{_OPENING} {_TIPS} {_HELP}",
+        f"First extract {_KEY_INFORMATION}",
+        _SELF_QA,
+        _NEXT_STEP,
+    )
 )
 KEY_INFORMATION_PROMPT = "\n\n".join((_OPENING, f"Extract {_KEY_INFORMATION}"))
 SELF_QA_PROMPT = "\n\n".join(
-    (f"{_OPENING} `key_information` was extracted from the record. {_HELP}", _SELF_QA, _NEXT_STEP)
+    (
+        f"{_OPENING} `key_information` was extracted from the record. {_HELP}",
+        _SELF_QA,
+        _NEXT_STEP,
+    )
 )
 
 MOST_QUESTIONS = 5  # questions that are kept: the prompt asks for two or three
 MOST_TIPS = 10  # tips that a model is shown: the first ones of those that were recalled
-MOST_EXAMPLES = 2  # past runs that a model is shown, as many as are recalled in the paper
+MOST_EXAMPLES = (
+    2  # past runs that a model is shown, as many as are recalled in the paper
+)
 MOST_TOOLS = 20  # tools that a model is shown described, as many as a search considers; of others the names
-LONGEST_DESCRIPTION = 300  # characters of a tool's description that a model is shown: about 75 tokens
+LONGEST_DESCRIPTION = (
+    300  # characters of a tool's description that a model is shown: about 75 tokens
+)
 LONGEST_ANSWER = 500  # characters that are kept of one piece of key information, question or answer: about 125 tokens
 LEAST_OF_A_CALL = 30  # characters that a call or an observation takes in the record: names, quotes, braces of JSON
 
-AgentTool = BaseTool | Callable[..., Any] | dict[str, Any]  # or one that the provider runs, which may have no name
+AgentTool = (
+    BaseTool | Callable[..., Any] | dict[str, Any]
+)  # or one that the provider runs, which may have no name
 
 
-Bounded = Annotated[str, AfterValidator(lambda text: shortened(text.strip(), LONGEST_ANSWER))]
+Bounded = Annotated[
+    str, AfterValidator(lambda text: shortened(text.strip(), LONGEST_ANSWER))
+]
 
 
 class KeyInformation(BaseModel):
     """What is to be extracted first."""
 
     objective: Bounded = Field(description="What the task wants to have achieved")
-    initial_environment: Bounded = Field(description="What was there and known at the beginning")
-    progress: Bounded = Field(description="What has been achieved so far, and where things stand now")
+    initial_environment: Bounded = Field(
+        description="What was there and known at the beginning"
+    )
+    progress: Bounded = Field(
+        description="What has been achieved so far, and where things stand now"
+    )
 
 
 class Answer(BaseModel):
@@ -571,7 +721,9 @@ class Answer(BaseModel):
 Answers = Annotated[
     list[Answer],
     Field(description="Questions about what went wrong, with their answers"),
-    AfterValidator(lambda answers: [each for each in answers if each.answer][:MOST_QUESTIONS]),
+    AfterValidator(
+        lambda answers: [each for each in answers if each.answer][:MOST_QUESTIONS]
+    ),
 ]
 NextStep = Annotated[
     Words,
@@ -616,7 +768,9 @@ class Reflector:
         extraction: str | BaseChatModel | None = None,
     ) -> None:
         self._model = resolve_model(model)
-        self._extraction = self._model if extraction is None else resolve_model(extraction)
+        self._extraction = (
+            self._model if extraction is None else resolve_model(extraction)
+        )
         self._recall = recall
 
     @driven
@@ -640,51 +794,105 @@ class Reflector:
         counts the model calls and bounds them, to two by default; problems are noted there.
         """
         meter = meter or Meter(ATTEMPTS)
-        config = inner_config("reflect", {"anomaly": anomaly.kind, "tool": anomaly.tool})
-        document = _document(Conversation.of(messages), anomaly, tools, task, instructions)
+        config = inner_config(
+            "reflect", {"anomaly": anomaly.kind, "tool": anomaly.tool}
+        )
+        document = _document(
+            Conversation.of(messages), anomaly, tools, task, instructions
+        )
         if self._recall is None:
-            prompt = document_prompt(REFLECTION_PROMPT, document | _help(tips, examples))
-            return (yield from filled_in(self._model, Reflection, prompt, config, meter))
+            prompt = document_prompt(
+                REFLECTION_PROMPT, document | _help(tips, examples)
+            )
+            return (
+                yield from filled_in(self._model, Reflection, prompt, config, meter)
+            )
         prompt = document_prompt(KEY_INFORMATION_PROMPT, document)
-        key = yield from filled_in(self._extraction, KeyInformation, prompt, config, meter)
+        key = yield from filled_in(
+            self._extraction, KeyInformation, prompt, config, meter
+        )
         if key is None or not meter.left:
             return None
-        recollection = yield from flow_of(self._recall)("\n".join(key.model_dump().values()))
-        similar = examples_in(recall_text(recollection, max_characters=MOST_EXAMPLES * LONGEST_EXAMPLE))
-        document |= {"key_information": key.model_dump(), **_help((), similar or examples)}
-        qa = yield from filled_in(self._model, SelfQA, document_prompt(SELF_QA_PROMPT, document), config, meter)
-        return None if qa is None else Reflection(key_information=key, questions=qa.questions, next_step=qa.next_step)
+        recollection = yield from flow_of(self._recall)(
+            "\n".join(key.model_dump().values())
+        )
+        similar = examples_in(
+            recall_text(recollection, max_characters=MOST_EXAMPLES * LONGEST_EXAMPLE)
+        )
+        document |= {
+            "key_information": key.model_dump(),
+            **_help((), similar or examples),
+        }
+        qa = yield from filled_in(
+            self._model,
+            SelfQA,
+            document_prompt(SELF_QA_PROMPT, document),
+            config,
+            meter,
+        )
+        return (
+            None
+            if qa is None
+            else Reflection(
+                key_information=key, questions=qa.questions, next_step=qa.next_step
+            )
+        )
 
     areflect = async_twin(reflect)
 
 
 def _document(
-    conversation: Conversation, anomaly: Anomaly, tools: Iterable[AgentTool], task: str, instructions: str
+    conversation: Conversation,
+    anomaly: Anomaly,
+    tools: Iterable[AgentTool],
+    task: str,
+    instructions: str,
 ) -> dict[str, Any]:
     """What a model is told about an anomaly, without what is empty."""
-    ends, between = conversation.ends(DEFAULT_MAX_CHARACTERS, longest=LONGEST_TEXT, call=LEAST_OF_A_CALL)
+    ends, between = conversation.ends(
+        DEFAULT_MAX_CHARACTERS, longest=LONGEST_TEXT, call=LEAST_OF_A_CALL
+    )
     record = Trajectory.from_messages(ends, id="running")
     task = conversation.task or task
     step, _ = _anomalous(conversation, anomaly)
     observation = step.outcome.text if step.outcome else ""
-    functions = [mapping_in(tool, "function") or tool for tool in tools_in([*tools]).values()]
-    if len(functions) > MOST_TOOLS:  # those called lately come first, then those for the task
+    functions = [
+        mapping_in(tool, "function") or tool for tool in tools_in([*tools]).values()
+    ]
+    if (
+        len(functions) > MOST_TOOLS
+    ):  # those called lately come first, then those for the task
         called = {step.tool for step in record.steps}
-        functions.sort(key=lambda each: (each.get("name") not in called, -kinship(task, compact_json(each))))
+        functions.sort(
+            key=lambda each: (
+                each.get("name") not in called,
+                -kinship(task, compact_json(each)),
+            )
+        )
     document = {
-        "instructions": shortened(instructions or record.instructions, LONGEST_INSTRUCTIONS),
+        "instructions": shortened(
+            instructions or record.instructions, LONGEST_INSTRUCTIONS
+        ),
         "task": shortened(task),
         "anomaly": asdict(anomaly),
         "step": shortened_in(
-            {"tool": step.tool, "arguments": compact_json(step.arguments), "observation": observation}
+            {
+                "tool": step.tool,
+                "arguments": compact_json(step.arguments),
+                "observation": observation,
+            }
         ),
         "record": [
             # There is more in between than this excerpt of both ends knows of.
-            {"left_out": f"more than {between} messages"} if between and "left_out" in entry else entry
+            {"left_out": f"more than {between} messages"}
+            if between and "left_out" in entry
+            else entry
             for entry in excerpt(record, max_characters=DEFAULT_MAX_CHARACTERS)
         ],
         "tools": [_described(each) for each in functions[:MOST_TOOLS]],
-        "other_tools": [str(each.get("name") or each.get("type")) for each in functions[MOST_TOOLS:]],
+        "other_tools": [
+            str(each.get("name") or each.get("type")) for each in functions[MOST_TOOLS:]
+        ],
         "earlier_advice": _earlier_advice(conversation, anomaly),
     }
     return {name: value for name, value in document.items() if value}
@@ -702,28 +910,40 @@ def _described(function: Mapping[str, Any]) -> dict[str, Any]:
 
 def _earlier_advice(conversation: Conversation, anomaly: Anomaly) -> list[str]:
     """What was advised in this run for the same trouble: of the same kind, with the same tool."""
-    observations = [each for turn in conversation.earlier_rounds() for each in turn.observations]
+    observations = [
+        each for turn in conversation.earlier_rounds() for each in turn.observations
+    ]
     alike = [
         each
         for each in observations
-        if (anomaly_in(each).get("tool"), anomaly_in(each).get("kind")) == (anomaly.tool, anomaly.kind)
+        if (anomaly_in(each).get("tool"), anomaly_in(each).get("kind"))
+        == (anomaly.tool, anomaly.kind)
     ]
     return list(filter(None, map(advice_in, alike)))[::-1]
 
 
 def _help(tips: Iterable[Tip], examples: Iterable[str]) -> dict[str, Any]:
     """What experience has to say, for a document."""
-    advice = [{"text": tip.advice, "reasoning": tip.reasoning} for tip in islice(tips, MOST_TIPS)]
+    advice = [
+        {"text": tip.advice, "reasoning": tip.reasoning}
+        for tip in islice(tips, MOST_TIPS)
+    ]
     runs = [shortened(run, LONGEST_EXAMPLE) for run in islice(examples, MOST_EXAMPLES)]
     parts = {"tips": shortened_in(advice, LONGEST_ANSWER), "examples": runs}
     return {name: value for name, value in parts.items() if value}
 
 
-def _anomalous(conversation: Conversation, anomaly: Anomaly) -> tuple[Step, ToolMessage]:
+def _anomalous(
+    conversation: Conversation, anomaly: Anomaly
+) -> tuple[Step, ToolMessage]:
     """The latest call that is anomalous, with its observation; of calls made in parallel, the id tells which it is."""
     (latest,) = islice(conversation.rounds(), 1)
     pairs = list(zip(latest.steps(), latest.observations, strict=True))
-    by_id = [pair for pair in pairs if anomaly.call_id is not None and pair[0].call_id == anomaly.call_id]
+    by_id = [
+        pair
+        for pair in pairs
+        if anomaly.call_id is not None and pair[0].call_id == anomaly.call_id
+    ]
     by_tool = [pair for pair in pairs if pair[0].tool == anomaly.tool]
     return (by_id or by_tool or pairs)[-1]
 
@@ -735,16 +955,26 @@ NEXT_STEP = "Next step: "
 LONGEST_CORRECTION = 400
 """Characters of a correction, mark aside: about 100 tokens, which stand in each of the requests that follow."""
 
-LONGEST_FINDING = 120  # characters of the answer in it, and what is left is for the next step
+LONGEST_FINDING = (
+    120  # characters of the answer in it, and what is left is for the next step
+)
 
 
 def with_anomaly(message: ToolMessage, anomaly: Anomaly, **more: Any) -> ToolMessage:
     """A copy of an observation with a mark that it is anomalous: `{"tooltree": {"anomaly": {...}, **more}}`."""
-    mark = {**mapping_in(message.response_metadata, NOTES), "anomaly": asdict(anomaly), **more}
-    return message.model_copy(update={"response_metadata": {**message.response_metadata, NOTES: mark}})
+    mark = {
+        **mapping_in(message.response_metadata, NOTES),
+        "anomaly": asdict(anomaly),
+        **more,
+    }
+    return message.model_copy(
+        update={"response_metadata": {**message.response_metadata, NOTES: mark}}
+    )
 
 
-def with_correction(message: ToolMessage, anomaly: Anomaly, reflection: Reflection | None) -> ToolMessage:
+def with_correction(
+    message: ToolMessage, anomaly: Anomaly, reflection: Reflection | None
+) -> ToolMessage:
     """A copy of an observation with the correction at the end of its content, to take its place in the state.
 
     Its mark says whether there was a reflection (`reflected`), and what was `added`; without one, the mark is all.
@@ -758,12 +988,20 @@ def with_correction(message: ToolMessage, anomaly: Anomaly, reflection: Reflecti
     else:
         content = f"{content}\n\n{text}" if content else text
     added = [*added_to(message.response_metadata), text]
-    return with_anomaly(message.model_copy(update={"content": content}), anomaly, reflected=True, **{ADDED: added})
+    return with_anomaly(
+        message.model_copy(update={"content": content}),
+        anomaly,
+        reflected=True,
+        **{ADDED: added},
+    )
 
 
 def correction_text(anomaly: Anomaly, reflection: Reflection) -> str:
     """What was noticed, the answer that matters most, and the corrected next step: what an agent needs to go on."""
-    finding = next((each.answer for each in reflection.questions), reflection.key_information.progress)
+    finding = next(
+        (each.answer for each in reflection.questions),
+        reflection.key_information.progress,
+    )
     lines = [f"{NOTE} Noticed: {KINDS[anomaly.kind]}."]
     if finding:
         lines.append(one_line(finding, LONGEST_FINDING))
@@ -785,7 +1023,11 @@ def advice_in(message: ToolMessage) -> str:
     """The next step that an observation advises; empty if there was no reflection on it."""
     # It is read where no record keeps it: a run may learn from others, but not from what it was advised itself.
     *_, added = ("", *added_to(message.response_metadata))
-    return added.partition(f"\n{NEXT_STEP}")[2].rpartition("\n")[0] if was_reflected_on(message) else ""
+    return (
+        added.partition(f"\n{NEXT_STEP}")[2].rpartition("\n")[0]
+        if was_reflected_on(message)
+        else ""
+    )
 
 
 DEFAULT_COOLDOWN = 3  # rounds of calls from one reflection to the next: the corrected step, and what comes of it
@@ -796,7 +1038,9 @@ anomaly succeeded unaided. Helped at once, they take 13 of 63 reflections; helpe
 
 RECENT = 3  # rounds for which trouble counts as going on, whatever came back well since: a pause of the same length
 
-DEFAULT_MAX_REFLECTIONS = 5  # for one message of the user: an agent that five have not helped needs a person
+DEFAULT_MAX_REFLECTIONS = (
+    5  # for one message of the user: an agent that five have not helped needs a person
+)
 
 
 class Recovery:
@@ -848,9 +1092,14 @@ class Recovery:
         if not anomaly.recoverable:
             return None
         _, message = _anomalous(conversation, anomaly)
-        reflected = (any(map(was_reflected_on, each.observations)) for each in conversation.earlier_rounds())
+        reflected = (
+            any(map(was_reflected_on, each.observations))
+            for each in conversation.earlier_rounds()
+        )
         # An agent gets over most single anomalies by itself; a loop has gone on already.
-        goes_on = anomaly.kind in LOOPS or len(_open_trouble(conversation)) >= self._patience
+        goes_on = (
+            anomaly.kind in LOOPS or len(_open_trouble(conversation)) >= self._patience
+        )
         if not goes_on or not within_budget(reflected, **self._budget):
             return with_anomaly(message, anomaly)
         meter = Meter(allowance=ATTEMPTS)
@@ -858,27 +1107,47 @@ class Recovery:
         try:
             options: Any = yield from help_
             reflect = flow_of(self._reflector.reflect)
-            reflection = yield from reflect(conversation, anomaly, **options, meter=meter)
+            reflection = yield from reflect(
+                conversation, anomaly, **options, meter=meter
+            )
         except Exception as error:  # noqa: BLE001 - the agent goes on as it would have without a reflection
             meter.problems.append(described(error))
-        problem = "" if reflection else "; ".join(meter.problems) or "the model gave no usable reply"
+        problem = (
+            ""
+            if reflection
+            else "; ".join(meter.problems) or "the model gave no usable reply"
+        )
         if problem:
-            logger.warning("There is no reflection on the result of %s: %s", anomaly.tool, problem)
+            logger.warning(
+                "There is no reflection on the result of %s: %s", anomaly.tool, problem
+            )
         plain = None if reflection is None else reflection.model_dump()
         yield from emit(
-            [{"type": "reflect", "call_id": anomaly.call_id, "reflection": plain, "problem": problem}], writer
+            [
+                {
+                    "type": "reflect",
+                    "call_id": anomaly.call_id,
+                    "reflection": plain,
+                    "problem": problem,
+                }
+            ],
+            writer,
         )
         return with_correction(message, anomaly, reflection)
 
 
-def within_budget(reflected: Iterable[bool], *, cooldown: int, max_reflections: int) -> bool:
+def within_budget(
+    reflected: Iterable[bool], *, cooldown: int, max_reflections: int
+) -> bool:
     """Whether to reflect now, by whether there was a reflection on each earlier round of the run, latest first.
 
     A *round* is what came back of the calls in one message of the model: it has seen none of their results when it
     makes the others. A run begins with the latest message of its user; reflections that failed count, too.
     """
     rounds_ago = [ago for ago, there_was in enumerate(reflected, start=1) if there_was]
-    return not rounds_ago or (rounds_ago[0] >= cooldown and len(rounds_ago) < max_reflections)
+    return not rounds_ago or (
+        rounds_ago[0] >= cooldown and len(rounds_ago) < max_reflections
+    )
 
 
 def _open_trouble(conversation: Conversation) -> list[str]:
@@ -889,10 +1158,17 @@ def _open_trouble(conversation: Conversation) -> list[str]:
     """
     trouble: list[str] = []
     well: set[str] = set()
-    for ago, each in enumerate(conversation.rounds(limit=MOST_MESSAGES, beyond_request=True)):
-        named = [(str(call["name"] if call else message.name), message) for call, message in each.pairs()]
+    for ago, each in enumerate(
+        conversation.rounds(limit=MOST_MESSAGES, beyond_request=True)
+    ):
+        named = [
+            (str(call["name"] if call else message.name), message)
+            for call, message in each.pairs()
+        ]
         anomalous = {name for name, message in named if anomaly_in(message)}
         if ago:
-            trouble += [name for name in sorted(anomalous) if name not in well or ago <= RECENT]
+            trouble += [
+                name for name in sorted(anomalous) if name not in well or ago <= RECENT
+            ]
             well |= {name for name, _ in named} - anomalous
     return trouble

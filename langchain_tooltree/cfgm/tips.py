@@ -11,7 +11,15 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.utils import batch_iterate
 from pydantic import BaseModel, Field
 
-from langchain_tooltree.cfgm.online import IDENTIFYING, LABEL, Note, Source, Tip, distinct, task_key
+from langchain_tooltree.cfgm.online import (
+    IDENTIFYING,
+    LABEL,
+    Note,
+    Source,
+    Tip,
+    distinct,
+    task_key,
+)
 from langchain_tooltree.errors import ConfigurationError, ReplyError
 from langchain_tooltree.experience.store import PAGE, QUARANTINED, ExperienceStore
 from langchain_tooltree.experience.trajectory import Step, Trajectory
@@ -26,7 +34,15 @@ from langchain_tooltree.models import (
     filled_in,
     inner_config,
 )
-from langchain_tooltree.text import LONGEST_TEXT, compact_json, digest, kinship, one_line, shortened, words_of
+from langchain_tooltree.text import (
+    LONGEST_TEXT,
+    compact_json,
+    digest,
+    kinship,
+    one_line,
+    shortened,
+    words_of,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -95,7 +111,9 @@ class EvidenceForm(BaseModel):
     """A call that bears a tip out."""
 
     tool: str = Field(description="The tool that was called")
-    quote: str = Field(description="A few words copied exactly from the arguments or the result of that call")
+    quote: str = Field(
+        description="A few words copied exactly from the arguments or the result of that call"
+    )
 
 
 class TipForm(BaseModel):
@@ -103,8 +121,12 @@ class TipForm(BaseModel):
 
     reasoning: str = Field(description="What in the records shows it, in one sentence")
     bears_out: list[EvidenceForm] = Field(description="One to three calls that show it")
-    when: str = Field(description="The situation, with what tells it from neighbouring ones, in at most 20 words")
-    tip: Words = Field(description="What to do or not to do then, in one or two sentences")
+    when: str = Field(
+        description="The situation, with what tells it from neighbouring ones, in at most 20 words"
+    )
+    tip: Words = Field(
+        description="What to do or not to do then, in one or two sentences"
+    )
 
 
 class ComparisonForm(BaseModel):
@@ -116,16 +138,24 @@ class ComparisonForm(BaseModel):
 class SuccessForm(ComparisonForm):
     """What a model is asked to fill in after a success."""
 
-    tips: list[TipForm] = Field(description="At most 3 new tips, the most important first; may be empty")
-    followed: list[int] = Field(description="Numbers of the known tips that this run followed; may be empty")
+    tips: list[TipForm] = Field(
+        description="At most 3 new tips, the most important first; may be empty"
+    )
+    followed: list[int] = Field(
+        description="Numbers of the known tips that this run followed; may be empty"
+    )
 
 
 class AlignedTipForm(BaseModel):
     """A tip for another environment."""
 
     number: int = Field(description="That of the tip it was rewritten from")
-    when: str = Field(description="The situation in which it applies, in at most 20 words")
-    tip: Words = Field(description="What to do or not to do then, in one or two sentences")
+    when: str = Field(
+        description="The situation in which it applies, in at most 20 words"
+    )
+    tip: Words = Field(
+        description="What to do or not to do then, in one or two sentences"
+    )
 
 
 class AlignmentForm(BaseModel):
@@ -134,7 +164,9 @@ class AlignmentForm(BaseModel):
     tips: list[AlignedTipForm]
 
 
-def aligned_tips(model: BaseChatModel, experience: ExperienceStore, description: str) -> Flow[list[Tip]]:
+def aligned_tips(
+    model: BaseChatModel, experience: ExperienceStore, description: str
+) -> Flow[list[Tip]]:
     """All tips of a namespace, adapted to the environment described; see `CFGMMemory.align_tips`."""
     if not isinstance(description, str) or not description.strip():
         msg = f"description must be a text that says what the other environment is, got {description!r:.80}."
@@ -142,10 +174,16 @@ def aligned_tips(model: BaseChatModel, experience: ExperienceStore, description:
     tips = distinct((yield from all_tips(experience))).values()
     aligned: list[Tip] = []
     for batch in batch_iterate(MOST_KNOWN, tips):
-        numbered = [{"number": number, "when": tip.when, "tip": tip.text} for number, tip in enumerate(batch, 1)]
+        numbered = [
+            {"number": number, "when": tip.when, "tip": tip.text}
+            for number, tip in enumerate(batch, 1)
+        ]
         document = {"environment": shortened(description.strip()), "tips": numbered}
         meter = Meter(allowance=ATTEMPTS)
-        prompt, config = document_prompt(ALIGNMENT_PROMPT, document), inner_config("align_tips", {})
+        prompt, config = (
+            document_prompt(ALIGNMENT_PROMPT, document),
+            inner_config("align_tips", {}),
+        )
         reply = yield from filled_in(model, AlignmentForm, prompt, config, meter)
         if reply is None:
             msg = f"The model adapted no tips: {'; '.join(meter.problems)}. Try again, or use another model."
@@ -153,7 +191,10 @@ def aligned_tips(model: BaseChatModel, experience: ExperienceStore, description:
         forms = {form.number: form for form in reply.tips}
         for number, tip in enumerate(batch, 1):
             if form := forms.get(number):
-                when, text = _condition(form.when), shortened(" ".join(form.tip.split()), LONGEST_TIP)
+                when, text = (
+                    _condition(form.when),
+                    shortened(" ".join(form.tip.split()), LONGEST_TIP),
+                )
                 aligned.append(replace(tip, text=text, when=when, tools=()))
     return aligned
 
@@ -165,60 +206,108 @@ def tips_by_comparison(
     room = DEFAULT_MAX_CHARACTERS // 2
     failed = [_attempt(failure, room // len(failures)) for failure in failures]
     document = {"failed": failed, "succeeded": _attempt(success, room)}
-    reply = yield from _ask(model, ComparisonForm, DEFAULT_COMPARISON_PROMPT, success, document)
-    return None if reply is None else _tips(reply, "comparison", [*failures, success])[:MOST_COMPARED]
+    reply = yield from _ask(
+        model, ComparisonForm, DEFAULT_COMPARISON_PROMPT, success, document
+    )
+    return (
+        None
+        if reply is None
+        else _tips(reply, "comparison", [*failures, success])[:MOST_COMPARED]
+    )
 
 
-def tips_from_success(model: BaseChatModel, success: Trajectory, known: Sequence[Tip]) -> Flow[list[Tip] | None]:
+def tips_from_success(
+    model: BaseChatModel, success: Trajectory, known: Sequence[Tip]
+) -> Flow[list[Tip] | None]:
     """Ask what made a run succeed: the known tips that it followed, then at most 3 new ones.
 
     Of the known tips, those most like the task are shown. `None` if the model gave no usable reply.
     """
-    nearest = sorted(known, key=lambda tip: -kinship(success.task, f"{tip.task} {tip.advice}"))[:MOST_KNOWN]
-    numbered = [{"number": number, "tip": tip.advice} for number, tip in enumerate(nearest, 1)]
-    document = {"succeeded": _attempt(success, DEFAULT_MAX_CHARACTERS), "known_tips": numbered}
-    reply = yield from _ask(model, SuccessForm, DEFAULT_SUCCESS_PROMPT, success, document)
+    nearest = sorted(
+        known, key=lambda tip: -kinship(success.task, f"{tip.task} {tip.advice}")
+    )[:MOST_KNOWN]
+    numbered = [
+        {"number": number, "tip": tip.advice} for number, tip in enumerate(nearest, 1)
+    ]
+    document = {
+        "succeeded": _attempt(success, DEFAULT_MAX_CHARACTERS),
+        "known_tips": numbered,
+    }
+    reply = yield from _ask(
+        model, SuccessForm, DEFAULT_SUCCESS_PROMPT, success, document
+    )
     if reply is None:
         return None
-    followed = [tip for number, tip in enumerate(nearest, 1) if number in reply.followed]
+    followed = [
+        tip for number, tip in enumerate(nearest, 1) if number in reply.followed
+    ]
     return [*followed, *_tips(reply, "success", [success])[:MOST_FROM_SUCCESS]]
 
 
 def _ask(
-    model: BaseChatModel, form: type[ReplyT], prompt: str, success: Trajectory, document: Mapping[str, Any]
+    model: BaseChatModel,
+    form: type[ReplyT],
+    prompt: str,
+    success: Trajectory,
+    document: Mapping[str, Any],
 ) -> Flow[ReplyT | None]:
     """Ask for tips; a model that gives no usable reply is logged."""
     meter = Meter(allowance=ATTEMPTS)
     question = document_prompt(prompt, {"task": shortened(success.task), **document})
-    reply = yield from filled_in(model, form, question, inner_config("tips", {"trajectory": success.id}), meter)
+    reply = yield from filled_in(
+        model, form, question, inner_config("tips", {"trajectory": success.id}), meter
+    )
     if reply is None:
         problem = "; ".join(meter.problems) or "it was not asked"
-        logger.warning("No tips from %s, which is left to the next time: %s", success.id, problem)
+        logger.warning(
+            "No tips from %s, which is left to the next time: %s", success.id, problem
+        )
     return reply
 
 
 def _attempt(trajectory: Trajectory, room: int) -> dict[str, Any]:
-    notes = {"ended": trajectory.reasons, "reflection": str(trajectory.metadata.get("reflection") or "")}
-    about = {name: shortened(text, LONGEST_TEXT) for name, text in notes.items() if text}
+    notes = {
+        "ended": trajectory.reasons,
+        "reflection": str(trajectory.metadata.get("reflection") or ""),
+    }
+    about = {
+        name: shortened(text, LONGEST_TEXT) for name, text in notes.items() if text
+    }
     return {"record": excerpt(trajectory, max_characters=room), **about}
 
 
-def _tips(reply: ComparisonForm, source: Source, attempts: Sequence[Trajectory]) -> list[Tip]:
+def _tips(
+    reply: ComparisonForm, source: Source, attempts: Sequence[Trajectory]
+) -> list[Tip]:
     """The tips of a reply that say when they apply, are borne out by the attempts, and are not about one thing."""
     steps = [step for attempt in attempts for step in attempt.steps]
     tools = sorted({step.tool for step in steps})
-    identifiers = {word for step in steps for word in IDENTIFYING.findall(compact_json(step.arguments))}
+    identifiers = {
+        word
+        for step in steps
+        for word in IDENTIFYING.findall(compact_json(step.arguments))
+    }
     tips: list[Tip] = []
     for form in reply.tips:
         when = _condition(form.when)
         text = shortened(" ".join(form.tip.split()), LONGEST_TIP)
         advice = f"{when} {text}"
         specific = identifiers.intersection(IDENTIFYING.findall(advice))
-        if when and not specific and any(_stands_in(each, steps) for each in form.bears_out):
-            named = tuple(tool for tool in tools if re.search(rf"(?<!\w){re.escape(tool)}(?!\w)", advice))
+        if (
+            when
+            and not specific
+            and any(_stands_in(each, steps) for each in form.bears_out)
+        ):
+            named = tuple(
+                tool
+                for tool in tools
+                if re.search(rf"(?<!\w){re.escape(tool)}(?!\w)", advice)
+            )
             reasoning = shortened(" ".join(form.reasoning.split()), LONGEST_TIP)
             ids = tuple(attempt.id for attempt in attempts)
-            tips.append(Tip(text, reasoning, source, attempts[-1].task, named, ids, when))
+            tips.append(
+                Tip(text, reasoning, source, attempts[-1].task, named, ids, when)
+            )
     return list(distinct(tips).values())
 
 
@@ -226,8 +315,13 @@ def _stands_in(evidence: EvidenceForm, steps: Sequence[Step]) -> bool:
     """Whether a call of the tool has the words of the quote, one after the other, in its arguments or its result."""
     quote = _spaced(evidence.quote)
     calls = (step for step in steps if step.tool == evidence.tool)
-    texts = ((compact_json(step.arguments), step.outcome.text if step.outcome else "") for step in calls)
-    return bool(quote.strip()) and any(quote in _spaced(text) for both in texts for text in both)
+    texts = (
+        (compact_json(step.arguments), step.outcome.text if step.outcome else "")
+        for step in calls
+    )
+    return bool(quote.strip()) and any(
+        quote in _spaced(text) for both in texts for text in both
+    )
 
 
 def _spaced(text: str) -> str:
@@ -245,7 +339,11 @@ def all_tips(experience: ExperienceStore) -> Flow[list[Tip]]:
 def tips_in(notes: Mapping[str, Note]) -> list[Tip]:
     """The tips of tasks, in the order of these, each once."""
     in_order = sorted(notes.items(), key=lambda item: (item[1]["task"], item[0]))
-    return list(dict.fromkeys(Tip.from_dict(tip) for _, note in in_order for tip in note["tips"]))
+    return list(
+        dict.fromkeys(
+            Tip.from_dict(tip) for _, note in in_order for tip in note["tips"]
+        )
+    )
 
 
 def other_tips(notes: Mapping[str, Note], key: str) -> list[Tip]:
@@ -253,7 +351,9 @@ def other_tips(notes: Mapping[str, Note], key: str) -> list[Tip]:
     return tips_in({each: note for each, note in notes.items() if each != key})
 
 
-def forget_tips(experience: ExperienceStore, runs: AbstractSet[str] | None) -> Flow[int]:
+def forget_tips(
+    experience: ExperienceStore, runs: AbstractSet[str] | None
+) -> Flow[int]:
     """Delete the tips that were taken of some runs, whatever others they were taken of, or all; how many there were.
 
     What is left of these others is asked about again by the next extraction.
@@ -263,18 +363,28 @@ def forget_tips(experience: ExperienceStore, runs: AbstractSet[str] | None) -> F
     return len(before) - len((yield from all_tips(experience)))
 
 
-def drop_runs(experience: ExperienceStore, is_gone: Callable[[str], bool]) -> Flow[None]:
+def drop_runs(
+    experience: ExperienceStore, is_gone: Callable[[str], bool]
+) -> Flow[None]:
     """Take what was made of some runs out of what is kept."""
     collection = experience.collection(LABEL)
     for key, note in (yield from collection.reading()).items():
-        tips = [tip for tip in note["tips"] if not any(map(is_gone, tip["trajectories"]))]
+        tips = [
+            tip for tip in note["tips"] if not any(map(is_gone, tip["trajectories"]))
+        ]
         # Where tips are gone, the other runs may have more to say.
         complete = tips == note["tips"]
-        made_from = {run: each for run, each in note["made_from"].items() if complete and not is_gone(run)}
+        made_from = {
+            run: each
+            for run, each in note["made_from"].items()
+            if complete and not is_gone(run)
+        }
         if not tips and not made_from:
             yield from collection.deleting(key)
         elif made_from != note["made_from"]:
-            yield from collection.putting(key, {**note, "made_from": made_from, "tips": tips})
+            yield from collection.putting(
+                key, {**note, "made_from": made_from, "tips": tips}
+            )
 
 
 MOST_FAILURES = 3  # failed attempts beside a successful one: the paper tries a task once and three times again
@@ -286,11 +396,17 @@ class _Attempts:
 
     task: str
     successes: dict[str, int] = field(default_factory=dict)  # their lengths
-    failures: dict[str, int] = field(default_factory=dict)  # the numbers of the attempts
-    made_from: dict[str, str] = field(default_factory=dict)  # digests of them: a run that goes on keeps its id
+    failures: dict[str, int] = field(
+        default_factory=dict
+    )  # the numbers of the attempts
+    made_from: dict[str, str] = field(
+        default_factory=dict
+    )  # digests of them: a run that goes on keeps its id
 
 
-def extract_tips(model: BaseChatModel, experience: ExperienceStore, *, max_concurrency: int) -> Flow[list[Tip]]:
+def extract_tips(
+    model: BaseChatModel, experience: ExperienceStore, *, max_concurrency: int
+) -> Flow[list[Tip]]:
     """Take tips from what is stored in one namespace, as far as that was not done before; returns all, old and new.
 
     What was made of a task is kept with what it was made from: an extraction that was killed goes on where it stopped,
@@ -314,11 +430,17 @@ def extract_tips(model: BaseChatModel, experience: ExperienceStore, *, max_concu
     notes: dict[str, Note] = yield from collection.reading()
     due = [
         (key, attempts)
-        for key, attempts in sorted(tasks.items(), key=lambda item: (item[1].task, item[0]))
-        if attempts.successes and attempts.made_from != notes.get(key, {}).get("made_from")
+        for key, attempts in sorted(
+            tasks.items(), key=lambda item: (item[1].task, item[0])
+        )
+        if attempts.successes
+        and attempts.made_from != notes.get(key, {}).get("made_from")
     ]
     for together in batch_iterate(max_concurrency, due):
-        questions = [_tips_of_task(model, experience, attempts, other_tips(notes, key)) for key, attempts in together]
+        questions = [
+            _tips_of_task(model, experience, attempts, other_tips(notes, key))
+            for key, attempts in together
+        ]
         replies: list[list[Tip] | None] = yield TogetherStep(questions)
         entries = (yield from experience.current()).entries
         for (key, attempts), reply in zip(together, replies, strict=True):
@@ -326,23 +448,37 @@ def extract_tips(model: BaseChatModel, experience: ExperienceStore, *, max_concu
                 continue  # what somebody has had forgotten meanwhile is not written again
             # A tip that another task has already is kept as it stands there, so that it is recalled once.
             known = distinct(other_tips(notes, key))
-            tips = [known.get(sense, tip).to_dict() for sense, tip in distinct(reply).items()]
-            notes[key] = {"task": attempts.task, "made_from": attempts.made_from, "tips": tips}
+            tips = [
+                known.get(sense, tip).to_dict()
+                for sense, tip in distinct(reply).items()
+            ]
+            notes[key] = {
+                "task": attempts.task,
+                "made_from": attempts.made_from,
+                "tips": tips,
+            }
             yield from collection.putting(key, notes[key])
     return tips_in(notes)
 
 
 def _tips_of_task(
-    model: BaseChatModel, experience: ExperienceStore, attempts: _Attempts, known: Sequence[Tip]
+    model: BaseChatModel,
+    experience: ExperienceStore,
+    attempts: _Attempts,
+    known: Sequence[Tip],
 ) -> Flow[list[Tip] | None]:
     """The tips of a task, from the shortest success and the latest failures; `None` without a usable reply."""
     shortest = min(attempts.successes, key=lambda run: (attempts.successes[run], run))
-    latest = sorted(attempts.failures, key=lambda run: (attempts.failures[run], run))[-MOST_FAILURES:]
+    latest = sorted(attempts.failures, key=lambda run: (attempts.failures[run], run))[
+        -MOST_FAILURES:
+    ]
     runs = yield from experience.reading([*latest, shortest])
     if len(runs) <= len(latest):  # one was deleted meanwhile
         return None
     *failures, success = runs
-    compared = (yield from tips_by_comparison(model, success, failures)) if failures else []
+    compared = (
+        (yield from tips_by_comparison(model, success, failures)) if failures else []
+    )
     if compared is None:
         return None
     praised = yield from tips_from_success(model, success, [*known, *compared])

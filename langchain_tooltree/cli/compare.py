@@ -30,24 +30,53 @@ from rich.progress import Progress
 from langchain_tooltree._langgraph import interrupts_in
 from langchain_tooltree.agent import OWN_OPTIONS, create_tooltree_agent
 from langchain_tooltree.cli.stores import opened
-from langchain_tooltree.cli.terminal import Terminal, check_free, imported, model_named, table
-from langchain_tooltree.errors import ConfigurationError, ToolTreeError, check_count, described
+from langchain_tooltree.cli.terminal import (
+    Terminal,
+    check_free,
+    imported,
+    model_named,
+    table,
+)
+from langchain_tooltree.errors import (
+    ConfigurationError,
+    ToolTreeError,
+    check_count,
+    described,
+)
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.flows import arun_flow
 from langchain_tooltree.learning.experience import Experience
-from langchain_tooltree.models import ATTEMPTS, Meter, MeteringHandler, document_prompt, filled_in, inner_config
+from langchain_tooltree.models import (
+    ATTEMPTS,
+    Meter,
+    MeteringHandler,
+    document_prompt,
+    filled_in,
+    inner_config,
+)
 from langchain_tooltree.pages import page
 from langchain_tooltree.pages.search import search_in, to_html
-from langchain_tooltree.text import compact_json, counted, digest, json_object, one_line, shortened
+from langchain_tooltree.text import (
+    compact_json,
+    counted,
+    digest,
+    json_object,
+    one_line,
+    shortened,
+)
 
 PILOT = 3  # tasks that the plain agent does before anybody is asked: what they cost is what the rest may cost
 TIMES = 1.3  # the planner's calls for each of the plain agent's, for the estimate: what was measured on recorded runs
 HOUR = 3600.0  # seconds: the time left is estimated by all runs, not by the latest
-MOST_ROWS = 20  # tasks, and errors, that are printed; the JSON document and the page have all
+MOST_ROWS = (
+    20  # tasks, and errors, that are printed; the JSON document and the page have all
+)
 COSTS = ("model_calls", "tokens")  # what is compared task by task, beside success
 WAITS = "It waits for somebody's approval, and nobody is there. Build it without."
 PLAIN, PLANNER, EXPERIENCED = "plain agent", "planner", "planner with experience"
-LONGEST_ANSWER = 4_000  # characters of an answer that the journal keeps: about 1,000 tokens
+LONGEST_ANSWER = (
+    4_000  # characters of an answer that the journal keeps: about 1,000 tokens
+)
 SUCCESS = 0.5  # score in [0, 1] from which a task counts as solved
 
 JUDGE_PROMPT = """\
@@ -82,11 +111,17 @@ def load_tasks(source: str) -> list[TrialTask]:
         tasks = _langsmith_tasks(source.partition(":")[2])
     else:
         try:
-            lines = Path(source).read_text(encoding="utf-8-sig").split("\n")  # JSON may hold other ends of lines
+            lines = (
+                Path(source).read_text(encoding="utf-8-sig").split("\n")
+            )  # JSON may hold other ends of lines
         except UnicodeDecodeError as error:
             msg = f"{source} is not written in UTF-8: {error}."
             raise ConfigurationError(msg) from error
-        tasks = [_task(line, f"{source}, line {number}") for number, line in enumerate(lines, 1) if line.strip()]
+        tasks = [
+            _task(line, f"{source}, line {number}")
+            for number, line in enumerate(lines, 1)
+            if line.strip()
+        ]
     if not tasks:
         msg = f'There is no task in {source}. Write one a line: {{"input": "...", "expected": "..."}}.'
         raise ConfigurationError(msg)
@@ -106,7 +141,11 @@ def _task(line: str, where: str) -> TrialTask:
             '"input", a text or a list of messages, and where there is one an "expected" and a text as its "id".'
         )
         raise ConfigurationError(msg) from error
-    return task if task.id else task.model_copy(update={"id": digest(compact_json(task.input), 8)})
+    return (
+        task
+        if task.id
+        else task.model_copy(update={"id": digest(compact_json(task.input), 8)})
+    )
 
 
 def _langsmith_tasks(name: str) -> list[TrialTask]:
@@ -115,14 +154,24 @@ def _langsmith_tasks(name: str) -> list[TrialTask]:
     from langsmith.utils import LangSmithError  # noqa: PLC0415 - as above
 
     def only(values: Mapping[str, Any] | None) -> Any:
-        return next(iter(values.values())) if values and len(values) == 1 else values or None
+        return (
+            next(iter(values.values()))
+            if values and len(values) == 1
+            else values or None
+        )
 
     tasks = []
     try:
-        for example in Client(auto_batch_tracing=False).list_examples(dataset_name=name):
+        for example in Client(auto_batch_tracing=False).list_examples(
+            dataset_name=name
+        ):
             asked = (example.inputs or {}).get("messages") or only(example.inputs)
             asked = asked if isinstance(asked, str | list) else compact_json(asked)
-            tasks.append(TrialTask(id=str(example.id), input=asked, expected=only(example.outputs)))
+            tasks.append(
+                TrialTask(
+                    id=str(example.id), input=asked, expected=only(example.outputs)
+                )
+            )
     except LangSmithError as error:
         msg = f"The LangSmith dataset {name!r} cannot be read ({described(error):.200}). Is LANGSMITH_API_KEY set?"
         raise ConfigurationError(msg) from error
@@ -142,8 +191,15 @@ def exact(*, outputs: str, reference_outputs: Any, **_: Any) -> bool:
 
 def contains(*, outputs: str, reference_outputs: Any, **_: Any) -> bool:
     """Whether the answer has what is expected, or each of several things, as whole words, but for case and spaces."""
-    parts = reference_outputs if isinstance(reference_outputs, list) else [reference_outputs]
-    return all(re.search(WHOLE.format(re.escape(_normalized(part))), _normalized(outputs)) for part in parts)
+    parts = (
+        reference_outputs
+        if isinstance(reference_outputs, list)
+        else [reference_outputs]
+    )
+    return all(
+        re.search(WHOLE.format(re.escape(_normalized(part))), _normalized(outputs))
+        for part in parts
+    )
 
 
 def json_fields(*, outputs: str, reference_outputs: Any, **_: Any) -> bool:
@@ -157,11 +213,17 @@ def _normalized(value: Any) -> str:
     return " ".join(text.casefold().split())
 
 
-CHECKS: Mapping[str, Callable[..., bool]] = {"contains": contains, "exact": exact, "json": json_fields}
+CHECKS: Mapping[str, Callable[..., bool]] = {
+    "contains": contains,
+    "exact": exact,
+    "json": json_fields,
+}
 """Checks by the names that the command knows; they need an `expected`."""
 
 
-def check_of(check: str | Callable[..., Any] | BaseChatModel, tasks: Sequence[TrialTask]) -> Check:
+def check_of(
+    check: str | Callable[..., Any] | BaseChatModel, tasks: Sequence[TrialTask]
+) -> Check:
     """A check by its name, by a function, or by a model that judges.
 
     A function is called as evaluators of openevals and agentevals are; it returns a bool, a number in [0, 1], or a
@@ -170,17 +232,27 @@ def check_of(check: str | Callable[..., Any] | BaseChatModel, tasks: Sequence[Tr
     if isinstance(check, BaseChatModel):
         return partial(_judged, check)
     for task in tasks if isinstance(check, str) else ():
-        if task.expected is None or (check == "json" and not isinstance(task.expected, dict)):
-            what = 'an object of fields as its "expected"' if check == "json" else 'an "expected"'
+        if task.expected is None or (
+            check == "json" and not isinstance(task.expected, dict)
+        ):
+            what = (
+                'an object of fields as its "expected"'
+                if check == "json"
+                else 'an "expected"'
+            )
             msg = f"The task {task.id!r} needs {what} for --check {check}. Add it, or pass --check MODULE:FUNCTION."
             raise ConfigurationError(msg)
     return partial(_evaluated, CHECKS[check] if isinstance(check, str) else check)
 
 
-async def _evaluated(function: Callable[..., Any], task: TrialTask, answer: str) -> float:
+async def _evaluated(
+    function: Callable[..., Any], task: TrialTask, answer: str
+) -> float:
     """The score that an evaluator gives."""
     try:
-        score = function(inputs=task.input, outputs=answer, reference_outputs=task.expected)
+        score = function(
+            inputs=task.input, outputs=answer, reference_outputs=task.expected
+        )
         score = await score if inspect.isawaitable(score) else score
     except ToolTreeError:
         raise
@@ -205,8 +277,13 @@ async def _judged(model: BaseChatModel, task: TrialTask, answer: str) -> float:
     """1 if a model finds the answer right, 0 otherwise."""
     document = {"task": task.input, "expected": task.expected, "answer": answer}
     meter = Meter(allowance=ATTEMPTS)
-    prompt = document_prompt(JUDGE_PROMPT, {name: value for name, value in document.items() if value is not None})
-    form = await arun_flow(filled_in(model, _JudgeForm, prompt, inner_config("compare", {}), meter))
+    prompt = document_prompt(
+        JUDGE_PROMPT,
+        {name: value for name, value in document.items() if value is not None},
+    )
+    form = await arun_flow(
+        filled_in(model, _JudgeForm, prompt, inner_config("compare", {}), meter)
+    )
     if form is None:
         msg = f"The judge gave no usable verdict on {task.id!r}: {'; '.join(meter.problems)}."
         raise ConfigurationError(msg)
@@ -248,7 +325,9 @@ class Journal:
 
     path: Path
     settings: Mapping[str, Any]
-    runs: dict[tuple[str, str, str], Run] = field(default_factory=dict)  # by task, its version, and agent
+    runs: dict[tuple[str, str, str], Run] = field(
+        default_factory=dict
+    )  # by task, its version, and agent
 
     def __post_init__(self) -> None:
         header = json.dumps(dict(self.settings))
@@ -277,7 +356,11 @@ class Journal:
     def add(self, run: Run) -> None:
         """Keep a run."""
         self.runs[run.task, run.version, run.agent] = run
-        self._append(run.model_copy(update={"answer": shortened(run.answer, LONGEST_ANSWER)}).model_dump_json())
+        self._append(
+            run.model_copy(
+                update={"answer": shortened(run.answer, LONGEST_ANSWER)}
+            ).model_dump_json()
+        )
 
     def _append(self, line: str) -> None:
         with self.path.open("a", encoding="utf-8") as file:
@@ -287,7 +370,9 @@ class Journal:
 # --- what the runs prove ---
 
 Z = 1.96  # standard deviations of a normal distribution within which 95 % lie
-LEVEL = 0.05  # probability of so uneven gains and losses by chance, below which they count
+LEVEL = (
+    0.05  # probability of so uneven gains and losses by chance, below which they count
+)
 LITTLE = 0.05  # difference in success that hardly anybody would change an agent for
 MOST_TASKS = 2_000  # more than that nobody collects to tell
 SAMPLES = 2_000  # of the bootstrap
@@ -325,8 +410,13 @@ def paired_difference(tasks: int, gained: int, lost: int) -> Paired:
     half = Z * math.sqrt((p12 + p21 - (p12 - p21) ** 2) / (tasks + 2))
     low, high = max(-1.0, p12 - p21 - half), min(1.0, p12 - p21 + half)
     uneven = gained + lost
-    tail = sum(math.comb(uneven, count) for count in range(min(gained, lost) + 1)) / 2**uneven
-    return Paired(tasks, gained, lost, (gained - lost) / tasks, low, high, min(1.0, 2 * tail))
+    tail = (
+        sum(math.comb(uneven, count) for count in range(min(gained, lost) + 1))
+        / 2**uneven
+    )
+    return Paired(
+        tasks, gained, lost, (gained - lost) / tasks, low, high, min(1.0, 2 * tail)
+    )
 
 
 def mean_with_bounds(values: Sequence[float]) -> dict[str, float]:
@@ -361,7 +451,11 @@ def more_tasks(paired: Paired) -> int | None:
     more = 1
     while more <= MOST_TASKS:
         times = 1 + more / paired.tasks
-        later = paired_difference(paired.tasks + more, round(paired.gained * times), round(paired.lost * times))
+        later = paired_difference(
+            paired.tasks + more,
+            round(paired.gained * times),
+            round(paired.lost * times),
+        )
         if later.code != UNCERTAIN:
             return more
         more += max(1, more // 10)
@@ -371,16 +465,30 @@ def more_tasks(paired: Paired) -> int | None:
 # --- the command ---
 
 
-def run_compare(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[str, Any], int]:
+def run_compare(
+    options: argparse.Namespace, terminal: Terminal
+) -> tuple[dict[str, Any], int]:
     """Run the agents over the tasks, and say what to do."""
     check_count("--at-once", options.at_once)
     check_count("--limit", 1 if options.limit is None else options.limit)
     build, tasks = imported(options.agent), load_tasks(options.tasks)[: options.limit]
     named = options.check if options.check in CHECKS else None
-    check = check_of(model_named(options.judge) if options.judge else named or imported(options.check), tasks)
+    check = check_of(
+        model_named(options.judge)
+        if options.judge
+        else named or imported(options.check),
+        tasks,
+    )
     names = ("agent", "check", "judge", "model")
-    settings = {"compare": options.tasks, **{name: getattr(options, name) for name in names}}
-    journal = Journal(options.journal or Path(f"{Path(options.tasks.replace(':', '-')).stem}.compare.jsonl"), settings)
+    settings = {
+        "compare": options.tasks,
+        **{name: getattr(options, name) for name in names},
+    }
+    journal = Journal(
+        options.journal
+        or Path(f"{Path(options.tasks.replace(':', '-')).stem}.compare.jsonl"),
+        settings,
+    )
     if options.html and not journal.runs:  # else the report is that of the runs before
         check_free(options.html, force=options.force)
     with ExitStack() as stack:
@@ -390,7 +498,9 @@ def run_compare(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[s
         if options.experience:
             store = stack.enter_context(opened(options.experience))
             verdict = comparison.verdict
-            comparison.experience = Experience(store, verdict=verdict, namespace=("compare",), settle_seconds=0)
+            comparison.experience = Experience(
+                store, verdict=verdict, namespace=("compare",), settle_seconds=0
+            )
         loop.run(comparison.run(tasks[:PILOT], [PLAIN], "first tasks"))
         _agree(options, terminal, comparison, tasks)
         loop.run(comparison.run(tasks, comparison.agents, "all tasks"))
@@ -398,7 +508,10 @@ def run_compare(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[s
     _print(terminal, report)
     if options.html:
         title = f"Comparison: {options.agent} on {options.tasks}"
-        rows = [{**row, "page": _link(row["page"], options.html.parent)} for row in report["unsolved"]]
+        rows = [
+            {**row, "page": _link(row["page"], options.html.parent)}
+            for row in report["unsolved"]
+        ]
         text = page("compare", title, {**report, "title": title, "unsolved": rows})
         options.html.write_text(text, encoding="utf-8")
         terminal.say(f"Written to {options.html}.")
@@ -409,7 +522,9 @@ def run_compare(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[s
 class Comparison:
     """The agents, each of which does each task once."""
 
-    build: Callable[[Callable[..., Any]], Any]  # makes an agent with a function that stands for `create_agent`
+    build: Callable[
+        [Callable[..., Any]], Any
+    ]  # makes an agent with a function that stands for `create_agent`
     check: Check
     options: argparse.Namespace
     journal: Journal
@@ -419,13 +534,26 @@ class Comparison:
     @property
     def agents(self) -> Sequence[str]:
         """The names of the agents."""
-        return (PLAIN, PLANNER) if self.experience is None else (PLAIN, PLANNER, EXPERIENCED)
+        return (
+            (PLAIN, PLANNER)
+            if self.experience is None
+            else (PLAIN, PLANNER, EXPERIENCED)
+        )
 
-    def left(self, tasks: Sequence[TrialTask], agents: Collection[str]) -> list[tuple[TrialTask, str]]:
+    def left(
+        self, tasks: Sequence[TrialTask], agents: Collection[str]
+    ) -> list[tuple[TrialTask, str]]:
         """The runs that are still to be made."""
-        return [(task, agent) for task in tasks for agent in agents if self.journal.of(task, agent) is None]
+        return [
+            (task, agent)
+            for task in tasks
+            for agent in agents
+            if self.journal.of(task, agent) is None
+        ]
 
-    async def run(self, tasks: Sequence[TrialTask], agents: Collection[str], what: str) -> None:
+    async def run(
+        self, tasks: Sequence[TrialTask], agents: Collection[str], what: str
+    ) -> None:
         """Make the runs that are left, some at once; those that learn one after another, in the order of the tasks."""
         left, places = self.left(tasks, agents), asyncio.Semaphore(self.options.at_once)
         console = Terminal(stderr=True, quiet=not sys.stderr.isatty())
@@ -442,40 +570,78 @@ class Comparison:
                     if agent == EXPERIENCED:
                         await one(task, agent)
 
-            await asyncio.gather(one_after_another(), *(one(*each) for each in left if each[1] != EXPERIENCED))
+            await asyncio.gather(
+                one_after_another(),
+                *(one(*each) for each in left if each[1] != EXPERIENCED),
+            )
 
     async def attempt(self, task: TrialTask, agent: str) -> Run:
         """Have an agent, made for it alone, do a task."""
-        meter, start, thread = Meter(0), time.monotonic(), f"{task.id} {agent} {uuid4().hex[:8]}"
+        meter, start, thread = (
+            Meter(0),
+            time.monotonic(),
+            f"{task.id} {agent} {uuid4().hex[:8]}",
+        )
         messages = [("user", task.input)] if isinstance(task.input, str) else task.input
-        config = {"callbacks": [MeteringHandler(meter)], "configurable": {"thread_id": thread}}
+        config = {
+            "callbacks": [MeteringHandler(meter)],
+            "configurable": {"thread_id": thread},
+        }
         run = Run(task=task.id, version=task.version, agent=agent, thread=thread)
         try:
-            state = await self.build(partial(self._create, agent)).ainvoke({"messages": messages}, config)
-            run.answer, run.error = answer_in(state), WAITS if interrupts_in(state) else ""
+            state = await self.build(partial(self._create, agent)).ainvoke(
+                {"messages": messages}, config
+            )
+            run.answer, run.error = (
+                answer_in(state),
+                WAITS if interrupts_in(state) else "",
+            )
         except Exception as error:  # noqa: BLE001 - an agent that raises has not solved its task
             run.error = shortened(described(error), 300)
-        costs = {name: getattr(meter, name) for name in ("model_calls", "input_tokens", "output_tokens")}
-        run = run.model_copy(update={**costs, "seconds": round(time.monotonic() - start, 3)})
+        costs = {
+            name: getattr(meter, name)
+            for name in ("model_calls", "input_tokens", "output_tokens")
+        }
+        run = run.model_copy(
+            update={**costs, "seconds": round(time.monotonic() - start, 3)}
+        )
         if not run.error:
             run.score = await self.check(task, run.answer)
         return run
 
     async def verdict(self, run: Trajectory) -> bool | None:
         """Whether a run that is to be learnt, maybe of an earlier process, has solved its task; `None` of no task."""
-        task = next((task for task in self.tasks if run.id.startswith(f"{task.id} {EXPERIENCED} ")), None)
+        task = next(
+            (
+                task
+                for task in self.tasks
+                if run.id.startswith(f"{task.id} {EXPERIENCED} ")
+            ),
+            None,
+        )
         if task is None:
             return None
-        answers = [message.text for message in run.to_messages() if isinstance(message, AIMessage)]
+        answers = [
+            message.text
+            for message in run.to_messages()
+            if isinstance(message, AIMessage)
+        ]
         return await self.check(task, answers[-1] if answers else "") >= SUCCESS
 
     def _create(self, agent: str, model: Any, tools: Any = None, **options: Any) -> Any:
         """Stands for `create_agent`; the plain agent leaves out what only the planner takes."""
         model = model_named(self.options.model) if self.options.model else model
         if agent == PLAIN:
-            return create_agent(model, tools, **{k: v for k, v in options.items() if k not in OWN_OPTIONS})
+            return create_agent(
+                model,
+                tools,
+                **{k: v for k, v in options.items() if k not in OWN_OPTIONS},
+            )
 
-        options |= {"experience": self.experience if agent == EXPERIENCED else None, "verdict": None}
+        options |= {
+            "experience": self.experience if agent == EXPERIENCED else None,
+            "verdict": None,
+        }
         if self.options.pages:
             options["record_searches"] = self.options.pages
         return create_tooltree_agent(model, tools, **options)
@@ -485,11 +651,25 @@ def answer_in(state: Mapping[str, Any]) -> str:
     """The answer in the final state of an agent: what is structured, as JSON, else its last message."""
     structured = state.get("structured_response")
     if structured is not None:
-        return compact_json(structured.model_dump() if isinstance(structured, BaseModel) else structured)
-    return next((message.text for message in reversed(state["messages"]) if isinstance(message, AIMessage)), "")
+        return compact_json(
+            structured.model_dump() if isinstance(structured, BaseModel) else structured
+        )
+    return next(
+        (
+            message.text
+            for message in reversed(state["messages"])
+            if isinstance(message, AIMessage)
+        ),
+        "",
+    )
 
 
-def _agree(options: argparse.Namespace, terminal: Terminal, comparison: Comparison, tasks: Sequence[TrialTask]) -> None:
+def _agree(
+    options: argparse.Namespace,
+    terminal: Terminal,
+    comparison: Comparison,
+    tasks: Sequence[TrialTask],
+) -> None:
     """Say what the rest may cost, and ask whether to go on."""
     left = comparison.left(tasks, comparison.agents)
     plain = [run for run in comparison.journal.runs.values() if run.agent == PLAIN]
@@ -501,10 +681,20 @@ def _agree(options: argparse.Namespace, terminal: Terminal, comparison: Comparis
         raise ConfigurationError(msg)
     times = sum(1.0 if agent == PLAIN else TIMES for _, agent in left)
     calls, sent, received = (
-        times * fmean(getattr(run, name) for run in done) for name in ("model_calls", "input_tokens", "output_tokens")
+        times * fmean(getattr(run, name) for run in done)
+        for name in ("model_calls", "input_tokens", "output_tokens")
     )
-    money = f", ${max(0.01, _dollars(options, sent, received)):,.2f}" if options.price else ""
-    minutes = times * fmean(run.seconds for run in done) / min(options.at_once, len(left)) / 60
+    money = (
+        f", ${max(0.01, _dollars(options, sent, received)):,.2f}"
+        if options.price
+        else ""
+    )
+    minutes = (
+        times
+        * fmean(run.seconds for run in done)
+        / min(options.at_once, len(left))
+        / 60
+    )
     judge = f"; {len(left)} calls of the judge come on top" if options.judge else ""
     terminal.say(
         f"{counted(len(left), 'more run')}: about {calls:,.0f} model calls, {sent:,.0f} tokens sent and "
@@ -514,11 +704,12 @@ def _agree(options: argparse.Namespace, terminal: Terminal, comparison: Comparis
     if options.yes:
         return
     if options.json or not sys.stdin.isatty():
-        msg = (
-            f"Nobody is there to be asked whether to go on; pass --yes. What was done is in {comparison.journal.path}."
-        )
+        msg = f"Nobody is there to be asked whether to go on; pass --yes. What was done is in {comparison.journal.path}."
         raise ConfigurationError(msg)
-    if terminal.input("Go on? [y/N] ", markup=False).strip().lower() not in {"y", "yes"}:
+    if terminal.input("Go on? [y/N] ", markup=False).strip().lower() not in {
+        "y",
+        "yes",
+    }:
         msg = f"Stopped. The same command goes on from {comparison.journal.path}."
         raise ConfigurationError(msg)
 
@@ -527,16 +718,26 @@ def _dollars(options: argparse.Namespace, sent: float, received: float) -> float
     return float(sent * options.price[0] + received * options.price[1]) / 1e6
 
 
-def _report(tasks: Sequence[TrialTask], comparison: Comparison) -> tuple[dict[str, Any], int]:
+def _report(
+    tasks: Sequence[TrialTask], comparison: Comparison
+) -> tuple[dict[str, Any], int]:
     """The figures, and the exit code: that of the last agent against the plain one."""
     journal, options, code = comparison.journal, comparison.options, 0
-    runs = {agent: [run for task in tasks if (run := journal.of(task, agent))] for agent in comparison.agents}
+    runs = {
+        agent: [run for task in tasks if (run := journal.of(task, agent))]
+        for agent in comparison.agents
+    }
     report: dict[str, Any] = {
         "tasks": len(tasks),
         "agents": {agent: _figures(options, each) for agent, each in runs.items()},
         "against_plain": {},
         "unsolved": [],  # by one of two agents, or by both
-        "errors": [f"{run.task} ({agent}): {run.error}" for agent, each in runs.items() for run in each if run.error],
+        "errors": [
+            f"{run.task} ({agent}): {run.error}"
+            for agent, each in runs.items()
+            for run in each
+            if run.error
+        ],
         "verdicts": [],
         "journal": str(journal.path),
     }
@@ -546,8 +747,16 @@ def _report(tasks: Sequence[TrialTask], comparison: Comparison) -> tuple[dict[st
         changed = [pair for pair in pairs if pair[1].solved != pair[2].solved]
         gained = sum(second.solved for _, _, second in changed)
         paired = paired_difference(len(tasks), gained, len(changed) - gained)
-        more = {name: [getattr(second, name) - getattr(first, name) for _, first, second in pairs] for name in COSTS}
-        means = {f"more_{name}": mean_with_bounds(values) for name, values in more.items()}
+        more = {
+            name: [
+                getattr(second, name) - getattr(first, name)
+                for _, first, second in pairs
+            ]
+            for name in COSTS
+        }
+        means = {
+            f"more_{name}": mean_with_bounds(values) for name, values in more.items()
+        }
         report["against_plain"][agent] = {**paired._asdict(), **means}
         report["verdicts"].append(recommendation(paired, f"the {agent}", failed=failed))
         pages = _pages(options.pages, {second.thread for _, _, second in changed})
@@ -555,10 +764,19 @@ def _report(tasks: Sequence[TrialTask], comparison: Comparison) -> tuple[dict[st
         report["unsolved"] += [
             {
                 "task": task.id,
-                "input": shortened(task.input if isinstance(task.input, str) else compact_json(task.input), 500),
+                "input": shortened(
+                    task.input
+                    if isinstance(task.input, str)
+                    else compact_json(task.input),
+                    500,
+                ),
                 "expected": task.expected,
                 "agent": agent,
-                "solved_by": agent if second.solved else PLAIN if first.solved else "nobody",
+                "solved_by": agent
+                if second.solved
+                else PLAIN
+                if first.solved
+                else "nobody",
                 "plain_answer": first.error or first.answer,
                 "answer": second.error or second.answer,
                 "page": pages.get(second.thread, ""),
@@ -579,7 +797,10 @@ def _figures(options: argparse.Namespace, runs: Sequence[Run]) -> dict[str, Any]
         "seconds": round(fmean(run.seconds for run in runs), 1),
     }
     if options.price:
-        sent, received = (sum(getattr(run, name) for run in runs) for name in ("input_tokens", "output_tokens"))
+        sent, received = (
+            sum(getattr(run, name) for run in runs)
+            for name in ("input_tokens", "output_tokens")
+        )
         figures["dollars_in_all"] = round(_dollars(options, sent, received), 4)
     return figures
 
@@ -604,28 +825,48 @@ def _link(path: str, folder: Path) -> str:
 
 def _print(terminal: Terminal, report: Mapping[str, Any]) -> None:
     """Print a report: what each agent solves and costs, where they differ, and what to do."""
-    terminal.say(f"{counted(report['tasks'], 'task')}; calls, tokens and seconds are those of a task, on average.")
+    terminal.say(
+        f"{counted(report['tasks'], 'task')}; calls, tokens and seconds are those of a task, on average."
+    )
     rows = [
-        [agent, *(f"{value:.0%}" if name == "share" else f"{value:,}" for name, value in figures.items())]
+        [
+            agent,
+            *(
+                f"{value:.0%}" if name == "share" else f"{value:,}"
+                for name, value in figures.items()
+            ),
+        ]
         for agent, figures in report["agents"].items()
     ]
     names = next(iter(report["agents"].values()))
     terminal.print(table(("agent", *(name.replace("_", " ") for name in names)), rows))
     for agent, each in report["against_plain"].items():
-        more = " and ".join(f"{_bounds(each[f'more_{name}'])} {name.replace('_', ' ')}" for name in COSTS)
+        more = " and ".join(
+            f"{_bounds(each[f'more_{name}'])} {name.replace('_', ' ')}"
+            for name in COSTS
+        )
         changes = f"{counted(each['gained'], 'task')} gained, {each['lost']} lost (p = {each['p']:.2g})"
         terminal.say(f"{agent} against the plain agent: {changes}, {more} a task.")
     if unsolved := report["unsolved"][:MOST_ROWS]:
         columns = ("task", "solved by", "plain agent's answer", "planner's answer")
         shown = ("input", "solved_by", "plain_answer", "answer")
-        terminal.print(table(columns, ([one_line(row[name], 200) for name in shown] for row in unsolved)))
+        terminal.print(
+            table(
+                columns,
+                ([one_line(row[name], 200) for name in shown] for row in unsolved),
+            )
+        )
         for row in unsolved:
             if row["page"]:
-                terminal.say(f"The search of {one_line(row['input'], 60)!r}: {row['page']}")
+                terminal.say(
+                    f"The search of {one_line(row['input'], 60)!r}: {row['page']}"
+                )
     for error in report["errors"][:MOST_ROWS]:
         terminal.say(f"Error in {error}")
     if report["errors"]:
-        terminal.say("A run that raised counts as not solved; the same command makes it again.")
+        terminal.say(
+            "A run that raised counts as not solved; the same command makes it again."
+        )
     for text in report["verdicts"]:
         terminal.say(text)
 
@@ -633,4 +874,6 @@ def _print(terminal: Terminal, report: Mapping[str, Any]) -> None:
 def _bounds(mean: Mapping[str, float]) -> str:
     """A mean with its bounds, with a decimal where it matters."""
     digits = 1 if abs(mean["mean"]) < 10 else 0  # noqa: PLR2004
-    return "{} ({} to {})".format(*(f"{mean[name]:+,.{digits}f}" for name in ("mean", "low", "high")))
+    return "{} ({} to {})".format(
+        *(f"{mean[name]:+,.{digits}f}" for name in ("mean", "low", "high"))
+    )

@@ -17,7 +17,9 @@ from langchain_tooltree.text import counted
 from langchain_tooltree.tools import as_tools
 
 
-def run_doctor(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[str, Any], int]:
+def run_doctor(
+    options: argparse.Namespace, terminal: Terminal
+) -> tuple[dict[str, Any], int]:
     """Look at the parts of an agent; code 1 if something should be looked at."""
     tools, given = _parts(imported(options.agent), options.agent)
     rows = _rows(tools, given)
@@ -25,7 +27,9 @@ def run_doctor(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[st
     undeclared = [row for row in rows if row["declared"] == "nothing"]
     report: dict[str, Any] = {
         "tools": rows,
-        "look_like_reads": [row["tool"] for row in undeclared if row["looks_like"] == "a read"],
+        "look_like_reads": [
+            row["tool"] for row in undeclared if row["looks_like"] == "a read"
+        ],
         "middleware": [type(entry).__name__ for entry in given.get("middleware", ())],
         "checkpointer": given.get("checkpointer") is not None,
     }
@@ -33,16 +37,24 @@ def run_doctor(options: argparse.Namespace, terminal: Terminal) -> tuple[dict[st
     columns = ("tool", "declared", "looks like", "a search may run it")
     terminal.print(table(columns, (row.values() for row in rows)))
     reads = f"try {len(able)} of {counted(len(rows), 'tool')}: {', '.join(able)}"
-    terminal.say(f"At a doubt, a search can {reads if able else 'only ask the agent again'}.")
-    terminal.say(f"Middleware beside the planner: {', '.join(report['middleware']) or 'none'}.")
-    without = "no, so a run that is killed starts over, and nobody can be asked for approval"
+    terminal.say(
+        f"At a doubt, a search can {reads if able else 'only ask the agent again'}."
+    )
+    terminal.say(
+        f"Middleware beside the planner: {', '.join(report['middleware']) or 'none'}."
+    )
+    without = (
+        "no, so a run that is killed starts over, and nobody can be asked for approval"
+    )
     terminal.say(f"Checkpointer: {'yes' if report['checkpointer'] else without}.")
     for line in report["advice"] or ["Nothing to mend."]:
         terminal.say(line)
     return report, int(bool(report["advice"]))
 
 
-def _parts(build: Callable[..., Any], place: str) -> tuple[Sequence[BaseTool], dict[str, Any]]:
+def _parts(
+    build: Callable[..., Any], place: str
+) -> tuple[Sequence[BaseTool], dict[str, Any]]:
     """The tools, those of middleware among them, and the options of the last agent that a function makes."""
     made: list[tuple[Sequence[Any], dict[str, Any]]] = []
 
@@ -56,28 +68,46 @@ def _parts(build: Callable[..., Any], place: str) -> tuple[Sequence[BaseTool], d
         msg = f"{place} has not made its agent with the function that it was given. Call that for create_agent."
         raise ConfigurationError(msg)
     tools, given = made[-1]
-    own = [tool for entry in given.get("middleware", ()) for tool in getattr(entry, "tools", ())]
+    own = [
+        tool
+        for entry in given.get("middleware", ())
+        for tool in getattr(entry, "tools", ())
+    ]
     return [*own, *as_tools(tools)], given
 
 
 def _rows(tools: Sequence[BaseTool], given: dict[str, Any]) -> list[dict[str, str]]:
     """Of each tool: what is declared, what its name or its server's hint says, and whether a search may run it."""
     effects = CallEffects.declared_as(given.get("effects")).among(tools)
-    bound = names_bound_by(given["sandbox"]) if given.get("sandbox") is not None else frozenset[str]()
+    bound = (
+        names_bound_by(given["sandbox"])
+        if given.get("sandbox") is not None
+        else frozenset[str]()
+    )
     rows = []
     for tool in tools:
         name = tool.name
         if name in bound:
             declared, may_run = "in the sandbox", "in a fork"
         elif name in effects.reads:
-            declared, may_run = "read", "no: return_direct" if tool.return_direct else "yes"
+            declared, may_run = (
+                "read",
+                "no: return_direct" if tool.return_direct else "yes",
+            )
         elif name in effects.by_arguments:
             declared, may_run = "by its arguments", "some calls"
         else:
             declared, may_run = "write" if name in effects.entries else "nothing", "no"
         reads = is_read(name) or any(hints_of(tool, "readOnlyHint", "read_only_hint"))
         looks_like = "a write" if verb_of_write(name) else "a read" if reads else ""
-        rows.append({"tool": name, "declared": declared, "looks_like": looks_like, "may_run": may_run})
+        rows.append(
+            {
+                "tool": name,
+                "declared": declared,
+                "looks_like": looks_like,
+                "may_run": may_run,
+            }
+        )
     return rows
 
 

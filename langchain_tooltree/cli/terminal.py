@@ -26,13 +26,19 @@ class Terminal(Console):
     character is marked, as in pages and pictures.
     """
 
-    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
         """Mark texts before they are laid out, so that they fit, and whatever else comes to be printed."""
         if isinstance(renderable, Text):
             renderable = renderable.copy()
-            renderable.plain = visible_lines(renderable.plain)  # as long as it was, so that styles stay in place
+            renderable.plain = visible_lines(
+                renderable.plain
+            )  # as long as it was, so that styles stay in place
         for part in super().render(renderable, options):
-            yield part if part.control else Segment(visible_lines(part.text), part.style)
+            yield (
+                part if part.control else Segment(visible_lines(part.text), part.style)
+            )
 
     def on_broken_pipe(self) -> None:
         """Leave it to `main` what a closed pipe means; rich would end the program with another exit code."""
@@ -71,7 +77,10 @@ def answering(failure: str, remedy: str) -> Iterator[None]:
 
 def using(name: str | None) -> AbstractContextManager[None]:
     """The same for a model."""
-    return answering(f"Cannot use the model {name!r}", "Is its name right, its key set, and the network there?")
+    return answering(
+        f"Cannot use the model {name!r}",
+        "Is its name right, its key set, and the network there?",
+    )
 
 
 def model_named(name: str) -> BaseChatModel:
@@ -102,5 +111,7 @@ def check_free(path: Path, *, force: bool) -> None:
         msg = f"There is no folder {path.parent} to write {path.name} to. Make it first: mkdir -p {path.parent}"
         raise ConfigurationError(msg)
     if path.exists() and not force:
-        msg = f"{path} is there already. Choose another path, or replace it with --force."
+        msg = (
+            f"{path} is there already. Choose another path, or replace it with --force."
+        )
         raise ConfigurationError(msg)

@@ -34,7 +34,10 @@ DeclaredEffect = Literal["read", "write"]
 Declaration = str | Callable[[Mapping[str, Any]], str]
 """What a tool does to the world, `"read"` or `"write"`: always the same, or, by a function, by the arguments."""
 
-Effects = Mapping[Any, Declaration] | Sequence[tuple[str | BaseTool | Callable[..., Any], Declaration]]
+Effects = (
+    Mapping[Any, Declaration]
+    | Sequence[tuple[str | BaseTool | Callable[..., Any], Declaration]]
+)
 """What users declare: a mapping of tools to what they do, or pairs, since most tools cannot be keys.
 
 A tool is given by its name, as the tool itself, or as the function that it was made of.
@@ -72,8 +75,12 @@ class _Entry(NamedTuple):
 class CallEffects:
     """The effects of calls: `declared_as` reads what a user declares, `among` applies it to the tools at hand."""
 
-    entries: Mapping[str, tuple[_Entry, ...]] = field(default_factory=dict)  # by the names of tools
-    _warnings: set[str] = field(default_factory=set, compare=False, repr=False)  # names of tools that it was told of
+    entries: Mapping[str, tuple[_Entry, ...]] = field(
+        default_factory=dict
+    )  # by the names of tools
+    _warnings: set[str] = field(
+        default_factory=set, compare=False, repr=False
+    )  # names of tools that it was told of
 
     @classmethod
     def declared_as(cls, effects: "Effects | CallEffects | None") -> "CallEffects":
@@ -95,17 +102,29 @@ class CallEffects:
         A function that raises, or answers anything but `"read"`, means a write.
         """
         entries = self.entries.get(tool_name, ())
-        return "read" if entries and all(_is_read(each, arguments or {}) for each in entries) else "write"
+        return (
+            "read"
+            if entries and all(_is_read(each, arguments or {}) for each in entries)
+            else "write"
+        )
 
     @cached_property
     def reads(self) -> frozenset[str]:
         """Names of the tools that only read, whatever the arguments."""
-        return frozenset(name for name, each in self.entries.items() if all(one.effect == "read" for one in each))
+        return frozenset(
+            name
+            for name, each in self.entries.items()
+            if all(one.effect == "read" for one in each)
+        )
 
     @cached_property
     def by_arguments(self) -> frozenset[str]:
         """Names of the tools of which some calls may be reads, and others writes."""
-        possible = (name for name, each in self.entries.items() if all(one.effect != "write" for one in each))
+        possible = (
+            name
+            for name, each in self.entries.items()
+            if all(one.effect != "write" for one in each)
+        )
         return frozenset(possible) - self.reads
 
     @property
@@ -122,9 +141,16 @@ class CallEffects:
         entries: dict[str, tuple[_Entry, ...]] = {}
         first: dict[str, BaseTool] = {}
         for tool in (each for each in tools if isinstance(each, BaseTool)):
-            effect = self._effect_of(tool) if first.setdefault(tool.name, tool) is tool else "write"
+            effect = (
+                self._effect_of(tool)
+                if first.setdefault(tool.name, tool) is tool
+                else "write"
+            )
             if effect is not None:
-                entries[tool.name] = (*entries.get(tool.name, ()), _Entry(tool.name, effect, tool))
+                entries[tool.name] = (
+                    *entries.get(tool.name, ()),
+                    _Entry(tool.name, effect, tool),
+                )
         return replace(self, entries=entries)
 
     def of_calls(self, calls: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
@@ -134,7 +160,9 @@ class CallEffects:
             name, arguments = call["name"], call["args"]
             effect = self.of(name, arguments)
             if name in self.by_arguments:
-                by_tool.setdefault(name, []).extend([call_digest(name, arguments)] if effect == "read" else [])
+                by_tool.setdefault(name, []).extend(
+                    [call_digest(name, arguments)] if effect == "read" else []
+                )
             else:
                 by_tool[name] = effect
         return by_tool
@@ -147,7 +175,9 @@ class CallEffects:
 
     def check_arguments(self) -> None:
         """Refuse a ready-made function that looks at an argument which its tool does not have: no call were a read."""
-        for name, effect, tool in (each for entries in self.entries.values() for each in entries):
+        for name, effect, tool in (
+            each for entries in self.entries.values() for each in entries
+        ):
             if not isinstance(effect, ByArgument) or not isinstance(tool, BaseTool):
                 continue
             names = _argument_names(tool)
@@ -162,10 +192,20 @@ class CallEffects:
         entries = self.entries.get(tool.name, ())
         if not entries:
             return "read" if isinstance(tool, ReadTool) else None
-        own = [each for each in entries if each.tool is not None and _is_same_tool(tool, each.tool)]
+        own = [
+            each
+            for each in entries
+            if each.tool is not None and _is_same_tool(tool, each.tool)
+        ]
         if applicable := own or [each for each in entries if each.tool is None]:
-            return applicable[0].effect if len({each.effect for each in applicable}) == 1 else "write"
-        if tool.name not in self._warnings and any(each.effect != "write" for each in entries):
+            return (
+                applicable[0].effect
+                if len({each.effect for each in applicable}) == 1
+                else "write"
+            )
+        if tool.name not in self._warnings and any(
+            each.effect != "write" for each in entries
+        ):
             self._warnings.add(tool.name)
             logger.warning(
                 "The tool %s is not the one that was declared a read under this name, so its calls count as writes. "
@@ -183,19 +223,38 @@ def _is_same_tool(tool: BaseTool, declared: Any) -> bool:
     if not isinstance(declared, BaseTool):
         return declared in functions
     # What other kinds of tools run may depend on any of their fields.
-    return type(tool) is type(declared) is StructuredTool and functions == [declared.func, declared.coroutine]
+    return type(tool) is type(declared) is StructuredTool and functions == [
+        declared.func,
+        declared.coroutine,
+    ]
 
 
 def _entry(key: Any, effect: Any) -> _Entry:
-    name = key if isinstance(key, str) else key.name if isinstance(key, BaseTool) else getattr(key, "__name__", None)
+    name = (
+        key
+        if isinstance(key, str)
+        else key.name
+        if isinstance(key, BaseTool)
+        else getattr(key, "__name__", None)
+    )
     if not isinstance(name, str):
         msg = f"A key of effects must be a tool or the name of one, got {type(key).__name__} {key!r}."
         raise ConfigurationError(msg)
-    is_async = inspect.iscoroutinefunction(effect) or inspect.iscoroutinefunction(getattr(effect, "__call__", None))  # noqa: B004
+    is_async = inspect.iscoroutinefunction(effect) or inspect.iscoroutinefunction(
+        getattr(effect, "__call__", None)  # noqa: B004
+    )
     if is_async or not (effect in ("read", "write") or callable(effect)):
         msg = f"effects[{name!r}] must be 'read' or 'write', got {effect!r}; or a plain function of the arguments."
         raise ConfigurationError(msg)
-    return _Entry(name, effect, effect.tool if isinstance(effect, HintedEffect) else None if key is name else key)
+    return _Entry(
+        name,
+        effect,
+        effect.tool
+        if isinstance(effect, HintedEffect)
+        else None
+        if key is name
+        else key,
+    )
 
 
 def _is_read(entry: _Entry, arguments: Mapping[str, Any]) -> bool:
@@ -223,7 +282,9 @@ def _as_received(tool: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
     schema = tool.tool_call_schema
     if isinstance(schema, dict):
         return cast("dict[str, Any]", copy.deepcopy(_with_defaults(schema, arguments)))
-    received: dict[str, Any] = cast("Any", schema).model_validate(dict(arguments)).model_dump(mode="json")
+    received: dict[str, Any] = (
+        cast("Any", schema).model_validate(dict(arguments)).model_dump(mode="json")
+    )
     return received
 
 
@@ -232,14 +293,22 @@ def _with_defaults(schema: Any, value: Any) -> Any:
     properties = schema.get("properties") if isinstance(schema, dict) else None
     if not isinstance(properties, dict) or not isinstance(value, Mapping):
         return value
-    defaults = {name: each["default"] for name, each in properties.items() if "default" in each}
-    return defaults | {name: _with_defaults(properties.get(name), each) for name, each in value.items()}
+    defaults = {
+        name: each["default"] for name, each in properties.items() if "default" in each
+    }
+    return defaults | {
+        name: _with_defaults(properties.get(name), each) for name, each in value.items()
+    }
 
 
 def _argument_names(tool: BaseTool) -> set[str]:
     """What calls of a tool may name."""
     schema = tool.tool_call_schema
-    return set(schema.get("properties") or ()) if isinstance(schema, dict) else set(get_fields(schema))
+    return (
+        set(schema.get("properties") or ())
+        if isinstance(schema, dict)
+        else set(get_fields(schema))
+    )
 
 
 # --- MCP ---
@@ -261,13 +330,21 @@ def mcp_effects(tools: Iterable[BaseTool], *, server: str) -> dict[str, Declared
     for tool in tools:
         metadata = tool.metadata or {}
         origin = metadata.get("mcp") or {}
-        its_server = (origin.get("server") or {}).get("name") or _configured_server(tool) or server
+        its_server = (
+            (origin.get("server") or {}).get("name")
+            or _configured_server(tool)
+            or server
+        )
         read_only = hints_of(tool, "readOnlyHint", "read_only_hint")
         destructive = hints_of(tool, "destructiveHint", "destructive_hint")
         if its_server == server and read_only != [None, None]:
             is_read = all(hint is None or hint is True for hint in read_only)
-            is_read = is_read and all(hint is None or hint is False for hint in destructive)
-            effect = HintedEffect("read" if is_read and effects.get(tool.name) != "write" else "write")
+            is_read = is_read and all(
+                hint is None or hint is False for hint in destructive
+            )
+            effect = HintedEffect(
+                "read" if is_read and effects.get(tool.name) != "write" else "write"
+            )
             effect.tool = tool
             effects[tool.name] = cast("DeclaredEffect", effect)
     return effects
@@ -276,14 +353,20 @@ def mcp_effects(tools: Iterable[BaseTool], *, server: str) -> dict[str, Declared
 def hints_of(tool: BaseTool, adapters: str, native: str) -> list[Any]:
     """A hint of an MCP server by its names in langchain-mcp-adapters and in `langchain.mcp`; `None` where absent."""
     metadata = tool.metadata or {}
-    annotations = ((metadata.get("mcp") or {}).get("tool") or {}).get("annotations") or {}
+    annotations = ((metadata.get("mcp") or {}).get("tool") or {}).get(
+        "annotations"
+    ) or {}
     return [metadata.get(adapters), annotations.get(native)]
 
 
 def _configured_server(tool: BaseTool) -> str | None:
     """The server that langchain-mcp-adapters loaded a tool from, which only the tool's coroutine knows."""
     coroutine = tool.coroutine if isinstance(tool, StructuredTool) else None
-    name = inspect.getclosurevars(coroutine).nonlocals.get("server_name") if inspect.isfunction(coroutine) else None
+    name = (
+        inspect.getclosurevars(coroutine).nonlocals.get("server_name")
+        if inspect.isfunction(coroutine)
+        else None
+    )
     return name if isinstance(name, str) else None
 
 
@@ -298,22 +381,37 @@ _OVERRIDE = re.compile(
 """Headers and parameters by which servers are asked to take a request for one of another method."""
 
 _REFUSED = frozenset(
-    words_of("attachment body content data download file files form json payload save upload")
+    words_of(
+        "attachment body content data download file files form json payload save upload"
+    )
     + words_of("domain host hostname proxy server")
 )
 """Words in the names of arguments that hand something over, have the answer written to a file, or name the server."""
 
-_ONLY_ASKS = frozenset(words_of("cookies header headers param params query type encoding length"))
+_ONLY_ASKS = frozenset(
+    words_of("cookies header headers param params query type encoding length")
+)
 """Words in the names of those that only say what is asked for."""
 
-_ADDRESS = frozenset(words_of("address base endpoint href link path resource route site uri url"))
+_ADDRESS = frozenset(
+    words_of("address base endpoint href link path resource route site uri url")
+)
 
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]{0,40}:[/\\]", re.IGNORECASE)
-_WEB = re.compile(r"https?://(\[[0-9a-f:.]+\]|[a-z0-9_.-]+)(?::\d{1,5})?(?=[/?#]|\Z)", re.IGNORECASE | re.ASCII)
-_PATH = re.compile(r"\A(?:/(?![/\\])|[?#]|(?!localhost\b)[^/?#:@\\\s.]+(?:[/?#]|\Z))", re.IGNORECASE)
-_NAME = re.compile(r"\A(?:[a-z0-9_-]+\.)+([a-z][a-z0-9-]*)\.?", re.IGNORECASE | re.ASCII)
+_WEB = re.compile(
+    r"https?://(\[[0-9a-f:.]+\]|[a-z0-9_.-]+)(?::\d{1,5})?(?=[/?#]|\Z)",
+    re.IGNORECASE | re.ASCII,
+)
+_PATH = re.compile(
+    r"\A(?:/(?![/\\])|[?#]|(?!localhost\b)[^/?#:@\\\s.]+(?:[/?#]|\Z))", re.IGNORECASE
+)
+_NAME = re.compile(
+    r"\A(?:[a-z0-9_-]+\.)+([a-z][a-z0-9-]*)\.?", re.IGNORECASE | re.ASCII
+)
 
-_INSIDE = frozenset(words_of("arpa corp home internal intranet lan local localdomain localhost private"))
+_INSIDE = frozenset(
+    words_of("arpa corp home internal intranet lan local localdomain localhost private")
+)
 """Last labels of names that no public server has: `metadata.google.internal` is one of them."""
 
 
@@ -323,12 +421,21 @@ class _HttpReads(ByArgument):
 
     def __call__(self, arguments: Mapping[str, Any]) -> DeclaredEffect:
         method = arguments.get(self.argument)
-        others = {name: value for name, value in arguments.items() if name != self.argument}
+        others = {
+            name: value for name, value in arguments.items() if name != self.argument
+        }
         is_safe = isinstance(method, str) and method.upper() in ("GET", "HEAD")
-        return "read" if is_safe and all(_only_asks(*leaf, self.hosts) for leaf in _leaves(others, ())) else "write"
+        return (
+            "read"
+            if is_safe
+            and all(_only_asks(*leaf, self.hosts) for leaf in _leaves(others, ()))
+            else "write"
+        )
 
 
-def http_reads(argument: str = "method", *, hosts: Iterable[str] = ()) -> Callable[[Mapping[str, Any]], str]:
+def http_reads(
+    argument: str = "method", *, hosts: Iterable[str] = ()
+) -> Callable[[Mapping[str, Any]], str]:
     """Let a search run the GET and HEAD requests of an HTTP tool to public servers, by http and https.
 
     A request is a write if it names no method, asks the server to take it for one of another method, hands over a body
@@ -344,25 +451,37 @@ def http_reads(argument: str = "method", *, hosts: Iterable[str] = ()) -> Callab
     if isinstance(hosts, str):
         msg = f"hosts must be a list of names, got {hosts!r}. Pass hosts=[{hosts!r}]."
         raise ConfigurationError(msg)
-    return _HttpReads(argument, tuple(sorted({host.lower().strip("[].") for host in hosts})))
+    return _HttpReads(
+        argument, tuple(sorted({host.lower().strip("[].") for host in hosts}))
+    )
 
 
 def _only_asks(names: tuple[str, ...], value: str, hosts: Collection[str]) -> bool:
     """Whether a value under these names hands nothing over, and asks public servers or `hosts` alone."""
     words = {word for name in names for word in words_of_name(name)}
     pair = f"{names[-1]}={value}"
-    if _OVERRIDE.search(pair) or _OVERRIDE.search(unquote(pair)) or (words & _REFUSED and not words & _ONLY_ASKS):
+    if (
+        _OVERRIDE.search(pair)
+        or _OVERRIDE.search(unquote(pair))
+        or (words & _REFUSED and not words & _ONLY_ASKS)
+    ):
         return False
-    if words & _ADDRESS and not _SCHEME.match(value) and not _PATH.match(value):  # some tools add the scheme
+    if (
+        words & _ADDRESS and not _SCHEME.match(value) and not _PATH.match(value)
+    ):  # some tools add the scheme
         return False
-    addresses = [_WEB.match(value, scheme.start()) for scheme in _SCHEME.finditer(value)]
+    addresses = [
+        _WEB.match(value, scheme.start()) for scheme in _SCHEME.finditer(value)
+    ]
     return all(address and _is_public(address[1], hosts) for address in addresses)
 
 
 def _is_public(host: str, hosts: Collection[str]) -> bool:
     """Whether a host is given by a public name: of an address, in all its forms, nobody sees whose it is."""
     name = _NAME.fullmatch(host)
-    return host.lower().strip("[].") in hosts or (name is not None and name[1].lower() not in _INSIDE)
+    return host.lower().strip("[].") in hosts or (
+        name is not None and name[1].lower() not in _INSIDE
+    )
 
 
 def _leaves(data: Any, names: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
@@ -385,12 +504,19 @@ MOST_VERDICTS = 10_000
 
 _BEGINNINGS = frozenset({"SELECT", "WITH", "VALUES", "TABLE", "FROM", "(", ";"})
 
-_ROOTS = frozenset({"Select", "Union", "Except", "Intersect", "Subquery", "Values", "Table"})
+_ROOTS = frozenset(
+    {"Select", "Union", "Except", "Intersect", "Subquery", "Values", "Table"}
+)
 
 _UNPARSED = frozenset({"COMMAND", "DESCRIBE", "SET", "SHOW"})
 """Tokens of statements that the parser does not take apart, of which it would tell in a log, with their text."""
 
-DIALECTS = ("sqlite", "postgres", "mysql", "duckdb")  # the databases whose reads are listed in `dialects.toml`
+DIALECTS = (
+    "sqlite",
+    "postgres",
+    "mysql",
+    "duckdb",
+)  # the databases whose reads are listed in `dialects.toml`
 
 
 @dataclass(frozen=True)
@@ -400,7 +526,11 @@ class _SqlReads(ByArgument):
 
     def __call__(self, arguments: Mapping[str, Any]) -> DeclaredEffect:
         sql = arguments.get(self.argument)
-        return "read" if isinstance(sql, str) and only_reads(sql, self.dialect, self.functions) else "write"
+        return (
+            "read"
+            if isinstance(sql, str) and only_reads(sql, self.dialect, self.functions)
+            else "write"
+        )
 
 
 def sql_reads(
@@ -430,7 +560,9 @@ def sql_reads(
             "a read if it connects with a role that may only read."
         )
         raise ConfigurationError(msg)
-    return _SqlReads(argument, dialect.lower(), tuple(sorted({name.lower() for name in functions})))
+    return _SqlReads(
+        argument, dialect.lower(), tuple(sorted({name.lower() for name in functions}))
+    )
 
 
 _verdicts: dict[str, bool] = {}  # by digests: the SQL of past runs is not kept
@@ -447,7 +579,9 @@ def only_reads(sql: str, dialect: str, functions: Collection[str] = ()) -> bool:
     key = digest([sql, dialect, *functions])
     if (verdict := _verdicts.get(key)) is None:
         # On a thread of its own, how deep a text may be nested does not depend on who asks.
-        verdict = in_thread(lambda: _Database(dialect).only_reads(sql, functions), "tooltree-sql").result()
+        verdict = in_thread(
+            lambda: _Database(dialect).only_reads(sql, functions), "tooltree-sql"
+        ).result()
         _verdicts[key] = verdict
         forget_oldest(_verdicts, MOST_VERDICTS)
     return verdict
@@ -462,20 +596,36 @@ class _Database:
     """
 
     def __init__(self, name: str) -> None:
-        lists: Any = tomllib.loads(files(__package__).joinpath("dialects.toml").read_text("utf-8"))
+        lists: Any = tomllib.loads(
+            files(__package__).joinpath("dialects.toml").read_text("utf-8")
+        )
         every, own = lists["every"], lists[name]
-        words = (frozenset(f"{every[key]} {own.get(key, '')}".split()) for key in ("kinds", "functions", "types"))
-        texts = (every[key] + own.get(key, "") for key in ("statements", "explain", "refused", "files"))
+        words = (
+            frozenset(f"{every[key]} {own.get(key, '')}".split())
+            for key in ("kinds", "functions", "types")
+        )
+        texts = (
+            every[key] + own.get(key, "")
+            for key in ("statements", "explain", "refused", "files")
+        )
         self.kinds, self.functions, self.types = words
         self.statements, self.explain, self.refused, self.files = (
             re.compile(text, re.IGNORECASE | re.VERBOSE) for text in texts
         )
-        self.dialect: Any = import_extra("sqlglot", "sql", "sql_reads").Dialect.get_or_raise(name)
+        self.dialect: Any = import_extra(
+            "sqlglot", "sql", "sql_reads"
+        ).Dialect.get_or_raise(name)
         self.dialect.INDEX_OFFSET = 0  # to count from 1 as from 0 costs a parser two milliseconds for each `a[1]`
         base: Any = self.dialect.parser_class
         # All functions but those with a syntax of their own keep the names by which the database knows them.
-        own_syntax = {each: parse for each, parse in base.FUNCTION_PARSERS.items() if each.lower() in self.functions}
-        self.parser: Any = type(base)("Parser", (base,), {"FUNCTIONS": {}, "FUNCTION_PARSERS": own_syntax})
+        own_syntax = {
+            each: parse
+            for each, parse in base.FUNCTION_PARSERS.items()
+            if each.lower() in self.functions
+        }
+        self.parser: Any = type(base)(
+            "Parser", (base,), {"FUNCTIONS": {}, "FUNCTION_PARSERS": own_syntax}
+        )
 
     def only_reads(self, sql: str, functions: Collection[str]) -> bool:
         """Whether all statements of a text only read."""
@@ -488,9 +638,17 @@ class _Database:
             tokens = self.dialect.tokenize(sql)
             if not _may_query(tokens):
                 return False
-            queries = [*filter(None, self.parser(dialect=self.dialect).parse(tokens, sql))]
-            are_queries = bool(queries) and all(type(each).__name__ in _ROOTS for each in queries)
-            return are_queries and all(self._is_listed(node, functions) for each in queries for node in each.walk())
+            queries = [
+                *filter(None, self.parser(dialect=self.dialect).parse(tokens, sql))
+            ]
+            are_queries = bool(queries) and all(
+                type(each).__name__ in _ROOTS for each in queries
+            )
+            return are_queries and all(
+                self._is_listed(node, functions)
+                for each in queries
+                for node in each.walk()
+            )
         except Exception:  # noqa: BLE001 - what cannot be parsed, or is nested too deeply
             return False
 
@@ -498,19 +656,34 @@ class _Database:
         """Whether a kind of expression, function or type is listed, and a table is none of the file system's."""
         kind = type(node).__name__
         if kind == "Anonymous":
-            return node.name.isascii() and (node.name.lower() in self.functions or node.name.lower() in functions)
+            return node.name.isascii() and (
+                node.name.lower() in self.functions or node.name.lower() in functions
+            )
         if kind == "DataType":
             return getattr(node.this, "name", "") in self.types
-        is_file = kind == "Table" and self.files.search(".".join(part.name for part in node.parts))
+        is_file = kind == "Table" and self.files.search(
+            ".".join(part.name for part in node.parts)
+        )
         return kind in self.kinds and not is_file
 
 
 def _may_query(tokens: list[Any]) -> bool:
     """Whether each statement begins as a query does, and no function is called by a name that hides what it is."""
     kinds = [token.token_type.name for token in tokens]
-    firsts = {token.text.upper() for at, token in enumerate(tokens) if at == 0 or kinds[at - 1] == "SEMICOLON"}
+    firsts = {
+        token.text.upper()
+        for at, token in enumerate(tokens)
+        if at == 0 or kinds[at - 1] == "SEMICOLON"
+    }
     if not firsts <= _BEGINNINGS or not _UNPARSED.isdisjoint(kinds):
         return False
     # A function in a schema is one of the database's own, whatever its name, and so is one with a name in quotes.
-    called = [kinds[max(at - 2, 0) : at] for at, kind in enumerate(kinds) if at and kind == "L_PAREN"]
-    return not any(before[-1] in {"IDENTIFIER", "STRING"} or before[0] == "DOT" for before in called)
+    called = [
+        kinds[max(at - 2, 0) : at]
+        for at, kind in enumerate(kinds)
+        if at and kind == "L_PAREN"
+    ]
+    return not any(
+        before[-1] in {"IDENTIFIER", "STRING"} or before[0] == "DOT"
+        for before in called
+    )

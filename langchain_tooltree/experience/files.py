@@ -12,13 +12,22 @@ from pathlib import Path
 from typing import IO, Any
 
 from langchain_tooltree.errors import TrajectoryFormatError
-from langchain_tooltree.experience.trajectory import Trajectory, entries_in, from_json, paired, part_of, to_json
+from langchain_tooltree.experience.trajectory import (
+    Trajectory,
+    entries_in,
+    from_json,
+    paired,
+    part_of,
+    to_json,
+)
 from langchain_tooltree.secrets import masked
 
 logger = logging.getLogger(__name__)
 
 
-def load_trajectories(path: str | os.PathLike[str], *, unread: Counter[str] | None = None) -> Iterator[Trajectory]:
+def load_trajectories(
+    path: str | os.PathLike[str], *, unread: Counter[str] | None = None
+) -> Iterator[Trajectory]:
     """Read trajectories from a file of JSON lines, one by one, so that the file may be larger than memory.
 
     Args:
@@ -51,7 +60,9 @@ def load_trajectories(path: str | os.PathLike[str], *, unread: Counter[str] | No
         if unread is not None:
             unread += counts
         elif counts:
-            summary = ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))
+            summary = ", ".join(
+                f"{count} {kind}" for kind, count in sorted(counts.items())
+            )
             logger.warning("Not all of %s could be used: %s.", path, summary)
 
 
@@ -60,11 +71,18 @@ def count_unread(trajectory: Trajectory) -> Counter[str]:
     unread: Counter[str] = Counter()
     for _, messages in trajectory.dialogues():
         parts = Counter(map(part_of, messages))
-        entries = [entry for message in messages if part_of(message) == "reply" for entry in entries_in(message)]
+        entries = [
+            entry
+            for message in messages
+            if part_of(message) == "reply"
+            for entry in entries_in(message)
+        ]
         steps, answers = paired(messages)
         unread["observations without a call"] += parts["observation"] - len(answers)
         unread["calls that name no tool"] += len(entries) - len(steps)
-        unread["calls with unreadable arguments"] += sum(step.arguments is None for step in steps)
+        unread["calls with unreadable arguments"] += sum(
+            step.arguments is None for step in steps
+        )
     return +unread
 
 
@@ -73,7 +91,9 @@ _SAME_ID = "runs with the id of an earlier one, as whose versions they count"
 
 def _records(path: Path) -> Iterator[tuple[str, Any]]:
     """Where each record of a file stands, and what is written there."""
-    with _opened(path, "rt", "utf-8-sig") as lines:  # files from Windows may begin with a mark
+    with _opened(
+        path, "rt", "utf-8-sig"
+    ) as lines:  # files from Windows may begin with a mark
         try:
             for number, line in enumerate(lines, 1):
                 if line.strip():
@@ -88,7 +108,10 @@ def _records(path: Path) -> Iterator[tuple[str, Any]]:
 
 
 def dump_trajectories(
-    trajectories: Iterable[Trajectory], path: str | os.PathLike[str], *, keep_secrets: bool = False
+    trajectories: Iterable[Trajectory],
+    path: str | os.PathLike[str],
+    *,
+    keep_secrets: bool = False,
 ) -> int:
     """Write trajectories to a file of JSON lines that `load_trajectories` reads back unchanged; returns how many.
 
@@ -104,7 +127,9 @@ def dump_trajectories(
         with _opened(partial, "xt", "utf-8") as lines:
             for count, trajectory in enumerate(trajectories, 1):  # noqa: B007 - returned
                 record = to_json(trajectory if keep_secrets else masked(trajectory))
-                lines.write(json.dumps(record, default=str) + "\n")  # ASCII: some tools return surrogates
+                lines.write(
+                    json.dumps(record, default=str) + "\n"
+                )  # ASCII: some tools return surrogates
         partial.replace(path)
     except BaseException:
         partial.unlink(missing_ok=True)

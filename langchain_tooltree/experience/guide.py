@@ -39,14 +39,23 @@ class Guide(Protocol):
     """Past runs as one request sees them. Its methods are flows, and raise nothing."""
 
     def advice(
-        self, path: Sequence[BaseMessage], missing: str, *, trials: Collection[str], names: Collection[str]
+        self,
+        path: Sequence[BaseMessage],
+        missing: str,
+        *,
+        trials: Collection[str],
+        names: Collection[str],
     ) -> Flow[Advice]:
         """What to do at the end of a path where something is missing, with tools that may be tried, of all `names`."""
 
-    def is_unusual(self, path: Sequence[BaseMessage], tool: str, *, names: Collection[str]) -> Flow[bool]:
+    def is_unusual(
+        self, path: Sequence[BaseMessage], tool: str, *, names: Collection[str]
+    ) -> Flow[bool]:
         """Whether good runs hardly ever went on with a tool from the end of a path, and mostly did something else."""
 
-    def remedy(self, conversation: Conversation, tools: Sequence[Any], meter: Meter) -> Flow[str]:
+    def remedy(
+        self, conversation: Conversation, tools: Sequence[Any], meter: Meter
+    ) -> Flow[str]:
         """Where something is off at the end of a dialogue, ask a model what went wrong, and what to do next.
 
         What it says is marked as reference material; empty if all is well, or it says nothing.
@@ -59,14 +68,18 @@ class Guide(Protocol):
 class Learner(Protocol):
     """What `experience=` takes, such as an `Experience`: it guides searches, and keeps runs. Its methods are flows."""
 
-    def begin(self, conversation: Conversation, earlier: Mapping[str, Any] | None = None) -> Flow[TurnNote | None]:
+    def begin(
+        self, conversation: Conversation, earlier: Mapping[str, Any] | None = None
+    ) -> Flow[TurnNote | None]:
         """The note of a turn that begins; `earlier` is that of an earlier one.
 
         `None` for runs that are collected, which are neither guided nor kept. A namespace that is not known here raises
         `ConfigurationError`.
         """
 
-    def guide(self, remembered: Mapping[str, Any], conversation: Conversation) -> Flow[Guide]:
+    def guide(
+        self, remembered: Mapping[str, Any], conversation: Conversation
+    ) -> Flow[Guide]:
         """The guide for a request of a conversation."""
 
     def end(
@@ -89,7 +102,9 @@ class Learner(Protocol):
 
 def checked_experience(experience: Learner | None) -> Learner | None:
     """What was passed as `experience`; a `ConfigurationError` if it is nothing of the kind."""
-    if experience is None or all(callable(getattr(experience, name, None)) for name in ("begin", "guide", "end")):
+    if experience is None or all(
+        callable(getattr(experience, name, None)) for name in ("begin", "guide", "end")
+    ):
         return experience
     msg = f"experience must be an Experience, got {type(experience).__name__}. Make one: Experience(store)."
     raise ConfigurationError(msg)
@@ -100,7 +115,9 @@ SOURCE = "next tools"  # what the mark of hints names as their source
 LEAST_SHARE = 0.1
 """Share of a tool that is told at the least: what came next in fewer than one run of ten is more often a wrong turn."""
 
-LONGEST_NAME = 64  # characters of a tool's name that are shown: records may hold anything for one
+LONGEST_NAME = (
+    64  # characters of a tool's name that are shown: records may hold anything for one
+)
 
 DEFAULT_HINTS_PROMPT = """\
 {hints}
@@ -131,14 +148,23 @@ class NextTools:
 
     def likeliest(self, *, runs: int, share: float) -> list[str]:
         """The tools with at least this share, for which at least so many runs speak, likeliest first."""
-        likely = [tool for tool, each in self.shares.items() if each >= share and self.runs.get(tool, 0) >= runs]
+        likely = [
+            tool
+            for tool, each in self.shares.items()
+            if each >= share and self.runs.get(tool, 0) >= runs
+        ]
         return sorted(likely, key=lambda tool: (-self.shares[tool], tool))
 
 
 def counted_line(counts: Iterable[tuple[str, int, int]]) -> str:
     """Tools with how many runs went on with each after the tool called last, of how many; empty without any."""
     entries = (
-        (one_line(tool, LONGEST_NAME), runs, f"of {of} runs" if of else "runs elsewhere") for tool, runs, of in counts
+        (
+            one_line(tool, LONGEST_NAME),
+            runs,
+            f"of {of} runs" if of else "runs elsewhere",
+        )
+        for tool, runs, of in counts
     )
     line = ", ".join(f"{tool} in {runs} {of}" for tool, runs, of in entries)
     return f"Past runs went on here with: {line}." if line else ""
@@ -146,5 +172,11 @@ def counted_line(counts: Iterable[tuple[str, int, int]]) -> str:
 
 def hints(suggestions: Iterable[Mapping[str, Any]]) -> str:
     """Suggestions as plain data in words, marked as reference material; empty if there are none."""
-    line = counted_line((each["tool"], each["support"], each["of"]) for each in suggestions)
-    return as_reference(DEFAULT_HINTS_PROMPT.format(hints=line), source=SOURCE) if line else ""
+    line = counted_line(
+        (each["tool"], each["support"], each["of"]) for each in suggestions
+    )
+    return (
+        as_reference(DEFAULT_HINTS_PROMPT.format(hints=line), source=SOURCE)
+        if line
+        else ""
+    )

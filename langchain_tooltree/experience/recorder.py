@@ -5,7 +5,15 @@ import logging
 import threading
 import weakref
 from asyncio import AbstractEventLoop
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -28,7 +36,11 @@ from langchain_tooltree._langgraph import (
     namespace_here,
     variables_in,
 )
-from langchain_tooltree.errors import ConfigurationError, TrajectoryFormatError, described
+from langchain_tooltree.errors import (
+    ConfigurationError,
+    TrajectoryFormatError,
+    described,
+)
 from langchain_tooltree.experience.run_identity import (
     TOOLS,
     USERS,
@@ -100,7 +112,9 @@ class Dialogue:
     after: int = 0
     messages: dict[Key, BaseMessage | ChatMessage] = field(default_factory=dict)
     _step: int = -1
-    _open: set[str] = field(default_factory=set)  # the nodes of the step that have not ended
+    _open: set[str] = field(
+        default_factory=set
+    )  # the nodes of the step that have not ended
     _updates: list[BaseMessage] = field(default_factory=list)
 
     def add(self, state: Any) -> None:
@@ -123,7 +137,9 @@ class Dialogue:
 
     def end(self, state: Any) -> None:
         """The graph ends, or stops, with these messages; `None` if it raised or returned none."""
-        if not self._open:  # else the last step is not complete, and will be taken again
+        if (
+            not self._open
+        ):  # else the last step is not complete, and will be taken again
             self.add(self._updates if state is None else state)
 
 
@@ -136,17 +152,25 @@ def keyed(messages: Any) -> dict[Key, BaseMessage | ChatMessage]:
         msg = f"These are no messages: {messages!r:.80}. Is it the right key?"
         raise TrajectoryFormatError(msg) from error
     times: dict[str, int] = {}
-    return {message.id or _content_key(to_chat(message), times): message for message in converted}
+    return {
+        message.id or _content_key(to_chat(message), times): message
+        for message in converted
+    }
 
 
 def keyed_chat(messages: Iterable[ChatMessage]) -> dict[Key, ChatMessage]:
     """The messages of a trajectory, each by the key that it had as a message of LangChain."""
     times: dict[str, int] = {}
-    return {extras_of(message).get("id") or _content_key(message, times): message for message in messages}
+    return {
+        extras_of(message).get("id") or _content_key(message, times): message
+        for message in messages
+    }
 
 
 def _content_key(message: ChatMessage, times: dict[str, int]) -> Key:
-    content = digest([{name: value for name, value in message.items() if name != EXTRAS}])  # notes come and go
+    content = digest(
+        [{name: value for name, value in message.items() if name != EXTRAS}]
+    )  # notes come and go
     times[content] = times.get(content, 0) + 1
     return content, times[content]
 
@@ -174,38 +198,63 @@ def assembled(
     removed = {key for message in messages.values() for key in _removed_by(message)}
     messages = {key: message for key, message in messages.items() if key not in removed}
     order = [key for key in root.messages if key not in removed]
-    branches: dict[tuple[str, Key], Dialogue] = {}  # by the name and the first message, which a resumed one has, too
+    branches: dict[
+        tuple[str, Key], Dialogue
+    ] = {}  # by the name and the first message, which a resumed one has, too
     for each in earlier.branches if earlier else ():
         if keys := keyed_chat(each.messages):
-            branches[each.name, next(iter(keys))] = Dialogue(each.name, each.after, {**keys})
+            branches[each.name, next(iter(keys))] = Dialogue(
+                each.name, each.after, {**keys}
+            )
     outside = set(messages)
     for other in others:
-        own = {key: message for key, message in other.messages.items() if key not in outside}
+        own = {
+            key: message
+            for key, message in other.messages.items()
+            if key not in outside
+        }
         if own:
             after = len(before.keys() | set(order[: other.after]))
-            branches.setdefault((other.name, next(iter(own))), Dialogue(other.name, after)).messages |= own
+            branches.setdefault(
+                (other.name, next(iter(own))), Dialogue(other.name, after)
+            ).messages |= own
             outside |= own.keys()
     offered = tools_in(earlier.metadata.get(TOOLS)) if earlier else {}
     trajectory = Trajectory.from_chat(
         [*map(as_chat, messages.values())],
         instructions=instructions or (earlier.instructions if earlier else ""),
         branches=[
-            Branch(each.name, each.after, (*map(as_chat, each.messages.values()),)) for each in branches.values()
+            Branch(each.name, each.after, (*map(as_chat, each.messages.values()),))
+            for each in branches.values()
         ],
         metadata=as_metadata({**offered, **(tools or {})}),
         **fields,
     )
-    return trajectory.with_recall(earlier.recall) if earlier and earlier.recall else trajectory
+    return (
+        trajectory.with_recall(earlier.recall)
+        if earlier and earlier.recall
+        else trajectory
+    )
 
 
 def _removed_by(message: BaseMessage | ChatMessage) -> Sequence[str]:
     """Ids of the messages that a search has tried and removed: the answer that it came to tells of them."""
-    metadata = message.response_metadata if isinstance(message, BaseMessage) else metadata_of(message)
+    metadata = (
+        message.response_metadata
+        if isinstance(message, BaseMessage)
+        else metadata_of(message)
+    )
     removed = mapping_in(metadata, NOTES).get("removed")
-    return [each for each in removed if isinstance(each, str)] if isinstance(removed, list) else []
+    return (
+        [each for each in removed if isinstance(each, str)]
+        if isinstance(removed, list)
+        else []
+    )
 
 
-def find_record(store: ExperienceStore, thread: str, messages: Messages) -> Flow[tuple[str, Trajectory | None]]:
+def find_record(
+    store: ExperienceStore, thread: str, messages: Messages
+) -> Flow[tuple[str, Trajectory | None]]:
     """The id of a conversation's record, and the record, if there is one already, as a flow.
 
     The id is the thread's, unless another conversation has taken it: programs that start anew often begin with "1".
@@ -226,7 +275,9 @@ def _continues(earlier: Trajectory, messages: Messages) -> bool:
     if any(part_of(as_chat(message)) == "summary" for message in messages.values()):
         return True
     replies = {key for key, message in before.items() if part_of(message) == "reply"}
-    return bool(replies & messages.keys()) if replies else before.keys() <= messages.keys()
+    return (
+        bool(replies & messages.keys()) if replies else before.keys() <= messages.keys()
+    )
 
 
 # --- verdicts and records of conversations ---
@@ -251,7 +302,9 @@ class RunRecorder:
     place of the store: it keeps them, and has them judged when they rest.
     """
 
-    def __init__(self, verdict: AnyVerdict | None, *, settle: Settle | None = None) -> None:
+    def __init__(
+        self, verdict: AnyVerdict | None, *, settle: Settle | None = None
+    ) -> None:
         self._verdict = None if verdict is None else resolve_verdict(verdict)
         self.settle = settle
         self.requests = ModelRequests()
@@ -259,12 +312,17 @@ class RunRecorder:
     def trajectory(self, messages: Sequence[BaseMessage], runtime: Any) -> Trajectory:
         """What a state holds of the run that is going on, under the same id as any other recorder of it has."""
         return Trajectory.from_messages(
-            messages, id=_own_id(runtime), instructions=self.requests.pop(runtime).instructions
+            messages,
+            id=_own_id(runtime),
+            instructions=self.requests.pop(runtime).instructions,
         )
 
     def judge(self, trajectory: Trajectory, last: Any) -> Flow[Trajectory]:
         """A run with its verdict, as a flow; `last` is its last message. Without one, if nobody has one."""
-        key = id(last), without_digest(trajectory.id)  # who has no store does not know whether the id is taken there
+        key = (
+            id(last),
+            without_digest(trajectory.id),
+        )  # who has no store does not know whether the id is taken there
         verdict = _VERDICTS.get(key)
         if verdict is None:
             if self._verdict is None:
@@ -295,24 +353,34 @@ class RunRecorder:
         own = id or _own_id(runtime)
         if id is None and own is not None:
             own, earlier = yield from find_record(store, own, dialogue.messages)
-        trajectory = assembled(dialogue, id=own, task=task, instructions=instructions, earlier=earlier)
+        trajectory = assembled(
+            dialogue, id=own, task=task, instructions=instructions, earlier=earlier
+        )
         trajectory = _with_metadata(trajectory, {**_source_in(None), **(about or {})})
         trajectory = yield from self.judge(trajectory, next(reversed(messages), None))
         if self.settle is None:
             yield from flow_of(store.add)(trajectory)
         else:
-            yield from self.settle(store, trajectory, rests=id is not None or not _may_go_on(runtime))
+            yield from self.settle(
+                store, trajectory, rests=id is not None or not _may_go_on(runtime)
+            )
 
 
 def _with_metadata(trajectory: Trajectory, about: Mapping[str, Any]) -> Trajectory:
     """A run with more metadata; what was recalled for it earlier stays."""
     later = replace(trajectory, metadata={**trajectory.metadata, **about})
-    return later.with_recall(trajectory.recall | later.recall) if trajectory.recall else later
+    return (
+        later.with_recall(trajectory.recall | later.recall)
+        if trajectory.recall
+        else later
+    )
 
 
 def _source_in(config: RunnableConfig | None) -> dict[str, str]:
     """Metadata with whom a run comes from: the user, where the host says who that is."""
-    with suppress(ConfigurationError):  # it says so twice, or what it says is no name: then nobody is known
+    with suppress(
+        ConfigurationError
+    ):  # it says so twice, or what it says is no name: then nobody is known
         for name in labels_in(config, USERS).values():
             return {CAME_FROM: name}
     return {}
@@ -323,13 +391,21 @@ def _own_id(runtime: Any) -> str | None:
     if (own := None if runtime is None else run_id(runtime)) is not None:
         return own
     handlers, run = callbacks_here()
-    ids = (handler.id_of(run) for handler in handlers if isinstance(handler, TrajectoryRecorder))
+    ids = (
+        handler.id_of(run)
+        for handler in handlers
+        if isinstance(handler, TrajectoryRecorder)
+    )
     return next(filter(None, ids), None)
 
 
 def _may_go_on(runtime: Any) -> bool:
     info = None if runtime is None else runtime.execution_info
-    return info is not None and info.thread_id is not None and goes_on(graph_around(namespace_here()))
+    return (
+        info is not None
+        and info.thread_id is not None
+        and goes_on(graph_around(namespace_here()))
+    )
 
 
 # --- callbacks ---
@@ -385,7 +461,9 @@ class Recording:
         """Id of the trajectory: the thread's; with the namespace, for a sub-agent that is recorded by itself."""
         if self.thread_id is None:
             return str(self.top.id)
-        return f"{self.thread_id}/{self._namespace}" if self._namespace else self.thread_id
+        return (
+            f"{self.thread_id}/{self._namespace}" if self._namespace else self.thread_id
+        )
 
     @property
     def rests(self) -> bool:
@@ -406,10 +484,16 @@ class Recording:
     def instructions(self) -> str:
         """The agent's own: those of models that are offered tools in the outermost graph, or else of other models."""
         nearest = min((distance for distance, _ in self._instructions), default=0)
-        texts = (text for (distance, _), text in self._instructions.items() if distance == nearest)
+        texts = (
+            text
+            for (distance, _), text in self._instructions.items()
+            if distance == nearest
+        )
         return "\n\n".join(dict.fromkeys(texts))
 
-    def add_request(self, run: _Run, messages: Iterable[BaseMessage], offered: Tools) -> None:
+    def add_request(
+        self, run: _Run, messages: Iterable[BaseMessage], offered: Tools
+    ) -> None:
         """Take note of what a model is asked with.
 
         Of several requests of one node the latest counts: instructions may hold the time.
@@ -417,9 +501,16 @@ class Recording:
         self.tools |= offered
         instructions = without_report_line(opening_instructions(map(to_chat, messages)))
         if instructions:
-            graph = next((outer for outer in run.lineage() if outer.dialogue is not None), None)
-            node = next((outer.node.name for outer in run.lineage() if outer.node is not None), "")
-            self._instructions[2 * (graph is not self.top) + (not offered), node] = instructions
+            graph = next(
+                (outer for outer in run.lineage() if outer.dialogue is not None), None
+            )
+            node = next(
+                (outer.node.name for outer in run.lineage() if outer.node is not None),
+                "",
+            )
+            self._instructions[2 * (graph is not self.top) + (not offered), node] = (
+                instructions
+            )
 
     def note_variables(self) -> None:
         """Take note of what is `configurable`, as something that runs inside a node of the outermost graph sees it.
@@ -433,12 +524,18 @@ class Recording:
 
     def dialogue_of(self, graph: _Run) -> Dialogue:
         """The dialogue of a graph that begins."""
-        nodes = [run.node.name for run in graph.lineage() if run.node is not None and run.recording is self]
+        nodes = [
+            run.node.name
+            for run in graph.lineage()
+            if run.node is not None and run.recording is self
+        ]
         after = len(self.messages) if self._dialogues else 0
         self._dialogues.append(Dialogue("/".join(reversed(nodes)), after))
         return self._dialogues[-1]
 
-    def trajectory(self, error: BaseException | None, earlier: Trajectory | None, own: str) -> Trajectory | None:
+    def trajectory(
+        self, error: BaseException | None, earlier: Trajectory | None, own: str
+    ) -> Trajectory | None:
         """The trajectory as far as it got, behind what was recorded earlier; `None` if nothing was said."""
         if self.last is None and earlier is None:
             return None
@@ -456,7 +553,11 @@ class Recording:
 
     def is_unfinished(self, error: BaseException | None) -> bool:
         """Whether the run stopped with more to come: at an interrupt, drained, cancelled, or no longer read from."""
-        return self.interrupted or isinstance(error, GraphBubbleUp) or not isinstance(error, Exception | None)
+        return (
+            self.interrupted
+            or isinstance(error, GraphBubbleUp)
+            or not isinstance(error, Exception | None)
+        )
 
 
 class TrajectoryRecorder(GraphCallbackHandler):
@@ -499,7 +600,11 @@ class TrajectoryRecorder(GraphCallbackHandler):
     run_inline = True
 
     def __init__(
-        self, store: ExperienceStore | Keeper, *, verdict: AnyVerdict | None = None, messages_key: str = MESSAGES_KEY
+        self,
+        store: ExperienceStore | Keeper,
+        *,
+        verdict: AnyVerdict | None = None,
+        messages_key: str = MESSAGES_KEY,
     ) -> None:
         if not isinstance(store, ExperienceStore) and not callable(store):
             msg = (
@@ -522,22 +627,44 @@ class TrajectoryRecorder(GraphCallbackHandler):
 
     # Arguments of the interface that are not needed here are left in `about` and `_`.
 
-    def on_chain_start(self, serialized: Any, inputs: Any, *, run_id: UUID, **about: Any) -> None:  # noqa: ARG002
+    def on_chain_start(
+        self,
+        serialized: Any,  # noqa: ARG002
+        inputs: Any,
+        *,
+        run_id: UUID,
+        **about: Any,
+    ) -> None:
         """Take note of a chain, a graph or a node."""
         with _undisturbed(), self._lock:
             run = self._started(run_id, **about)
-            node = None if run.inner else NodeRun.of(about.get("tags") or (), run.metadata)
+            node = (
+                None if run.inner else NodeRun.of(about.get("tags") or (), run.metadata)
+            )
             if node is not None and run.parent is not None:
                 graph = run.parent
                 if graph.dialogue is None:
-                    graph.recording = graph.recording or Recording(graph, graph_around(node.namespace))
+                    graph.recording = graph.recording or Recording(
+                        graph, graph_around(node.namespace)
+                    )
                     graph.dialogue = graph.recording.dialogue_of(graph)
                 run.node, run.recording = node, graph.recording
                 if node.updates_state:
-                    state = _messages_in(inputs, self._messages_key) if node.gets_state else None
+                    state = (
+                        _messages_in(inputs, self._messages_key)
+                        if node.gets_state
+                        else None
+                    )
                     graph.dialogue.start_node(node, state)
 
-    def on_tool_start(self, serialized: Any, input_str: str, *, run_id: UUID, **about: Any) -> None:  # noqa: ARG002
+    def on_tool_start(
+        self,
+        serialized: Any,  # noqa: ARG002
+        input_str: str,  # noqa: ARG002
+        *,
+        run_id: UUID,
+        **about: Any,
+    ) -> None:
         """Take note of a tool: an agent may run inside it."""
         with _undisturbed(), self._lock:
             self._started(run_id, **about)
@@ -552,7 +679,14 @@ class TrajectoryRecorder(GraphCallbackHandler):
         with self._lock:
             self._forget(run_id)
 
-    def on_chat_model_start(self, serialized: Any, messages: Any, *, run_id: UUID, **about: Any) -> None:  # noqa: ARG002
+    def on_chat_model_start(
+        self,
+        serialized: Any,  # noqa: ARG002
+        messages: Any,
+        *,
+        run_id: UUID,  # noqa: ARG002
+        **about: Any,
+    ) -> None:
         """Take note of what a model is told and offered, and of what is configurable around it."""
         with _undisturbed(), self._lock:
             parent = self._runs.get(about.get("parent_run_id"))
@@ -562,13 +696,19 @@ class TrajectoryRecorder(GraphCallbackHandler):
                 parent.recording.note_variables()
             if not parent.inner and TAG not in (about.get("tags") or ()):
                 offered = tools_in((about.get("invocation_params") or {}).get("tools"))
-                parent.recording.add_request(parent, messages[0] if messages else (), offered)
+                parent.recording.add_request(
+                    parent, messages[0] if messages else (), offered
+                )
 
     def on_interrupt(self, event: GraphInterruptEvent) -> None:
         """Note that a run is interrupted."""
         with self._lock:
             run = self._runs.get(event.run_id)
-            if run is not None and run.recording is not None and run.recording.top is run:
+            if (
+                run is not None
+                and run.recording is not None
+                and run.recording.top is run
+            ):
                 run.recording.interrupted = True
 
     # These are coroutine functions, so that on the async path verdict and store are awaited on the caller's loop. On
@@ -578,11 +718,15 @@ class TrajectoryRecorder(GraphCallbackHandler):
         """Keep what is to be kept of a run that is done."""
         await self._finish(run_id, outputs, None)
 
-    async def on_chain_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
+    async def on_chain_error(
+        self, error: BaseException, *, run_id: UUID, **_: Any
+    ) -> None:
         """Keep what is to be kept of a run that raised."""
         await self._finish(run_id, None, error)
 
-    async def _finish(self, run_id: UUID, outputs: Any, error: BaseException | None) -> None:
+    async def _finish(
+        self, run_id: UUID, outputs: Any, error: BaseException | None
+    ) -> None:
         with _undisturbed():
             recording = self._ended(run_id, outputs, error)
             if recording is None:
@@ -607,27 +751,44 @@ class TrajectoryRecorder(GraphCallbackHandler):
         run = self._runs[run_id] = _Run(run_id, parent, metadata or {}, inner, loop)
         if parent is not None and parent.recording is not None:
             run.recording = parent.recording
-            if parent.dialogue is None:  # what starts in a graph itself, its nodes, does not see what they see
+            if (
+                parent.dialogue is None
+            ):  # what starts in a graph itself, its nodes, does not see what they see
                 run.recording.note_variables()
         return run
 
-    def _ended(self, run_id: UUID, outputs: Any, error: BaseException | None) -> Recording | None:
+    def _ended(
+        self, run_id: UUID, outputs: Any, error: BaseException | None
+    ) -> Recording | None:
         """Take note of the end of a run; its recording, if it was the outermost one."""
         with self._lock:
             run = self._forget(run_id)
             if run is None or run.recording is None:
                 return None
             graph = None if run.parent is None else run.parent.dialogue
-            if graph is not None and run.node is not None and isinstance(error, ParentCommand | None):
-                graph.end_node(run.node, _update_in(outputs, self._messages_key) if run.node.updates_state else ())
+            if (
+                graph is not None
+                and run.node is not None
+                and isinstance(error, ParentCommand | None)
+            ):
+                graph.end_node(
+                    run.node,
+                    _update_in(outputs, self._messages_key)
+                    if run.node.updates_state
+                    else (),
+                )
             if run.dialogue is not None:
                 run.dialogue.end(_messages_in(outputs, self._messages_key))
             return run.recording if run.recording.top is run else None
 
     def _forget(self, run_id: UUID) -> _Run | None:
         run = self._runs.pop(run_id, None)
-        if run is not None and run.parent is None:  # some inside may have no end, as where a task is cancelled
-            for inside in [each.id for each in self._runs.values() if run in each.lineage()]:
+        if (
+            run is not None and run.parent is None
+        ):  # some inside may have no end, as where a task is cancelled
+            for inside in [
+                each.id for each in self._runs.values() if run in each.lineage()
+            ]:
                 del self._runs[inside]
         return run
 
@@ -635,9 +796,17 @@ class TrajectoryRecorder(GraphCallbackHandler):
         """The id of the record of the graph that a node runs in; `None` if it is a part of another record."""
         with self._lock:
             run = self._runs.get(run_id)
-            graph = None if run is None else next((outer for outer in run.lineage() if outer.dialogue), None)
+            graph = (
+                None
+                if run is None
+                else next((outer for outer in run.lineage() if outer.dialogue), None)
+            )
             recording = None if graph is None else graph.recording
-            return recording.id if recording is not None and recording.top is graph else None
+            return (
+                recording.id
+                if recording is not None and recording.top is graph
+                else None
+            )
 
     def _keep(self, recording: Recording, error: BaseException | None) -> Flow[None]:
         keeper, own, earlier = self._keeper, recording.id, None
@@ -658,7 +827,9 @@ class TrajectoryRecorder(GraphCallbackHandler):
             yield FunctionStep(keeper, trajectory)
         elif not is_over or self._recorder.settle is None:
             yield from flow_of(keeper.add)(trajectory)
-        elif earlier is None or _tells_more(trajectory, earlier):  # else a middleware has just kept it
+        elif earlier is None or _tells_more(
+            trajectory, earlier
+        ):  # else a middleware has just kept it
             yield from self._recorder.settle(keeper, trajectory, rests=recording.rests)
 
 
@@ -673,7 +844,10 @@ def _undisturbed() -> Iterator[None]:
 
 def _tells_more(trajectory: Trajectory, earlier: Trajectory) -> bool:
     sizes = [(len(each.messages), len(each.branches)) for each in (trajectory, earlier)]
-    return sizes[0] != sizes[1] or not trajectory.metadata.keys() <= earlier.metadata.keys()
+    return (
+        sizes[0] != sizes[1]
+        or not trajectory.metadata.keys() <= earlier.metadata.keys()
+    )
 
 
 def _messages_in(state: Any, key: str) -> Any:
@@ -693,7 +867,11 @@ def _update_in(returned: Any, key: str) -> list[BaseMessage]:
     messages = _messages_in(returned, key)
     several = messages if isinstance(messages, list | tuple) else [messages]
     return [
-        each for each in several if isinstance(each, BaseMessage) and not isinstance(each, RemoveMessage) and each.id
+        each
+        for each in several
+        if isinstance(each, BaseMessage)
+        and not isinstance(each, RemoveMessage)
+        and each.id
     ]
 
 
@@ -706,7 +884,10 @@ def _text(value: Any) -> str | None:
 
 @driven
 def load_thread(
-    graph: Pregel[Any, Any, Any, Any], config: RunnableConfig, *, messages_key: str = MESSAGES_KEY
+    graph: Pregel[Any, Any, Any, Any],
+    config: RunnableConfig,
+    *,
+    messages_key: str = MESSAGES_KEY,
 ) -> Flow[Trajectory]:
     """Read the trajectory of a thread: all that was ever said, also what was removed or summarised later.
 
@@ -729,12 +910,16 @@ def load_thread(
     thread_id, dialogue = str(thread_id), Dialogue()
     thread: RunnableConfig = {"configurable": {"thread_id": thread_id}}
     states: list[StateSnapshot] = yield TwinStep(
-        lambda: list(graph.get_state_history(thread)), partial(_listed, graph.aget_state_history, thread)
+        lambda: list(graph.get_state_history(thread)),
+        partial(_listed, graph.aget_state_history, thread),
     )
     for state in reversed(states):
         dialogue.add(_messages_in(state.values, messages_key))
     if not dialogue.messages:
-        names = ", ".join(sorted({name for state in states for name in state.values})) or "nothing"
+        names = (
+            ", ".join(sorted({name for state in states for name in state.values}))
+            or "nothing"
+        )
         msg = f"Thread {thread_id!r} has no messages under {messages_key!r}; it has {names}. Check messages_key=."
         raise TrajectoryFormatError(msg)
     return assembled(dialogue, id=thread_id)
@@ -744,5 +929,7 @@ aload_thread = async_twin(load_thread)
 """`load_thread`, to be awaited."""
 
 
-async def _listed(history: Callable[..., AsyncIterator[StateSnapshot]], thread: RunnableConfig) -> list[StateSnapshot]:
+async def _listed(
+    history: Callable[..., AsyncIterator[StateSnapshot]], thread: RunnableConfig
+) -> list[StateSnapshot]:
     return [state async for state in history(thread)]

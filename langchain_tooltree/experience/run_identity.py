@@ -14,14 +14,26 @@ from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_function
 from langgraph.runtime import Runtime
 
-from langchain_tooltree._langgraph import configurable_here, graph_around, namespace_here, runtime_in, without_reserved
+from langchain_tooltree._langgraph import (
+    configurable_here,
+    graph_around,
+    namespace_here,
+    runtime_in,
+    without_reserved,
+)
 from langchain_tooltree.conversation import Conversation
-from langchain_tooltree.errors import ConfigurationError, ForeignNamespaceError, ToolDefinitionError
+from langchain_tooltree.errors import (
+    ConfigurationError,
+    ForeignNamespaceError,
+    ToolDefinitionError,
+)
 from langchain_tooltree.experience.trajectory import opening_instructions
 from langchain_tooltree.text import digest, forget_oldest, whole_characters
 
 _COLLECTING = "tooltree_collecting"
-_BY_US = object()  # what no client can send: else it would leave its runs out of the records
+_BY_US = (
+    object()
+)  # what no client can send: else it would leave its runs out of the records
 
 
 def collecting() -> dict[str, Any]:
@@ -76,7 +88,9 @@ def thread_of(run: str) -> str:
 
 # --- tools ---
 
-AnyTool = BaseTool | dict[str, Any]  # a tool of a request: one that the agent runs, or one that the provider does
+AnyTool = (
+    BaseTool | dict[str, Any]
+)  # a tool of a request: one that the agent runs, or one that the provider does
 
 AnyTools = Iterable[str | BaseTool | Mapping[str, Any] | Callable[..., Any]]
 """Tools by name, as LangChain tools, as functions, or as the dicts that providers take."""
@@ -90,7 +104,11 @@ TOOLS = "tools"  # key of a trajectory's metadata under which the tools stand
 def tools_in(offered: Any) -> Tools:
     """The tools of one model call by name, in forms that JSON gives back unchanged; what has no name is left out."""
     tools = map(_in_openai_form, offered if isinstance(offered, list | tuple) else [])
-    return {name: json.loads(json.dumps(tool, default=str)) for tool in tools if (name := name_of(tool))}
+    return {
+        name: json.loads(json.dumps(tool, default=str))
+        for tool in tools
+        if (name := name_of(tool))
+    }
 
 
 def as_metadata(tools: Tools) -> dict[str, Any]:
@@ -106,7 +124,11 @@ def names_of(tools: AnyTools) -> list[str]:
     names: list[str] = []
     tool: Any
     for tool in tools:
-        names.append(tool if isinstance(tool, str) else name_of(tool) or getattr(tool, "__name__", ""))
+        names.append(
+            tool
+            if isinstance(tool, str)
+            else name_of(tool) or getattr(tool, "__name__", "")
+        )
         if not names[-1]:
             msg = f"A tool is a name, a LangChain tool, a function, or a dict with a name; got {tool!r:.120}."
             raise ToolDefinitionError(msg)
@@ -120,12 +142,18 @@ def name_of(tool: Any) -> str:
     function = tool.get("function")
     described = function if isinstance(function, Mapping) else tool
     names = (described.get(key) for key in ("name", "type"))
-    return next((name for name in names if isinstance(name, str) and name != "function"), "")
+    return next(
+        (name for name in names if isinstance(name, str) and name != "function"), ""
+    )
 
 
 def _in_openai_form(tool: Any) -> Any:
     """A tool in OpenAI form; itself where it has none, as a provider's own."""
-    if not isinstance(tool, Mapping) or tool.keys() & {"parameters", "input_schema", "toolSpec"}:
+    if not isinstance(tool, Mapping) or tool.keys() & {
+        "parameters",
+        "input_schema",
+        "toolSpec",
+    }:
         with suppress(KeyError, TypeError, ValueError):
             return {"type": "function", "function": convert_to_openai_function(tool)}
     return tool
@@ -153,13 +181,21 @@ class ModelRequests:
     def __init__(self) -> None:
         self._runs: dict[str, Offered] = {}
 
-    def add(self, runtime: Any, tools: Iterable[AnyTool], system: SystemMessage | None) -> None:
+    def add(
+        self, runtime: Any, tools: Iterable[AnyTool], system: SystemMessage | None
+    ) -> None:
         """Take note of a model call: its tools, and its instructions without our additions; the latest count."""
         key = _key(runtime)
-        named = {name: tool for tool in tools if (name := name_of(tool))}  # what has no name cannot be called
-        content = [] if system is None else [{"role": "system", "content": system.content}]
+        named = {
+            name: tool for tool in tools if (name := name_of(tool))
+        }  # what has no name cannot be called
+        content = (
+            [] if system is None else [{"role": "system", "content": system.content}]
+        )
         before = self._runs.pop(key, Offered())
-        self._runs[key] = Offered({**before.tools, **named}, opening_instructions(content))
+        self._runs[key] = Offered(
+            {**before.tools, **named}, opening_instructions(content)
+        )
         forget_oldest(self._runs, MOST_RUNS)
 
     def of(self, runtime: Any) -> Offered:
@@ -200,7 +236,11 @@ class NamespaceTemplate:
     """
 
     def __init__(self, labels: Sequence[str]) -> None:
-        if isinstance(labels, str) or not labels or not all(isinstance(label, str) for label in labels):
+        if (
+            isinstance(labels, str)
+            or not labels
+            or not all(isinstance(label, str) for label in labels)
+        ):
             msg = f"namespace must be a tuple of labels such as ('tooltree', '{{user_id}}'), got {labels!r}."
             raise ConfigurationError(msg)
         for label in labels:
@@ -210,7 +250,9 @@ class NamespaceTemplate:
                 raise ConfigurationError(msg)
             _check_label(plain, f"The label {label!r}")
         self.labels = tuple(labels)
-        self.variables = tuple(dict.fromkeys(name for label in labels for name in _VARIABLE.findall(label)))
+        self.variables = tuple(
+            dict.fromkeys(name for label in labels for name in _VARIABLE.findall(label))
+        )
         self.fill(dict.fromkeys(self.variables, "x"))
 
     def fill(self, labels: Mapping[str, str]) -> Namespace:
@@ -218,7 +260,10 @@ class NamespaceTemplate:
         for name in self.variables:
             if name not in labels:
                 raise ConfigurationError(_UNKNOWN.format(name=name, quoted=repr(name)))
-        namespace = tuple(_VARIABLE.sub(lambda variable: labels[variable[1]], label) for label in self.labels)
+        namespace = tuple(
+            _VARIABLE.sub(lambda variable: labels[variable[1]], label)
+            for label in self.labels
+        )
         if namespace[0] == RESERVED:
             msg = f"A namespace must not begin with {RESERVED!r}, which LangGraph keeps to itself; got {self.labels!r}."
             raise ConfigurationError(msg)
@@ -257,17 +302,25 @@ def labels_in(config: RunnableConfig | None, names: Sequence[str]) -> dict[str, 
     these do not know the variable, and raises `ForeignNamespaceError` where it says otherwise, since clients of a
     served graph can set it. A context that has the variable and says `None` has said that it is nobody.
     """
-    configurable = (configurable_here() if config is None else config.get("configurable")) or {}
+    configurable = (
+        configurable_here() if config is None else config.get("configurable")
+    ) or {}
     runtime = runtime_in(configurable)
     # A configuration without a runtime is another than that of the graph that is running: the context there does not
     # complete it, as it may be somebody else's. But what it says of the same variable may still come from a client.
     around = runtime or runtime_in(configurable_here() or {})
     labels: dict[str, str] = {}
     for name in names:
-        label = None if configurable.get(name) is None else label_of(name, configurable[name])
+        label = (
+            None
+            if configurable.get(name) is None
+            else label_of(name, configurable[name])
+        )
         sure = None if around is None else _sure(name, around)
         if sure is not None and label is not None and label != sure:
-            raise ForeignNamespaceError(_FOREIGN.format(name=name, value=repr(label), where="configurable"))
+            raise ForeignNamespaceError(
+                _FOREIGN.format(name=name, value=repr(label), where="configurable")
+            )
         if label := label or (sure if runtime is not None else None):
             labels[name] = label
     return labels
@@ -289,10 +342,14 @@ def _sure(name: str, runtime: Runtime[Any]) -> str | None:
     if name == AUTHENTICATED and server is not None and server.user is not None:
         labels.append(label_of(name, server.user.identity))
     if name in context if isinstance(context, Mapping) else hasattr(context, name):
-        value = context[name] if isinstance(context, Mapping) else getattr(context, name)
+        value = (
+            context[name] if isinstance(context, Mapping) else getattr(context, name)
+        )
         labels.append(_NOBODY if value is None else label_of(name, value))
     if len(set(labels)) > 1:  # a LangGraph server also takes a context from its clients
-        raise ForeignNamespaceError(_FOREIGN.format(name=name, value=f"{labels[1]!r:.80}", where="The context"))
+        raise ForeignNamespaceError(
+            _FOREIGN.format(name=name, value=f"{labels[1]!r:.80}", where="The context")
+        )
     return labels[0] if labels else None
 
 
@@ -302,13 +359,19 @@ REMEMBERED = "tooltree_recalled"  # where the state of an agent that plans with 
 class TurnNote(TypedDict):
     """The note of a turn: plain data, since a checkpointer keeps it for who resumes the run."""
 
-    namespace: dict[str, str]  # values of the variables of the namespace: what is one user's is not for another
+    namespace: dict[
+        str, str
+    ]  # values of the variables of the namespace: what is one user's is not for another
     first: str  # what the user asked for first in this conversation
     request: str | None  # id of the user's message
-    recalled: NotRequired[Mapping[str, Any]]  # what a search was told of past runs, as a record notes it
+    recalled: NotRequired[
+        Mapping[str, Any]
+    ]  # what a search was told of past runs, as a record notes it
 
 
-def turn_note(conversation: Conversation, earlier: Mapping[str, Any], namespace: Mapping[str, str]) -> TurnNote:
+def turn_note(
+    conversation: Conversation, earlier: Mapping[str, Any], namespace: Mapping[str, str]
+) -> TurnNote:
     """What a turn that begins notes; `earlier` is the note of an earlier turn of the conversation.
 
     The first request stays in it where a summary has taken it out of the conversation.

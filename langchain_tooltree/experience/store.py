@@ -7,7 +7,14 @@ import math
 import threading
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from dataclasses import asdict, dataclass, field, fields, replace
 from operator import itemgetter
 from typing import Any, Literal, NamedTuple
@@ -20,10 +27,34 @@ from langgraph.store.base import BaseStore, GetOp, Item, PutOp, SearchItem
 from numpy.typing import NDArray
 
 from langchain_tooltree.embeddings import embedded, embedder_name, resolve_embeddings
-from langchain_tooltree.errors import ConfigurationError, StoreError, ToolTreeError, TrajectoryFormatError, check_count
-from langchain_tooltree.experience.run_identity import Namespace, NamespaceTemplate, label_of, labels_in
-from langchain_tooltree.experience.trajectory import Recall, Source, Trajectory, from_json, to_json
-from langchain_tooltree.flows import Flow, arun_flow, async_twin, driven, flow_of, run_flow
+from langchain_tooltree.errors import (
+    ConfigurationError,
+    StoreError,
+    ToolTreeError,
+    TrajectoryFormatError,
+    check_count,
+)
+from langchain_tooltree.experience.run_identity import (
+    Namespace,
+    NamespaceTemplate,
+    label_of,
+    labels_in,
+)
+from langchain_tooltree.experience.trajectory import (
+    Recall,
+    Source,
+    Trajectory,
+    from_json,
+    to_json,
+)
+from langchain_tooltree.flows import (
+    Flow,
+    arun_flow,
+    async_twin,
+    driven,
+    flow_of,
+    run_flow,
+)
 from langchain_tooltree.secrets import masked
 from langchain_tooltree.text import digest, forget_oldest
 
@@ -49,7 +80,9 @@ class RunEntry:
     version: str
     task: str = ""  # what is searched
     since: float = 0.0  # when a pending run ended, as its metadata say
-    recalled: Mapping[str, Any] = field(default_factory=dict)  # a note of what was recalled for it
+    recalled: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # a note of what was recalled for it
 
     @property
     def recall(self) -> Recall:
@@ -74,15 +107,23 @@ class Catalogue:
 
     def is_current(self, token: str | None) -> bool:
         """Whether the entries are those of the store, whose head holds this token."""
-        return token == self._token and time.monotonic() < self._listed_at + RELIST_SECONDS
+        return (
+            token == self._token and time.monotonic() < self._listed_at + RELIST_SECONDS
+        )
 
     def list(self, entries: dict[str, RunEntry], token: str | None) -> None:
         """Take entries that were listed after the head was read, which held this token."""
         with self._lock:
-            self.entries, self._token, self._listed_at = entries, token, time.monotonic()
+            self.entries, self._token, self._listed_at = (
+                entries,
+                token,
+                time.monotonic(),
+            )
             self.changes += 1
 
-    def write(self, entries: Mapping[str, RunEntry | None], before: str | None, token: str) -> None:
+    def write(
+        self, entries: Mapping[str, RunEntry | None], before: str | None, token: str
+    ) -> None:
         """Take an own write: entries that are new, `None` for deleted ones, and the token that it has replaced.
 
         Where somebody else has written in between, such as another thread, the token stays as it was, so that the next
@@ -115,7 +156,9 @@ class TaskVectors:
         self._vectors: dict[str, Vector] = {}
         self._matrix: Vector | None = None  # their rows, once they are compared
         self._table: _Table | None = None
-        self._complete = -1  # changes of the catalogue after which no vector was missing
+        self._complete = (
+            -1
+        )  # changes of the catalogue after which no vector was missing
         self._lock = threading.Lock()
 
     def missing(self, entries: Mapping[str, RunEntry], changes: int) -> list[str]:
@@ -143,7 +186,12 @@ class TaskVectors:
         return self._vectors.get(task)
 
     def nearest(
-        self, query: Sequence[float], k: int, entries: Mapping[str, RunEntry], changes: int, outcome: str | None
+        self,
+        query: Sequence[float],
+        k: int,
+        entries: Mapping[str, RunEntry],
+        changes: int,
+        outcome: str | None,
     ) -> list[str]:
         """The `k` runs whose tasks have the highest cosine similarity, best first, and of equal ones by their ids."""
         with self._lock:
@@ -151,20 +199,32 @@ class TaskVectors:
                 return []
             if self._matrix is None:
                 self._matrix, self._table = np.stack([*self._vectors.values()]), None
-                self._vectors = dict(zip(self._vectors, self._matrix, strict=True))  # so that none is held twice
+                self._vectors = dict(
+                    zip(self._vectors, self._matrix, strict=True)
+                )  # so that none is held twice
             if self._table is None or self._table.changes != changes:
                 self._table = self._tabled(entries, changes)
             matrix, table = self._matrix, self._table
-        fits = np.full(len(table.runs), fill_value=True) if outcome is None else table.outcomes == outcome
+        fits = (
+            np.full(len(table.runs), fill_value=True)
+            if outcome is None
+            else table.outcomes == outcome
+        )
         similarities = np.where(fits, (matrix @ _unit(query))[table.rows], -np.inf)
         best = np.argsort(-similarities, kind="stable")[: min(k, int(fits.sum()))]
         return [table.runs[at] for at in best]
 
     def _tabled(self, entries: Mapping[str, RunEntry], changes: int) -> _Table:
         rows = {task: row for row, task in enumerate(self._vectors)}
-        ranked = {run: entry for run, entry in sorted(dict(entries).items(), key=itemgetter(0)) if entry.task in rows}
+        ranked = {
+            run: entry
+            for run, entry in sorted(dict(entries).items(), key=itemgetter(0))
+            if entry.task in rows
+        }
         outcomes = np.array([entry.outcome for entry in ranked.values()], dtype=np.str_)
-        places = np.array([rows[entry.task] for entry in ranked.values()], dtype=np.intp)
+        places = np.array(
+            [rows[entry.task] for entry in ranked.values()], dtype=np.intp
+        )
         return _Table(changes, [*ranked], places, outcomes)
 
 
@@ -191,7 +251,9 @@ class StoreCall:
     async def arun(self) -> Any:
         """Await the method's twin; a store that has none is called in a thread."""
         try:
-            return await getattr(self.store, f"a{self.method}")(*self.arguments, **self.options)
+            return await getattr(self.store, f"a{self.method}")(
+                *self.arguments, **self.options
+            )
         except NotImplementedError:  # SqliteStore has the sync half alone
             return await asyncio.to_thread(self.run)
 
@@ -206,8 +268,13 @@ def listing(store: BaseStore, namespace: Namespace) -> Flow[list[SearchItem]]:
     They come from one search, since pages would shift under writes. Some stores also find namespaces that merely look
     alike (SQL's LIKE), or that begin alike.
     """
-    items: list[SearchItem] = yield StoreCall(store, "search", (namespace,), {"query": None, "limit": MOST_ITEMS})
-    return sorted((item for item in items if item.namespace == namespace), key=lambda item: item.key)
+    items: list[SearchItem] = yield StoreCall(
+        store, "search", (namespace,), {"query": None, "limit": MOST_ITEMS}
+    )
+    return sorted(
+        (item for item in items if item.namespace == namespace),
+        key=lambda item: item.key,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,11 +292,15 @@ class RecordCollection:
         """Keep a record, in place of one with the same key."""
         # As one ASCII text, since not every database takes NUL characters or lone surrogates.
         value = {"record": json.dumps(record, default=str)}
-        yield StoreCall(self.store, "put", (self.namespace(), key, value), {"index": False})
+        yield StoreCall(
+            self.store, "put", (self.namespace(), key, value), {"index": False}
+        )
 
     def getting(self, key: str) -> Flow[dict[str, Any] | None]:
         """Read a record; `None` if there is none."""
-        item: Item | None = yield StoreCall(self.store, "get", (self.namespace(), key), {})
+        item: Item | None = yield StoreCall(
+            self.store, "get", (self.namespace(), key), {}
+        )
         return None if item is None else _record(item)
 
     def reading(self) -> Flow[dict[str, dict[str, Any]]]:
@@ -242,7 +313,9 @@ class RecordCollection:
         yield StoreCall(self.store, "delete", (self.namespace(), key), {})
 
 
-def _record(item: Item, what: str = "Item", error: type[ToolTreeError] = StoreError) -> dict[str, Any]:
+def _record(
+    item: Item, what: str = "Item", error: type[ToolTreeError] = StoreError
+) -> dict[str, Any]:
     try:
         record = json.loads(item.value["record"])
     except (KeyError, TypeError, ValueError):
@@ -284,7 +357,9 @@ class _Memory:
 
     embeddings: Embeddings | None
     catalogues: dict[Namespace, Catalogue] = field(default_factory=dict)
-    is_indexed: bool | None = None  # whether the store ranks tasks itself; `None` until there was one to be ranked
+    is_indexed: bool | None = (
+        None  # whether the store ranks tasks itself; `None` until there was one to be ranked
+    )
 
 
 class ExperienceStore:
@@ -330,7 +405,9 @@ class ExperienceStore:
             raise ConfigurationError(msg)
         self._store = store
         self._template = NamespaceTemplate(namespace)
-        self._memory = _Memory(None if embeddings is None else resolve_embeddings(embeddings))
+        self._memory = _Memory(
+            None if embeddings is None else resolve_embeddings(embeddings)
+        )
         self._values: dict[str, str] = {}
         self._keep_secrets = keep_secrets
 
@@ -346,13 +423,20 @@ class ExperienceStore:
                 names = ", ".join(self._template.variables) or "none"
                 msg = f"The namespace {self._template.labels!r} has no variable {name!r}; it has {names}."
                 raise ConfigurationError(msg)
-        return self._bound({**self._values, **{name: label_of(name, value) for name, value in values.items()}})
+        return self._bound(
+            {
+                **self._values,
+                **{name: label_of(name, value) for name, value in values.items()},
+            }
+        )
 
     def of_user(self, user: Any) -> "ExperienceStore":
         """The same store for one user, where one variable of the namespace says whose it is."""
         variables = self._template.variables
         free = [name for name in variables if name not in self._values] or variables
-        if len(free) != 1 or self._values.get(free[0], label_of(free[0], user)) != label_of(free[0], user):
+        if len(free) != 1 or self._values.get(
+            free[0], label_of(free[0], user)
+        ) != label_of(free[0], user):
             msg = f"user={user!r:.80} does not say which namespace of {self!r} is meant: use within()."
             raise ConfigurationError(msg)
         return self.within(**{free[0]: user})
@@ -373,7 +457,9 @@ class ExperienceStore:
         They stand until its end, whatever is configurable then, but a client may also write states: a
         `ForeignNamespaceError` if the server says otherwise.
         """
-        config: RunnableConfig = {"configurable": dict(values) if isinstance(values, Mapping) else {}}
+        config: RunnableConfig = {
+            "configurable": dict(values) if isinstance(values, Mapping) else {}
+        }
         return self.within_config(config)
 
     @property
@@ -412,18 +498,27 @@ class ExperienceStore:
         # As one ASCII text, since not every database takes NUL characters or lone surrogates, which tools do return.
         text = json.dumps(to_json(trajectory), default=str)
         entry = entry_of(trajectory, text)
-        record = PutOp((*namespace, TRAJECTORIES), trajectory.id, {"record": text}, index=False)
-        listed = PutOp((*namespace, TASKS), trajectory.id, asdict(entry), index=["task"])
+        record = PutOp(
+            (*namespace, TRAJECTORIES), trajectory.id, {"record": text}, index=False
+        )
+        listed = PutOp(
+            (*namespace, TASKS), trajectory.id, asdict(entry), index=["task"]
+        )
         # The record first, so that where a store knows no transactions whatever is listed can be read.
         yield from self._writing(namespace, [record, listed], {trajectory.id: entry})
         return entry
 
     def _writing(
-        self, namespace: Namespace, puts: Sequence[PutOp], entries: Mapping[str, RunEntry | None]
+        self,
+        namespace: Namespace,
+        puts: Sequence[PutOp],
+        entries: Mapping[str, RunEntry | None],
     ) -> Flow[None]:
         """Write records with their entries, and a new token in the head, in one batch: a transaction if it can be."""
         place, token = (*namespace, HEAD), uuid.uuid4().hex
-        every = lasting(self._store, [*puts, PutOp(place, HEAD, {TOKEN: token}, index=False)])
+        every = lasting(
+            self._store, [*puts, PutOp(place, HEAD, {TOKEN: token}, index=False)]
+        )
         # Reads of a batch see the state before its writes.
         before, *_ = yield self._call("batch", [GetOp(place, HEAD), *every])
         self._catalogue(namespace).write(entries, _token(before), token)
@@ -445,7 +540,9 @@ class ExperienceStore:
 
     def _catalogue(self, namespace: Namespace) -> Catalogue:
         catalogues = self._memory.catalogues
-        if (catalogue := catalogues.pop(namespace, None)) is None:  # other threads may look it up at the same time
+        if (
+            catalogue := catalogues.pop(namespace, None)
+        ) is None:  # other threads may look it up at the same time
             catalogue = Catalogue()
         catalogues[namespace] = catalogue
         forget_oldest(catalogues, MOST_NAMESPACES)
@@ -454,7 +551,9 @@ class ExperienceStore:
     @driven
     def get(self, id: str) -> Flow[Trajectory | None]:  # noqa: A002 - the field's name
         """Read the trajectory with this id; `None` if there is none."""
-        item: Item | None = yield self._call("get", (*self._namespace, TRAJECTORIES), id)
+        item: Item | None = yield self._call(
+            "get", (*self._namespace, TRAJECTORIES), id
+        )
         return None if item is None else _trajectory(item)
 
     aget = async_twin(get)
@@ -478,7 +577,11 @@ class ExperienceStore:
             raise StoreError(msg)
         labelled = trajectory.judged(bool(success), reasons, source=source)
         if source == "user":
-            confirmed = {name: value for name, value in labelled.metadata.items() if name != QUARANTINED}
+            confirmed = {
+                name: value
+                for name, value in labelled.metadata.items()
+                if name != QUARANTINED
+            }
             labelled = replace(labelled, metadata=confirmed)
         yield from flow_of(self.add)(labelled)
         return labelled
@@ -497,7 +600,11 @@ class ExperienceStore:
         namespace = self._namespace
         for page in batch_iterate(PAGE, ids):
             # The entries first, so that whatever is listed can be read.
-            puts = [PutOp((*namespace, label), run, None) for label in (TASKS, TRAJECTORIES) for run in page]
+            puts = [
+                PutOp((*namespace, label), run, None)
+                for label in (TASKS, TRAJECTORIES)
+                for run in page
+            ]
             yield from self._writing(namespace, puts, dict.fromkeys(page))
 
     def reading(self, ids: Sequence[str]) -> Flow[list[Trajectory]]:
@@ -518,11 +625,15 @@ class ExperienceStore:
 
     def trajectories(self, *, success: bool | None = None) -> Iterator[Trajectory]:
         """Read all trajectories in the order of their ids, some at a time; with `success`, only those with this end."""
-        store = self.within_config()  # the iterator may be read where nobody knows whose it is
+        store = (
+            self.within_config()
+        )  # the iterator may be read where nobody knows whose it is
         for page in batch_iterate(PAGE, run_flow(store.ids(success=success))):
             yield from run_flow(store.reading(page))
 
-    async def atrajectories(self, *, success: bool | None = None) -> AsyncIterator[Trajectory]:
+    async def atrajectories(
+        self, *, success: bool | None = None
+    ) -> AsyncIterator[Trajectory]:
         """The async twin of `trajectories`."""
         store = self.within_config()
         for page in batch_iterate(PAGE, await arun_flow(store.ids(success=success))):
@@ -532,10 +643,16 @@ class ExperienceStore:
     def ids(self, *, success: bool | None = None) -> Flow[list[str]]:
         """The ids of all trajectories in order, as a flow; with `success`, only of those with this end."""
         items = yield from listing(self._store, (*self._namespace, TASKS))
-        return [item.key for item in items if success is None or _entry(item).outcome == _OUTCOMES[success]]
+        return [
+            item.key
+            for item in items
+            if success is None or _entry(item).outcome == _OUTCOMES[success]
+        ]
 
     @driven
-    def similar(self, task: str, *, k: int = 2, success: bool | None = None) -> Flow[list[Trajectory]]:
+    def similar(
+        self, task: str, *, k: int = 2, success: bool | None = None
+    ) -> Flow[list[Trajectory]]:
         """Find the `k` trajectories whose tasks are most like a task, most similar first.
 
         With `success`, only those that succeeded, or only those that failed.
@@ -544,9 +661,13 @@ class ExperienceStore:
         ids = yield from self._indexed(task, k, success=success)
         if ids is None:
             catalogue = yield from self.current()
-            changes = catalogue.changes  # looked at before the entries, which who writes changes first
+            changes = (
+                catalogue.changes
+            )  # looked at before the entries, which who writes changes first
             entries = catalogue.entries
-            yield from self._embedding(catalogue, catalogue.tasks.missing(entries, changes))
+            yield from self._embedding(
+                catalogue, catalogue.tasks.missing(entries, changes)
+            )
             [query] = yield from embedded(self._embeddings, [task])
             outcome = None if success is None else _OUTCOMES[success]
             ids = catalogue.tasks.nearest(query, k, entries, changes, outcome)
@@ -557,21 +678,29 @@ class ExperienceStore:
     def vectors(self, runs: Sequence[str]) -> Flow[dict[str, Vector]]:
         """The vectors of the tasks of some runs, as a flow; none where the store ranks tasks itself."""
         catalogue = yield from self.current()
-        tasks = {run: catalogue.entries[run].task for run in runs if run in catalogue.entries}
+        tasks = {
+            run: catalogue.entries[run].task for run in runs if run in catalogue.entries
+        }
         if not tasks or self._memory.is_indexed:
             return {}
-        if (yield from self._indexed(next(iter(tasks.values())), 1, success=None)) is not None:
+        if (
+            yield from self._indexed(next(iter(tasks.values())), 1, success=None)
+        ) is not None:
             return {}
         changes = catalogue.changes
         missing = catalogue.tasks.missing(catalogue.entries, changes)
-        yield from self._embedding(catalogue, [task for task in missing if task in tasks.values()])
+        yield from self._embedding(
+            catalogue, [task for task in missing if task in tasks.values()]
+        )
         vectors = {run: catalogue.tasks.get(task) for run, task in tasks.items()}
         return {run: vector for run, vector in vectors.items() if vector is not None}
 
     def hold_vectors(self, vectors: Mapping[str, AnyVector]) -> None:
         """Hold vectors of the tasks of some runs that were made earlier, by another process."""
         entries = self.catalogue.entries
-        self.catalogue.tasks.add({entries[run].task: each for run, each in vectors.items() if run in entries})
+        self.catalogue.tasks.add(
+            {entries[run].task: each for run, each in vectors.items() if run in entries}
+        )
 
     @property
     def embedder(self) -> str:
@@ -580,15 +709,27 @@ class ExperienceStore:
 
     @property
     def _embeddings(self) -> Embeddings:
-        embeddings = self._memory.embeddings = self._memory.embeddings or resolve_embeddings(None)
+        embeddings = self._memory.embeddings = (
+            self._memory.embeddings or resolve_embeddings(None)
+        )
         return embeddings
 
     def _embedding(self, catalogue: Catalogue, tasks: list[str]) -> Flow[None]:
         """Make the vectors of some tasks."""
         if tasks:
-            catalogue.tasks.add(dict(zip(tasks, (yield from embedded(self._embeddings, tasks)), strict=True)))
+            catalogue.tasks.add(
+                dict(
+                    zip(
+                        tasks,
+                        (yield from embedded(self._embeddings, tasks)),
+                        strict=True,
+                    )
+                )
+            )
 
-    def _indexed(self, task: str, k: int, *, success: bool | None) -> Flow[list[str] | None]:
+    def _indexed(
+        self, task: str, k: int, *, success: bool | None
+    ) -> Flow[list[str] | None]:
         """What the store's own index finds; `None` if it has none."""
         query, limit, place = _storable(task), k, (*self._namespace, TASKS)
         wanted = None if success is None else {"outcome": _OUTCOMES[success]}
@@ -608,7 +749,10 @@ class ExperienceStore:
         return None
 
     def _call(
-        self, method: Literal["get", "put", "delete", "search", "batch"], *arguments: Any, **options: Any
+        self,
+        method: Literal["get", "put", "delete", "search", "batch"],
+        *arguments: Any,
+        **options: Any,
     ) -> StoreCall:
         return StoreCall(self._store, method, arguments, options)
 
@@ -618,8 +762,12 @@ class ExperienceStore:
 
     def _labels(self, config: RunnableConfig | None) -> dict[str, str]:
         """The labels of the variables, as far as they are known."""
-        missing = [name for name in self._template.variables if name not in self._values]
-        return {**self._values, **labels_in(config, missing)} if missing else self._values
+        missing = [
+            name for name in self._template.variables if name not in self._values
+        ]
+        return (
+            {**self._values, **labels_in(config, missing)} if missing else self._values
+        )
 
 
 def lasting(store: BaseStore, puts: Iterable[PutOp]) -> list[PutOp]:
@@ -636,7 +784,9 @@ def entry_of(trajectory: Trajectory, written: str | None = None) -> RunEntry:
     if outcome in JUDGED and trajectory.metadata.get(QUARANTINED):
         outcome = QUARANTINED
     recall = trajectory.recall.note()
-    return RunEntry(outcome, digest(text), _storable(trajectory.aim), float(waiting or 0), recall)
+    return RunEntry(
+        outcome, digest(text), _storable(trajectory.aim), float(waiting or 0), recall
+    )
 
 
 _FIELDS = {each.name for each in fields(RunEntry)}
@@ -644,7 +794,9 @@ _FIELDS = {each.name for each in fields(RunEntry)}
 
 def _entry(item: Item) -> RunEntry:
     # A later version of the package, beside this one for a while, may note more.
-    return RunEntry(**{name: value for name, value in item.value.items() if name in _FIELDS})
+    return RunEntry(
+        **{name: value for name, value in item.value.items() if name in _FIELDS}
+    )
 
 
 def _token(head: Item | None) -> str | None:
@@ -653,7 +805,9 @@ def _token(head: Item | None) -> str | None:
 
 def _trajectory(item: Item) -> Trajectory:
     record = _record(item, "Trajectory", TrajectoryFormatError)
-    return from_json(record, where=f"Trajectory {item.key!r} in namespace {item.namespace!r}")
+    return from_json(
+        record, where=f"Trajectory {item.key!r} in namespace {item.namespace!r}"
+    )
 
 
 def _storable(text: str) -> str:

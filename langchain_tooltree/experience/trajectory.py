@@ -72,15 +72,26 @@ ADDED = "added"
 SUGGESTED = "suggested"
 """Name of the note beside a reply that says how past runs had gone on there: `tool`, `share` and `runs` of each."""
 
-SUMMARIZE_STATE = "summarize_state"  # name of the tool by which an agent sums up the state
+SUMMARIZE_STATE = (
+    "summarize_state"  # name of the tool by which an agent sums up the state
+)
 
 
 def added_to(metadata: Any, *, artifact: Any = None, tool: Any = None) -> list[str]:
     """The texts that this package has added to the result of a tool, by what stands beside the content."""
     notes = metadata.get(NOTES) if isinstance(metadata, Mapping) else None
-    places = [notes, artifact if tool == SUMMARIZE_STATE else None]  # what other tools return beside it is their own
+    places = [
+        notes,
+        artifact if tool == SUMMARIZE_STATE else None,
+    ]  # what other tools return beside it is their own
     lists = [each.get(ADDED) for each in places if isinstance(each, Mapping)]
-    return [text for texts in lists if isinstance(texts, list) for text in texts if isinstance(text, str) and text]
+    return [
+        text
+        for texts in lists
+        if isinstance(texts, list)
+        for text in texts
+        if isinstance(text, str) and text
+    ]
 
 
 def without_added(content: Any, added: Sequence[str]) -> Any:
@@ -89,12 +100,16 @@ def without_added(content: Any, added: Sequence[str]) -> Any:
         if isinstance(content, str) and text in content:
             before, _, after = content.rpartition(text)
             content = "\n\n".join(filter(None, (before.rstrip(), after.lstrip())))
-        elif isinstance(content, list) and any(text == text_in(block).strip() for block in content):
+        elif isinstance(content, list) and any(
+            text == text_in(block).strip() for block in content
+        ):
             content = [block for block in content if text_in(block).strip() != text]
     return content
 
 
-def without_notes(content: Any, extras: Mapping[str, Any], *, tool: Any) -> tuple[Any, Mapping[str, Any]]:
+def without_notes(
+    content: Any, extras: Mapping[str, Any], *, tool: Any
+) -> tuple[Any, Mapping[str, Any]]:
     """A result and what stands beside it, without what was added to it and the notes that hold it, too.
 
     What was suggested goes as well: it says what other runs did. Where there is nothing of this, both are the same
@@ -102,12 +117,18 @@ def without_notes(content: Any, extras: Mapping[str, Any], *, tool: Any) -> tupl
     """
     metadata, artifact = mapping_in(extras, "response_metadata"), extras.get("artifact")
     added = added_to(metadata, artifact=artifact, tool=tool)
-    summary = artifact if tool == SUMMARIZE_STATE and isinstance(artifact, Mapping) else {}
+    summary = (
+        artifact if tool == SUMMARIZE_STATE and isinstance(artifact, Mapping) else {}
+    )
     if not added and "suggestions" not in summary:
         return content, extras
     rest = dict(extras)
     if summary:
-        rest["artifact"] = {key: value for key, value in summary.items() if key not in (ADDED, "suggestions")}
+        rest["artifact"] = {
+            key: value
+            for key, value in summary.items()
+            if key not in (ADDED, "suggestions")
+        }
     if notes := mapping_in(metadata, NOTES):
         own = {key: value for key, value in notes.items() if key != ADDED}
         rest["response_metadata"] = {**metadata, NOTES: own}
@@ -122,7 +143,9 @@ ChatMessage = Mapping[str, Any]
 
 EXTRAS = "langchain"  # key of a chat message under which fields stand that only LangChain knows
 
-Part = Literal["request", "summary", "reference", "reply", "observation", "instruction", "other"]
+Part = Literal[
+    "request", "summary", "reference", "reply", "observation", "instruction", "other"
+]
 """What a message is in a conversation."""
 
 PARTS: Mapping[str, Part] = {
@@ -148,11 +171,18 @@ def part_of(message: ChatMessage) -> Part:
     part = PARTS.get(role, "other") if isinstance(role, str) else "other"
     if part == "request" and _is_summary(message):
         return "summary"
-    return "reference" if part in PROMPTED and is_reference(message.get("content")) else part
+    return (
+        "reference"
+        if part in PROMPTED and is_reference(message.get("content"))
+        else part
+    )
 
 
 def _is_summary(message: ChatMessage) -> bool:
-    return mapping_in(extras_of(message), "additional_kwargs").get("lc_source") == "summarization"
+    return (
+        mapping_in(extras_of(message), "additional_kwargs").get("lc_source")
+        == "summarization"
+    )
 
 
 ATTEMPT_OF = "attempt_of"
@@ -235,8 +265,14 @@ class Recall:
     @classmethod
     def of_note(cls, note: Mapping[str, Any]) -> Self:
         """What a note says, as `note` writes it; it may come from anybody."""
-        runs, tips, sources = note.get("runs"), note.get("tips"), mapping_in(note, "sources")
-        return cls(_texts(runs), {tip: _texts(sources.get(tip)) for tip in _texts(tips)})
+        runs, tips, sources = (
+            note.get("runs"),
+            note.get("tips"),
+            mapping_in(note, "sources"),
+        )
+        return cls(
+            _texts(runs), {tip: _texts(sources.get(tip)) for tip in _texts(tips)}
+        )
 
     def __bool__(self) -> bool:
         """Whether anything was recalled."""
@@ -244,12 +280,18 @@ class Recall:
 
     def __or__(self, later: "Recall") -> "Recall":
         """What was recalled at one of two times."""
-        return Recall(tuple(dict.fromkeys([*self.runs, *later.runs])), {**self.tips, **later.tips})
+        return Recall(
+            tuple(dict.fromkeys([*self.runs, *later.runs])), {**self.tips, **later.tips}
+        )
 
     def note(self) -> dict[str, Any]:
         """It as plain data."""
         sources = {tip: list(runs) for tip, runs in self.tips.items() if runs}
-        return {"runs": list(self.runs), "tips": list(self.tips), **({"sources": sources} if sources else {})}
+        return {
+            "runs": list(self.runs),
+            "tips": list(self.tips),
+            **({"sources": sources} if sources else {}),
+        }
 
     def metadata(self) -> dict[str, Any]:
         """The metadata of a run for which past runs were looked for."""
@@ -257,7 +299,10 @@ class Recall:
 
     def gone(self, is_gone: Callable[[str], bool]) -> set[str]:
         """The ids of what is gone: a tip goes with any run that it was taken from, whatever the others."""
-        return {*filter(is_gone, self.runs), *(tip for tip, runs in self.tips.items() if any(map(is_gone, runs)))}
+        return {
+            *filter(is_gone, self.runs),
+            *(tip for tip, runs in self.tips.items() if any(map(is_gone, runs))),
+        }
 
     def without(self, gone: Collection[str]) -> "Recall":
         """What is left where runs and tips are gone."""
@@ -315,7 +360,11 @@ class Trajectory:
         return tuple(
             step
             for each in woven(placed, self.branches)
-            for step in (steps_in(each.messages, branch=each.name) if isinstance(each, Branch) else [each])
+            for step in (
+                steps_in(each.messages, branch=each.name)
+                if isinstance(each, Branch)
+                else [each]
+            )
         )
 
     @property
@@ -346,7 +395,11 @@ class Trajectory:
         messages = tuple(message for message in own if message is not None)
         # Where a branch begins is counted in messages that stay.
         cleaned = (
-            replace(each, after=each.after - own[: each.after].count(None), messages=own_messages(each.messages))
+            replace(
+                each,
+                after=each.after - own[: each.after].count(None),
+                messages=own_messages(each.messages),
+            )
             for each in branches
         )
         branches = tuple(sorted(cleaned, key=lambda each: (each.after, each.name)))
@@ -377,7 +430,9 @@ class Trajectory:
         what it begins with. Raises `TrajectoryFormatError` if something is no message that a conversation can hold.
         """
         chat = [to_chat(message) for message in messages]
-        return cls.from_chat(chat, id=id, task=task, success=success, instructions=instructions)
+        return cls.from_chat(
+            chat, id=id, task=task, success=success, instructions=instructions
+        )
 
     @property
     def source(self) -> Source | None:
@@ -405,11 +460,22 @@ class Trajectory:
 
         What an agent says of its own success is worth one voice, however many tasks it has.
         """
-        return self.came_from or f"run {self.id}", "" if self.source == "agent" else self.task
+        return (
+            self.came_from or f"run {self.id}",
+            "" if self.source == "agent" else self.task,
+        )
 
-    def judged(self, success: bool | None, reasons: str = "", *, source: Source | None = None) -> Self:  # noqa: FBT001 - the verdict itself
+    def judged(
+        self,
+        success: bool | None,  # noqa: FBT001 - the verdict itself
+        reasons: str = "",
+        *,
+        source: Source | None = None,
+    ) -> Self:
         """A copy of the run with a verdict: whether it succeeded, and why; with a `source`, also who says so."""
-        metadata = self.metadata if source is None else {**self.metadata, JUDGED_BY: source}
+        metadata = (
+            self.metadata if source is None else {**self.metadata, JUDGED_BY: source}
+        )
         return replace(self, success=success, reasons=reasons, metadata=metadata)
 
     @property
@@ -430,7 +496,11 @@ class Trajectory:
     @property
     def aim(self) -> str:
         """What the user wanted in the end: the task, unless that is no more than the first thing they said."""
-        return aim_of(requests_in(self.messages)) if self.task == first_request(self.messages) else self.task
+        return (
+            aim_of(requests_in(self.messages))
+            if self.task == first_request(self.messages)
+            else self.task
+        )
 
     def to_messages(self) -> list[BaseMessage]:
         """The dialogue as LangChain messages.
@@ -461,13 +531,19 @@ def own_message(message: ChatMessage) -> ChatMessage | None:
         return message if rest is content else {**message, "content": rest}
     if part == "observation" and (extras := extras_of(message)):
         observation, rest = without_notes(content, extras, tool=message.get("name"))
-        return message if rest is extras else {**message, "content": observation, EXTRAS: rest}
+        return (
+            message
+            if rest is extras
+            else {**message, "content": observation, EXTRAS: rest}
+        )
     return None if part == "reference" else message
 
 
 def own_messages(messages: Iterable[ChatMessage]) -> tuple[ChatMessage, ...]:
     """Messages without reference material, in order."""
-    return tuple(own for message in messages if (own := own_message(message)) is not None)
+    return tuple(
+        own for message in messages if (own := own_message(message)) is not None
+    )
 
 
 def extras_of(message: ChatMessage) -> Mapping[str, Any]:
@@ -482,8 +558,14 @@ def metadata_of(message: ChatMessage) -> Mapping[str, Any]:
 
 def requests_in(messages: Iterable[ChatMessage]) -> Iterator[str]:
     """The texts of the requests among messages that hold no reference material."""
-    by_user = (message for message in messages if message.get("role") == "user")  # few, and soon known
-    return (text_of(message.get("content")) for message in by_user if part_of(message) == "request")
+    by_user = (
+        message for message in messages if message.get("role") == "user"
+    )  # few, and soon known
+    return (
+        text_of(message.get("content"))
+        for message in by_user
+        if part_of(message) == "request"
+    )
 
 
 def first_request(messages: Iterable[ChatMessage]) -> str:
@@ -518,8 +600,13 @@ def aim_of(requests: Iterable[str]) -> str:
 
 def opening_instructions(messages: Iterable[ChatMessage]) -> str:
     """The system prompt in a dialogue: the text of the system messages that it begins with, without our additions."""
-    opening = takewhile(lambda message: PARTS.get(str(message.get("role"))) == "instruction", messages)
-    texts = (text_of(without_reference(message.get("content"))).strip() for message in opening)
+    opening = takewhile(
+        lambda message: PARTS.get(str(message.get("role"))) == "instruction", messages
+    )
+    texts = (
+        text_of(without_reference(message.get("content"))).strip()
+        for message in opening
+    )
     return "\n\n".join(filter(None, texts))
 
 
@@ -536,11 +623,17 @@ def readable(content: Any) -> str:
     """The content of a message as text; blocks that are not text are named, as `[image]`, not shown."""
     if not isinstance(content, list | tuple):
         return text_of(content)
-    return text_of([each if isinstance(each, str) else _named(each) for each in content])
+    return text_of(
+        [each if isinstance(each, str) else _named(each) for each in content]
+    )
 
 
 def _named(block: Any) -> Any:
-    return block.get("text") or f"[{block.get('type', 'content')}]" if isinstance(block, Mapping) else None
+    return (
+        block.get("text") or f"[{block.get('type', 'content')}]"
+        if isinstance(block, Mapping)
+        else None
+    )
 
 
 def steps_in(messages: Sequence[ChatMessage], *, branch: str = "") -> list[Step]:
@@ -551,7 +644,9 @@ def steps_in(messages: Sequence[ChatMessage], *, branch: str = "") -> list[Step]
     return paired(messages, branch=branch)[0]
 
 
-def paired(messages: Sequence[ChatMessage], *, branch: str = "") -> tuple[list[Step], dict[int, int]]:
+def paired(
+    messages: Sequence[ChatMessage], *, branch: str = ""
+) -> tuple[list[Step], dict[int, int]]:
     """The tool calls of a dialogue, and by the place of each observation that belongs to one the number of its call.
 
     An observation belongs to a call of its id. Where ids are missing, unknown or the same for several calls, the order
@@ -570,34 +665,62 @@ def paired(messages: Sequence[ChatMessage], *, branch: str = "") -> tuple[list[S
                     name = function_of(call).get("name")
                     if name and isinstance(name, str):
                         open_calls.append(len(steps))
-                        steps.append(Step(name, arguments_of(call), None, call.get("id"), turn, position, branch))
+                        steps.append(
+                            Step(
+                                name,
+                                arguments_of(call),
+                                None,
+                                call.get("id"),
+                                turn,
+                                position,
+                                branch,
+                            )
+                        )
             case "observation":
                 number = _call_of(message, steps, open_calls)
                 if number is not None:
                     open_calls.remove(number)
                     answers[position] = number
-                    status: Literal["success", "error"] = "error" if message.get("error") else "success"
-                    steps[number] = replace(steps[number], outcome=Outcome(message.get("content"), status))
+                    status: Literal["success", "error"] = (
+                        "error" if message.get("error") else "success"
+                    )
+                    steps[number] = replace(
+                        steps[number], outcome=Outcome(message.get("content"), status)
+                    )
     return steps, answers
 
 
-def _call_of(observation: ChatMessage, steps: Sequence[Step], open_calls: Sequence[int]) -> int | None:
+def _call_of(
+    observation: ChatMessage, steps: Sequence[Step], open_calls: Sequence[int]
+) -> int | None:
     """The number of the call that an observation belongs to; `None` if there is none."""
     call_id = observation.get("tool_call_id")
-    candidates = [number for number in open_calls if call_id and steps[number].call_id == call_id]
+    candidates = [
+        number for number in open_calls if call_id and steps[number].call_id == call_id
+    ]
     if not candidates:
         if call_id and any(step.call_id == call_id for step in steps):
             return None  # a second result of a call says nothing of another one
         candidates = list(open_calls)
-    latest = [number for number in candidates if steps[number].turn == steps[candidates[-1]].turn]
-    named = (number for number in latest if steps[number].tool == observation.get("name"))
+    latest = [
+        number
+        for number in candidates
+        if steps[number].turn == steps[candidates[-1]].turn
+    ]
+    named = (
+        number for number in latest if steps[number].tool == observation.get("name")
+    )
     return next(named, next(iter(latest), None))
 
 
 def entries_in(message: ChatMessage) -> Sequence[Mapping[str, Any]]:
     """The entries of a message's `tool_calls` that can be one."""
     entries = message.get("tool_calls")
-    return [entry for entry in entries if isinstance(entry, Mapping)] if isinstance(entries, Sequence) else []
+    return (
+        [entry for entry in entries if isinstance(entry, Mapping)]
+        if isinstance(entries, Sequence)
+        else []
+    )
 
 
 def function_of(call: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -636,7 +759,9 @@ def _python_literal(text: str) -> Any:
         return None
 
 
-def woven(placed: Iterable[tuple[int, T]], branches: Sequence[Branch]) -> Iterator[T | Branch]:
+def woven(
+    placed: Iterable[tuple[int, T]], branches: Sequence[Branch]
+) -> Iterator[T | Branch]:
     """What stands at places in a dialogue, with its branches where they began."""
     rest = list(branches)
     for place, each in placed:
@@ -651,9 +776,14 @@ def call_key(tool: str, arguments: Mapping[str, Any]) -> str:
     return f"{tool}({json.dumps(arguments, sort_keys=True, default=str, ensure_ascii=False)})"
 
 
-def call_entry(call_id: str | None, tool: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def call_entry(
+    call_id: str | None, tool: str, arguments: Mapping[str, Any]
+) -> dict[str, Any]:
     """A call as an entry of `tool_calls`."""
-    function = {"name": tool, "arguments": json.dumps(arguments, ensure_ascii=False, default=str)}
+    function = {
+        "name": tool,
+        "arguments": json.dumps(arguments, ensure_ascii=False, default=str),
+    }
     return {"id": call_id, "type": "function", "function": function}
 
 
@@ -688,7 +818,9 @@ def to_chat(message: BaseMessage) -> dict[str, Any]:
     message = sound(message)
     defaults = defaults_of(type(message))
     extras = {
-        name: value for name, value in message.__dict__.items() if name not in _IN_CHAT and value != defaults[name]
+        name: value
+        for name, value in message.__dict__.items()
+        if name not in _IN_CHAT and value != defaults[name]
     }
     if message.__pydantic_extra__:
         extras |= message.__pydantic_extra__
@@ -697,7 +829,10 @@ def to_chat(message: BaseMessage) -> dict[str, Any]:
     if message.name is not None:
         chat["name"] = message.name
     if isinstance(message, AIMessage) and message.tool_calls:
-        chat["tool_calls"] = [call_entry(call["id"], call["name"], call["args"]) for call in message.tool_calls]
+        chat["tool_calls"] = [
+            call_entry(call["id"], call["name"], call["args"])
+            for call in message.tool_calls
+        ]
     if isinstance(message, ToolMessage):
         chat["tool_call_id"] = message.tool_call_id
         if message.status == "error":
@@ -711,7 +846,10 @@ def to_message(chat: Mapping[str, Any]) -> BaseMessage:
     A call whose arguments are no JSON object becomes an invalid tool call. Keys that LangChain has no field for are
     left out.
     """
-    role, content = chat.get("role"), "" if chat.get("content") is None else chat["content"]
+    role, content = (
+        chat.get("role"),
+        "" if chat.get("content") is None else chat["content"],
+    )
     fields: dict[str, Any] = dict(extras_of(chat))
     if (name := chat.get("name")) is not None:
         fields["name"] = name
@@ -724,7 +862,9 @@ def to_message(chat: Mapping[str, Any]) -> BaseMessage:
             return _assistant(chat, content, fields)
         case "tool":
             fields["status"] = "error" if chat.get("error") else "success"
-            return ToolMessage(content, tool_call_id=chat.get("tool_call_id") or "", **fields)
+            return ToolMessage(
+                content, tool_call_id=chat.get("tool_call_id") or "", **fields
+            )
         case str():
             return RoleMessage(content=content, role=str(role), **fields)
         case _:
@@ -732,15 +872,23 @@ def to_message(chat: Mapping[str, Any]) -> BaseMessage:
             raise TrajectoryFormatError(msg)
 
 
-def _assistant(chat: Mapping[str, Any], content: Any, fields: dict[str, Any]) -> AIMessage:
+def _assistant(
+    chat: Mapping[str, Any], content: Any, fields: dict[str, Any]
+) -> AIMessage:
     calls, invalid = [], list(fields.pop("invalid_tool_calls", ()))
     for entry in entries_in(chat):
         function, arguments = function_of(entry), arguments_of(entry)
         call = {"id": entry.get("id"), "name": function.get("name"), "args": arguments}
         if arguments is None or not call["name"]:
             written = function.get("arguments", json.dumps(entry, default=str))
-            reason = "its arguments are no JSON object" if call["name"] else "it calls no function"
-            invalid.append({**call, "args": written, "error": reason, "type": "invalid_tool_call"})
+            reason = (
+                "its arguments are no JSON object"
+                if call["name"]
+                else "it calls no function"
+            )
+            invalid.append(
+                {**call, "args": written, "error": reason, "type": "invalid_tool_call"}
+            )
         else:
             calls.append({**call, "type": "tool_call"})
     return AIMessage(content, tool_calls=calls, invalid_tool_calls=invalid, **fields)
@@ -751,7 +899,11 @@ def to_json(trajectory: Trajectory) -> dict[str, Any]:
 
     What JSON has no form for, such as the artifact of a tool, is written as its text.
     """
-    record = {key: value for key, value in trajectory.metadata.items() if key not in _Record.model_fields}
+    record = {
+        key: value
+        for key, value in trajectory.metadata.items()
+        if key not in _Record.model_fields
+    }
     by_reward = _rewarded(trajectory.metadata)
     messages = trajectory.messages
     record |= {"id": trajectory.id, "messages": list(messages)}
@@ -813,8 +965,13 @@ def from_json(record: Any, *, where: str = "The record") -> Trajectory:
         fields.messages,
         id=fields.id,
         task=fields.task,
-        success=fields.success if "success" in fields.model_fields_set else _rewarded(metadata),
-        branches=[Branch(each.name, each.after, tuple(each.messages)) for each in fields.branches or ()],
+        success=fields.success
+        if "success" in fields.model_fields_set
+        else _rewarded(metadata),
+        branches=[
+            Branch(each.name, each.after, tuple(each.messages))
+            for each in fields.branches or ()
+        ],
         reasons=fields.reasons or "",
         instructions=fields.instructions or "",
         metadata=metadata,
@@ -823,7 +980,11 @@ def from_json(record: Any, *, where: str = "The record") -> Trajectory:
 
 def _rewarded(metadata: Mapping[str, Any]) -> bool | None:
     reward = metadata.get("reward")
-    return None if not isinstance(reward, int | float) or math.isnan(reward) else reward >= SUCCESS_REWARD
+    return (
+        None
+        if not isinstance(reward, int | float) or math.isnan(reward)
+        else reward >= SUCCESS_REWARD
+    )
 
 
 # --- messages of models ---
@@ -837,7 +998,13 @@ _NAMES = frozenset({str, type(None)})
 
 LARGEST_REPLY = 10_000  # values in the data of one reply to a question of ours; the largest forms have hundreds
 
-_DATA = ("content", "additional_kwargs", "response_metadata", "tool_calls", "usage_metadata")
+_DATA = (
+    "content",
+    "additional_kwargs",
+    "response_metadata",
+    "tool_calls",
+    "usage_metadata",
+)
 """Fields of a message in which data may stand within data."""
 
 
@@ -856,27 +1023,48 @@ def sound(message: MessageT) -> MessageT:
     try:
         right = kind.model_validate({**values}, strict=True)
     except ValidationError as error:
-        wrong = [str(each["loc"][0]) for each in error.errors(include_input=False) if each["loc"]]
-        right = kind.model_validate(values | {name: defaults[name] for name in wrong}, strict=True)
-    except (AttributeError, LookupError, TypeError):  # of LangChain's own validators, which do not say which field
+        wrong = [
+            str(each["loc"][0])
+            for each in error.errors(include_input=False)
+            if each["loc"]
+        ]
+        right = kind.model_validate(
+            values | {name: defaults[name] for name in wrong}, strict=True
+        )
+    except (
+        AttributeError,
+        LookupError,
+        TypeError,
+    ):  # of LangChain's own validators, which do not say which field
         text = values["content"] if isinstance(values.get("content"), str) else ""
         right = kind.model_validate(defaults | {"content": text})
     if not isinstance(right.response_metadata.get("model_provider", ""), str):
         right.response_metadata = {}  # LangChain looks up by it how the blocks are to be read
-    return message if right.__dict__ == fields else message.model_copy(update=right.__dict__)
+    return (
+        message
+        if right.__dict__ == fields
+        else message.model_copy(update=right.__dict__)
+    )
 
 
 def _are_blocks(content: Any) -> bool:
     """Whether the blocks of a content, if it has any, say in words of which type they are."""
     blocks = content if isinstance(content, list) else ()
-    return all(isinstance(each.get("type", ""), str) for each in blocks if isinstance(each, dict))
+    return all(
+        isinstance(each.get("type", ""), str)
+        for each in blocks
+        if isinstance(each, dict)
+    )
 
 
 @cache
 def defaults_of(kind: type[BaseMessage]) -> dict[str, Any]:
     """What the fields of a message are where nobody sets them, of a required one ""; not to be handed out unchecked."""
     fields = kind.model_fields.items()
-    return {name: "" if each.is_required() else each.get_default(call_default_factory=True) for name, each in fields}
+    return {
+        name: "" if each.is_required() else each.get_default(call_default_factory=True)
+        for name, each in fields
+    }
 
 
 def _is_ordinary(fields: Mapping[str, Any]) -> bool:
@@ -898,7 +1086,10 @@ def is_too_large(reply: AIMessage) -> bool:
 
     What a provider adds does not count: with `logprobs`, metadata have dozens of values for each token.
     """
-    return any(holds_more(reply.__dict__.get(name), LARGEST_REPLY) for name in ("content", "tool_calls"))
+    return any(
+        holds_more(reply.__dict__.get(name), LARGEST_REPLY)
+        for name in ("content", "tool_calls")
+    )
 
 
 def storable(reply: AIMessage) -> AIMessage:
@@ -906,7 +1097,11 @@ def storable(reply: AIMessage) -> AIMessage:
     if is_plain(reply.content) and is_plain(reply.tool_calls):
         return reply
     broken = [
-        invalid_tool_call(name=plain(call["name"]), args=shortened(str(plain(call["args"]))), error=UNREADABLE)
+        invalid_tool_call(
+            name=plain(call["name"]),
+            args=shortened(str(plain(call["args"]))),
+            error=UNREADABLE,
+        )
         for call in reply.tool_calls
         if not is_plain(call)
     ]
@@ -941,7 +1136,9 @@ READING_VERBS = frozenset(
 and not `summarize`: a write of a user's own may be called as the package's `summarize_state`."""
 
 WRITING_VERBS = frozenset(
-    words_of("book buy cancel create delete edit modify pay post purchase refund remove send transfer update write")
+    words_of(
+        "book buy cancel create delete edit modify pay post purchase refund remove send transfer update write"
+    )
 )
 """Verbs of tools that act: those of the tau benchmarks' shop and airline (book, cancel, modify, send, transfer and
 update), of files and databases (create, delete, edit, remove, write), of requests (post), and of what costs money."""
@@ -959,7 +1156,11 @@ def call_digest(tool: str, arguments: Mapping[str, Any] | None) -> str:
     return digest(call_key(tool, arguments or {}), 16)
 
 
-def is_read(tool: str, effects: Mapping[str, Any] | None = None, arguments: Mapping[str, Any] | None = None) -> bool:
+def is_read(
+    tool: str,
+    effects: Mapping[str, Any] | None = None,
+    arguments: Mapping[str, Any] | None = None,
+) -> bool:
     """Whether a call only looks something up: as declared, or else by the name of its tool.
 
     A record does not show what a call changes. Names of functions begin with what they do, so `get_order` and
@@ -977,4 +1178,8 @@ def is_read(tool: str, effects: Mapping[str, Any] | None = None, arguments: Mapp
 
 def verb_of_write(tool: str) -> str | None:
     """The word in the name of a tool that says that it acts: of `get_book` and `list_transfers`, there is none."""
-    return None if is_read(tool) else next((word for word in words_of_name(tool) if word in WRITING_VERBS), None)
+    return (
+        None
+        if is_read(tool)
+        else next((word for word in words_of_name(tool) if word in WRITING_VERBS), None)
+    )

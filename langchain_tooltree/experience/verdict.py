@@ -13,7 +13,11 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.experience.run_identity import TOOLS, tools_in
-from langchain_tooltree.experience.trajectory import SUCCESS_REWARD, Trajectory, first_request
+from langchain_tooltree.experience.trajectory import (
+    SUCCESS_REWARD,
+    Trajectory,
+    first_request,
+)
 from langchain_tooltree.flows import Flow, FunctionStep, async_twin, driven, flow_of
 from langchain_tooltree.models import (
     ATTEMPTS,
@@ -90,7 +94,9 @@ def verdict_prompt(*, writes: bool) -> str:
     return VERDICT_PROMPT % {
         "numbered": NUMBERED if writes else "",
         "writes": WRITES_PROMPT if writes else "",
-        "fault": "a write was not allowed, was not confirmed or had a wrong argument, or if " if writes else "",
+        "fault": "a write was not allowed, was not confirmed or had a wrong argument, or if "
+        if writes
+        else "",
         "right": "all writes were right and " if writes else "",
     }
 
@@ -129,9 +135,15 @@ class WriteCheck(BaseModel):
     """What a model replies about one write."""
 
     write: int = Field(description="Its number in the record")
-    facts: str = Field(description="What the results show for each condition and argument, with your calculation")
-    allowed: bool = Field(description="Whether the rules permit it, with these arguments")
-    confirmed: bool = Field(description="Whether the user wanted just this, and confirmed it where the rules demand it")
+    facts: str = Field(
+        description="What the results show for each condition and argument, with your calculation"
+    )
+    allowed: bool = Field(
+        description="Whether the rules permit it, with these arguments"
+    )
+    confirmed: bool = Field(
+        description="Whether the user wanted just this, and confirmed it where the rules demand it"
+    )
 
 
 class Review(BaseModel):
@@ -142,14 +154,24 @@ class Review(BaseModel):
 
     model_config = ConfigDict(json_schema_extra=_require_all)
 
-    rules: list[str] = Field(default_factory=list, description="The rules that decide something in this run")
-    writes: list[WriteCheck] = Field(default_factory=list, description="One for each numbered call that did not fail")
-    missing: list[str] = Field(default_factory=list, description="What should have been done and was not")
+    rules: list[str] = Field(
+        default_factory=list, description="The rules that decide something in this run"
+    )
+    writes: list[WriteCheck] = Field(
+        default_factory=list, description="One for each numbered call that did not fail"
+    )
+    missing: list[str] = Field(
+        default_factory=list, description="What should have been done and was not"
+    )
     verdict: Literal["success", "failure", "unclear"]
     reasons: str = Field(description="What decided it, in two or three sentences")
 
 
-_READ_FIELDS: Any = {name: (each.annotation, each) for name, each in Review.model_fields.items() if name != "writes"}
+_READ_FIELDS: Any = {
+    name: (each.annotation, each)
+    for name, each in Review.model_fields.items()
+    if name != "writes"
+}
 ReadReview = create_model("ReadReview", __config__=Review.model_config, **_READ_FIELDS)
 """What a model is asked about a run that only looked something up."""
 
@@ -174,7 +196,9 @@ class ModelVerdict:
         prompt: Its instructions, in place of ours, which speak of writes only where there are some.
     """
 
-    def __init__(self, model: str | BaseChatModel, *, prompt: str | None = None) -> None:
+    def __init__(
+        self, model: str | BaseChatModel, *, prompt: str | None = None
+    ) -> None:
         self._model = resolve_model(model)
         self._prompt = prompt
 
@@ -185,7 +209,10 @@ class ModelVerdict:
         has_writes = any("write" in entry for entry in document["record"])
         prompt = self._prompt or verdict_prompt(writes=has_writes)
         form, meter = Review if has_writes else ReadReview, Meter(allowance=ATTEMPTS)
-        question, config = document_prompt(prompt, document), inner_config("verdict", {"trajectory": trajectory.id})
+        question, config = (
+            document_prompt(prompt, document),
+            inner_config("verdict", {"trajectory": trajectory.id}),
+        )
         review = yield from filled_in(self._model, form, question, config, meter)
         if review is not None:
             return _verdict_of(review)
@@ -205,7 +232,9 @@ def verdict_document(trajectory: Trajectory) -> dict[str, Any]:
         "instructions": rules,
         "tools": tools,
         "task": "" if in_record else shortened(trajectory.task),
-        "record": excerpt(trajectory, max_characters=DEFAULT_MAX_CHARACTERS, number_writes=True),
+        "record": excerpt(
+            trajectory, max_characters=DEFAULT_MAX_CHARACTERS, number_writes=True
+        ),
         "ended": shortened(trajectory.reasons),
     }
     return {name: part for name, part in document.items() if part or name == "record"}
@@ -216,8 +245,13 @@ def _verdict_of(review: Any) -> Verdict:
 
     A success in spite of a wrong write contradicts itself: it is unclear, and nobody learns from it.
     """
-    is_right = all(each.allowed and each.confirmed for each in getattr(review, "writes", ()))
-    return Verdict({"success": is_right or None, "failure": False}.get(review.verdict), review.reasons)
+    is_right = all(
+        each.allowed and each.confirmed for each in getattr(review, "writes", ())
+    )
+    return Verdict(
+        {"success": is_right or None, "failure": False}.get(review.verdict),
+        review.reasons,
+    )
 
 
 AnyVerdict = VerdictFunction | ModelVerdict | BaseChatModel | str

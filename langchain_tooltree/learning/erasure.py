@@ -14,11 +14,27 @@ from langgraph.store.base import BaseStore, Item
 from langchain_tooltree._langgraph import vacuum_of
 from langchain_tooltree.cfgm.focus import FOCUS, forget_focus_points
 from langchain_tooltree.cfgm.tips import all_tips, forget_tips
-from langchain_tooltree.errors import ConfigurationError, TrajectoryFormatError, described
+from langchain_tooltree.errors import (
+    ConfigurationError,
+    TrajectoryFormatError,
+    described,
+)
 from langchain_tooltree.experience.guide import latest_searches
 from langchain_tooltree.experience.run_identity import thread_of
-from langchain_tooltree.experience.store import HEAD, TASKS, TRAJECTORIES, StoreCall, listing
-from langchain_tooltree.experience.trajectory import ATTEMPT_OF, RECALLED, Recall, Trajectory, from_json
+from langchain_tooltree.experience.store import (
+    HEAD,
+    TASKS,
+    TRAJECTORIES,
+    StoreCall,
+    listing,
+)
+from langchain_tooltree.experience.trajectory import (
+    ATTEMPT_OF,
+    RECALLED,
+    Recall,
+    Trajectory,
+    from_json,
+)
 from langchain_tooltree.flows import Flow, FunctionStep
 from langchain_tooltree.learning.fold import STORING, TIPS, Fold
 from langchain_tooltree.sitgraph.files import Which, forget_in_graph
@@ -32,7 +48,9 @@ UNDER_WAY = 60.0
 """Seconds in which a record without an entry, or the other way round, may be a write under way: stores answer in
 seconds. Later it is a half that a killed process has left, and goes with the next runs that are forgotten."""
 
-AnyGraph = SITGraph | str | os.PathLike[str]  # a graph that somebody holds, or the folder of one
+AnyGraph = (
+    SITGraph | str | os.PathLike[str]
+)  # a graph that somebody holds, or the folder of one
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,17 +85,29 @@ class Selection:
     before: datetime | None = None
 
     @classmethod
-    def of(cls, run: str | Iterable[str] | None, user: Any, tool: str | None, before: datetime | None) -> "Selection":
+    def of(
+        cls,
+        run: str | Iterable[str] | None,
+        user: Any,
+        tool: str | None,
+        before: datetime | None,
+    ) -> "Selection":
         """Check the arguments of `forget`."""
         if run is None and user is None and tool is None and before is None:
             msg = "forget() needs to know what: pass run=, user=, tool= or before=; several narrow each other down."
             raise ConfigurationError(msg)
-        runs = None if run is None else frozenset([run] if isinstance(run, str) else run)
+        runs = (
+            None if run is None else frozenset([run] if isinstance(run, str) else run)
+        )
         for text in (*(runs or ()), "all" if tool is None else tool):
             if not isinstance(text, str) or not text:
-                msg = f"run and tool must be texts that are not empty, got {text!r:.80}."
+                msg = (
+                    f"run and tool must be texts that are not empty, got {text!r:.80}."
+                )
                 raise ConfigurationError(msg)
-        if before is not None and (not isinstance(before, datetime) or before.tzinfo is None):
+        if before is not None and (
+            not isinstance(before, datetime) or before.tzinfo is None
+        ):
             msg = f"before must be a datetime with a time zone, such as datetime.now(UTC), got {before!r:.80}."
             raise ConfigurationError(msg)
         return cls(runs, tool, before)
@@ -89,11 +119,16 @@ class Selection:
 
     def names(self, run: str) -> bool:
         """Whether a run is one of those that are named: a sub-agent's, and one in a thread of that name, is, too."""
-        return self.runs is None or any(run == each or run.startswith((f"{each}/", f"{each}~")) for each in self.runs)
+        return self.runs is None or any(
+            run == each or run.startswith((f"{each}/", f"{each}~"))
+            for each in self.runs
+        )
 
     def takes(self, item: Item) -> bool:
         """Whether a record, or its entry, is to go; no entry says which tools were called."""
-        if not self.names(item.key) or (self.before is not None and _written_at(item) >= self.before):
+        if not self.names(item.key) or (
+            self.before is not None and _written_at(item) >= self.before
+        ):
             return False
         return self.tool is None or self._calls_tool(item)
 
@@ -101,7 +136,9 @@ class Selection:
         try:
             run: Trajectory = from_json(_record(item), where=item.key)
         except TrajectoryFormatError:  # all words that are in quotes count
-            return self.tool in str(item.value.get("record")).replace("\\", "").split('"')
+            return self.tool in str(item.value.get("record")).replace("\\", "").split(
+                '"'
+            )
         return any(step.tool == self.tool for step in run.steps)
 
     def in_graph(self, runs: Collection[str], graph: Graph) -> set[str]:
@@ -140,16 +177,25 @@ def erase(fold: Fold, selection: Selection, graphs: Sequence[AnyGraph]) -> Flow[
         taken.pop(str(len(graphs)))  # our own, which the records speak of
         # What was made of the records goes before them: if this is killed, they still say what is to be forgotten.
         # A run whose record went earlier may have left something, too.
-        named = selection.runs if selection.tool is None and selection.before is None else None
+        named = (
+            selection.runs
+            if selection.tool is None and selection.before is None
+            else None
+        )
         gone = None if selection.is_all else affected.runs | (named or set())
         tips_gone = yield from forget_tips(fold.store, gone)
         points_gone = yield from forget_focus_points(fold.store.collection(FOCUS), gone)
 
         shown = yield from fold.store.reading(sorted(affected.shown_to))
         what = "which had one of these recalled and cannot be read: forget it, too, or mend it."
-        problems += [f"The record {run!r}, {what}" for run in sorted(affected.shown_to - {each.id for each in shown})]
+        problems += [
+            f"The record {run!r}, {what}"
+            for run in sorted(affected.shown_to - {each.id for each in shown})
+        ]
         for record in shown:
-            yield from fold.store.adding(record.with_recall(record.recall.without(affected.runs | affected.tips)))
+            yield from fold.store.adding(
+                record.with_recall(record.recall.without(affected.runs | affected.tips))
+            )
         yield from fold.store.deleting(sorted(affected.runs))
         if selection.is_all:
             yield StoreCall(store, "delete", ((*place, HEAD), HEAD), {})
@@ -160,9 +206,15 @@ def erase(fold: Fold, selection: Selection, graphs: Sequence[AnyGraph]) -> Flow[
     finally:
         fold.release(claimed)
     if not (affected.runs or any(taken.values()) or selection.is_all):
-        problems.append("Nothing: no run here was meant. `experience.store.trajectories()` lists them.")
+        problems.append(
+            "Nothing: no run here was meant. `experience.store.trajectories()` lists them."
+        )
     threads = tuple(sorted(set(map(thread_of, affected.runs - affected.attempts))))
-    unreached = [*problems, *_unreached(threads, affected.shown_to), *(yield from _vacuum(store, place))]
+    unreached = [
+        *problems,
+        *_unreached(threads, affected.shown_to),
+        *(yield from _vacuum(store, place)),
+    ]
     return Erased(
         runs=tuple(sorted(affected.runs)),
         tips=tips_gone,
@@ -180,21 +232,41 @@ def _affected(fold: Fold, selection: Selection) -> Flow[_Affected]:
     entries = yield from listing(store, (*place, TASKS))
     records = {item.key: _record(item) for item in items}
     runs = {item.key for item in items if selection.takes(item)}
-    attempts = {run for run, record in records.items() if str(record.get(ATTEMPT_OF) or "") in runs}  # a file may lie
+    attempts = {
+        run
+        for run, record in records.items()
+        if str(record.get(ATTEMPT_OF) or "") in runs
+    }  # a file may lie
     runs |= attempts
     if selection.tool is None:
         runs |= {entry.key for entry in entries if selection.takes(entry)}
     whole = records.keys() & {entry.key for entry in entries}
     earliest = datetime.now(UTC) - timedelta(seconds=UNDER_WAY)
-    runs |= {item.key for item in (*items, *entries) if item.key not in whole and _written_at(item) < earliest}
-    made = Recall((), {tip.id: tip.trajectories for tip in (yield from all_tips(fold.store))})
+    runs |= {
+        item.key
+        for item in (*items, *entries)
+        if item.key not in whole and _written_at(item) < earliest
+    }
+    made = Recall(
+        (), {tip.id: tip.trajectories for tip in (yield from all_tips(fold.store))}
+    )
     tips_gone = made.gone(runs.__contains__)
-    recalls = {run: Recall.of_note(mapping_in(each, RECALLED)) for run, each in records.items() if run not in runs}
-    shown_to = {run for run, each in recalls.items() if each.gone(runs.__contains__) or tips_gone & each.tips.keys()}
+    recalls = {
+        run: Recall.of_note(mapping_in(each, RECALLED))
+        for run, each in records.items()
+        if run not in runs
+    }
+    shown_to = {
+        run
+        for run, each in recalls.items()
+        if each.gone(runs.__contains__) or tips_gone & each.tips.keys()
+    }
     return _Affected(runs, attempts, tips_gone, shown_to)
 
 
-def _erase_in_graphs(graphs: Sequence[AnyGraph], which: Which, problems: list[str]) -> dict[str, tuple[str, ...]]:
+def _erase_in_graphs(
+    graphs: Sequence[AnyGraph], which: Which, problems: list[str]
+) -> dict[str, tuple[str, ...]]:
     """Take runs out of graphs and of the folders that they know: their ids by place or folder."""
     taken: dict[str, Sequence[str]] = {}
     for place, graph in enumerate(graphs):
@@ -214,15 +286,21 @@ def _vacuum(store: BaseStore, place: Sequence[str]) -> Flow[list[str]]:
         if hasattr(store, "vacuum"):
             if (yield FunctionStep(store.vacuum, place)):
                 return []
-            return ["The files of the Chroma server: run `chroma vacuum` there, which rewrites its database."]
+            return [
+                "The files of the Chroma server: run `chroma vacuum` there, which rewrites its database."
+            ]
         if (vacuum := vacuum_of(store)) is not None:
             yield FunctionStep(lambda _: vacuum(), None)
             return []
     except Exception as error:  # noqa: BLE001 - all else is done, and the report says what is not
         logger.warning("%s could not be vacuumed: %s", kind, described(error))
-        return [f"The files of {kind}, which could not be rewritten ({error}): call forget() again, or its vacuum."]
+        return [
+            f"The files of {kind}, which could not be rewritten ({error}): call forget() again, or its vacuum."
+        ]
     if "Postgres" in kind:
-        return ["Rows that Postgres keeps: `VACUUM FULL store`, `VACUUM FULL store_vectors`; and its write-ahead log."]
+        return [
+            "Rows that Postgres keeps: `VACUUM FULL store`, `VACUUM FULL store_vectors`; and its write-ahead log."
+        ]
     return [f"What {kind} may keep of deleted items in its files: see its manual."]
 
 

@@ -21,7 +21,11 @@ from langchain_tooltree.cfgm.memory import CFGMMemory
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.effects import CallEffects, Effects
 from langchain_tooltree.embeddings import resolve_embeddings
-from langchain_tooltree.errors import ConfigurationError, ForeignNamespaceError, described
+from langchain_tooltree.errors import (
+    ConfigurationError,
+    ForeignNamespaceError,
+    described,
+)
 from langchain_tooltree.experience.recorder import RunRecorder, TrajectoryRecorder
 from langchain_tooltree.experience.run_identity import (
     Namespace,
@@ -32,10 +36,23 @@ from langchain_tooltree.experience.run_identity import (
     tools_in,
     turn_note,
 )
-from langchain_tooltree.experience.store import MOST_NAMESPACES, PENDING, ExperienceStore, entry_of
+from langchain_tooltree.experience.store import (
+    MOST_NAMESPACES,
+    PENDING,
+    ExperienceStore,
+    entry_of,
+)
 from langchain_tooltree.experience.trajectory import EFFECTS, Recall, Source, Trajectory
 from langchain_tooltree.experience.verdict import UNUSABLE, AnyVerdict, resolve_verdict
-from langchain_tooltree.flows import Flow, FunctionStep, async_twin, current_runtime, driven, flow_of, run_flow
+from langchain_tooltree.flows import (
+    Flow,
+    FunctionStep,
+    async_twin,
+    current_runtime,
+    driven,
+    flow_of,
+    run_flow,
+)
 from langchain_tooltree.learning.erasure import AnyGraph, Erased, Selection, erase
 from langchain_tooltree.learning.fold import TIPS, Background, ExperienceStatus, Fold
 from langchain_tooltree.learning.guide import PastRuns
@@ -103,8 +120,14 @@ class Experience:
         settle_seconds: float = DEFAULT_SETTLE_SECONDS,
         quarantine: bool = False,
     ) -> None:
-        if isinstance(settle_seconds, bool) or not isinstance(settle_seconds, int | float) or settle_seconds < 0:
-            msg = f"settle_seconds must be a number of 0 or more, got {settle_seconds!r}."
+        if (
+            isinstance(settle_seconds, bool)
+            or not isinstance(settle_seconds, int | float)
+            or settle_seconds < 0
+        ):
+            msg = (
+                f"settle_seconds must be a number of 0 or more, got {settle_seconds!r}."
+            )
             raise ConfigurationError(msg)
         self._embeddings = resolve_embeddings(embeddings)
         self._store = _store_from(store_or_path, namespace, self._embeddings)
@@ -177,7 +200,9 @@ class Experience:
     ) -> Flow[Trajectory]:
         """Say whether a run succeeded, in place of its verdict; see `ExperienceStore.label`. It is learnt at once."""
         fold = self._here()
-        labelled = yield from flow_of(fold.store.label)(id, success, reasons, source=source)
+        labelled = yield from flow_of(fold.store.label)(
+            id, success, reasons, source=source
+        )
         yield from fold.refresh()
         return labelled
 
@@ -265,7 +290,9 @@ class Experience:
         It is one file that asks nobody for anything, and holds what this namespace has and nothing of another. Of many
         runs, the latest are listed, and those of them that there is room for can be read in it.
         """
-        yield FunctionStep(partial(Path(path).write_text, encoding="utf-8"), (yield from self._page()))
+        yield FunctionStep(
+            partial(Path(path).write_text, encoding="utf-8"), (yield from self._page())
+        )
 
     ato_html = async_twin(to_html)
 
@@ -278,19 +305,30 @@ class Experience:
 
     # What the planner asks for; see `Learner`.
 
-    def begin(self, conversation: Conversation, earlier: Mapping[str, Any] | None = None) -> Flow[TurnNote | None]:
+    def begin(
+        self, conversation: Conversation, earlier: Mapping[str, Any] | None = None
+    ) -> Flow[TurnNote | None]:
         """Note a turn that begins; see `Learner.begin`."""
         if is_collecting():
             return None
         fold = yield from self._look()
         return turn_note(conversation, earlier or {}, fold.store.values)
 
-    def guide(self, remembered: Mapping[str, Any], conversation: Conversation) -> Flow[PastRuns]:
+    def guide(
+        self, remembered: Mapping[str, Any], conversation: Conversation
+    ) -> Flow[PastRuns]:
         """The guide for a request; see `Learner.guide`."""
         yield from ()
         fold = self._fold(self._store.resumed(remembered["namespace"]))
         first = remembered["first"]
-        return PastRuns(fold.graph, fold.memory, conversation, first=first, model=self._model, keep=fold.keep)
+        return PastRuns(
+            fold.graph,
+            fold.memory,
+            conversation,
+            first=first,
+            model=self._model,
+            keep=fold.keep,
+        )
 
     def end(
         self,
@@ -311,17 +349,37 @@ class Experience:
             about |= Recall.of_note(note.get("recalled") or {}).metadata()
         declared = CallEffects.declared_as(effects)
         conversation = Conversation.of(messages)
-        judged = yield from (declared.among(tools) if tools else declared).judged(conversation.calls)
-        if not declared.may_read:  # else all other calls count as writes, as they do while searching
-            judged = {tool: effect for tool, effect in judged.items() if effect == "read"}  # the package's own tools
+        judged = yield from (declared.among(tools) if tools else declared).judged(
+            conversation.calls
+        )
+        if (
+            not declared.may_read
+        ):  # else all other calls count as writes, as they do while searching
+            judged = {
+                tool: effect for tool, effect in judged.items() if effect == "read"
+            }  # the package's own tools
         if judged:
             about[EFFECTS] = judged
 
         def keep() -> Flow[None]:
-            store = self._store.resumed(note["namespace"]) if note else self._store.within_config()
-            recorder, task = RunRecorder(None, settle=self._settle), note.get("first") or None
-            options: Any = {"task": task, "id": id, "instructions": instructions, "about": about}
-            yield from recorder.keep(conversation.messages, current_runtime(), store, **options)
+            store = (
+                self._store.resumed(note["namespace"])
+                if note
+                else self._store.within_config()
+            )
+            recorder, task = (
+                RunRecorder(None, settle=self._settle),
+                note.get("first") or None,
+            )
+            options: Any = {
+                "task": task,
+                "id": id,
+                "instructions": instructions,
+                "about": about,
+            }
+            yield from recorder.keep(
+                conversation.messages, current_runtime(), store, **options
+            )
 
         yield from self._background.undisturbed(keep())
 
@@ -335,7 +393,9 @@ class Experience:
         except ForeignNamespaceError:
             raise
         except ConfigurationError as error:
-            problem = str(error).replace("store.within(", "experience.within(")  # which is what the user holds
+            problem = str(error).replace(
+                "store.within(", "experience.within("
+            )  # which is what the user holds
             msg = f"{problem} If all users may share what was learnt: Experience(..., namespace=('tooltree',))."
             raise ConfigurationError(msg) from error
 
@@ -345,7 +405,13 @@ class Experience:
         with self._folding:
             fold = self._folds.pop(namespace, None)
             if fold is None:
-                fold = Fold(store, self._model, self._embeddings, self._background, quarantine=self._quarantine)
+                fold = Fold(
+                    store,
+                    self._model,
+                    self._embeddings,
+                    self._background,
+                    quarantine=self._quarantine,
+                )
             self._folds[namespace] = fold
             forget_oldest(self._folds, MOST_NAMESPACES)
             return fold
@@ -365,18 +431,30 @@ class Experience:
     def _resting(self, fold: Fold, own: str | None) -> list[str]:
         """The runs that wait and whose threads rest, now that something happens in the thread `own`."""
         # Without variables the namespace may be many users', whose threads rest or not as they like.
-        another_begins = own is not None and own not in fold.entries and bool(fold.store.values)
-        return fold.pending(math.inf if another_begins else time.time() - self._settle_seconds)
+        another_begins = (
+            own is not None and own not in fold.entries and bool(fold.store.values)
+        )
+        return fold.pending(
+            math.inf if another_begins else time.time() - self._settle_seconds
+        )
 
-    def _settle(self, store: ExperienceStore, trajectory: Trajectory, *, rests: bool) -> Flow[None]:
+    def _settle(
+        self, store: ExperienceStore, trajectory: Trajectory, *, rests: bool
+    ) -> Flow[None]:
         """Store a run that has ended, and have it judged if it rests."""
         fold = self._fold(store)
         if trajectory.success is None:
             since = 0.0 if rests else time.time()
-            trajectory = replace(trajectory, metadata={**trajectory.metadata, PENDING: since})
+            trajectory = replace(
+                trajectory, metadata={**trajectory.metadata, PENDING: since}
+            )
         yield from self._background.undisturbed(fold.refresh())
-        resting = self._resting(fold, trajectory.id)  # where only a recorder hears of a run, its end is its beginning
-        if (earlier := fold.entries.get(trajectory.id)) and (recall := earlier.recall | trajectory.recall):
+        resting = self._resting(
+            fold, trajectory.id
+        )  # where only a recorder hears of a run, its end is its beginning
+        if (earlier := fold.entries.get(trajectory.id)) and (
+            recall := earlier.recall | trajectory.recall
+        ):
             trajectory = trajectory.with_recall(recall)
         yield from fold.keep(fold.without_forgotten(trajectory))
         due = fold.pending(time.time() - self._settle_seconds)
@@ -402,10 +480,15 @@ class Experience:
 
         Each costs one or two model calls, so an agent that does well soon costs none.
         """
-        is_new = any(run.success is False or (run.success and not run.recall.tips) for run in judged)
+        is_new = any(
+            run.success is False or (run.success and not run.recall.tips)
+            for run in judged
+        )
         if self._model is not None and is_new and fold.claim([TIPS]):
             try:
-                yield from self._background.undisturbed(flow_of(fold.memory.extract_tips)())
+                yield from self._background.undisturbed(
+                    flow_of(fold.memory.extract_tips)()
+                )
             finally:
                 fold.release([TIPS])
 
@@ -429,19 +512,36 @@ class Experience:
     def _judge_record(self, fold: Fold, run: str) -> Flow[list[Trajectory]]:
         """Judge a record, unless its thread goes on meanwhile; with its verdict, if it has one now."""
         records = yield from fold.store.reading([run])
-        if not records or PENDING not in records[0].metadata or records[0].success is not None:
+        if (
+            not records
+            or PENDING not in records[0].metadata
+            or records[0].success is not None
+        ):
             return []
         [record] = records
         try:
             judged = yield from self._judge_run(record)
         except Exception as error:
             logger.exception("Run %r is not judged: %s", run, error)  # noqa: TRY401 - the reason in one line
-            judged = record.judged(None, f"{UNUSABLE} {described(error)}", source="verdict")
+            judged = record.judged(
+                None, f"{UNUSABLE} {described(error)}", source="verdict"
+            )
         attempts = 1 + record.metadata.get(ATTEMPTS, 0)
-        if UNUSABLE in judged.reasons and judged.success is None and attempts < MOST_ATTEMPTS:
-            judged = replace(record, metadata={**record.metadata, PENDING: time.time(), ATTEMPTS: attempts})
+        if (
+            UNUSABLE in judged.reasons
+            and judged.success is None
+            and attempts < MOST_ATTEMPTS
+        ):
+            judged = replace(
+                record,
+                metadata={**record.metadata, PENDING: time.time(), ATTEMPTS: attempts},
+            )
         else:
-            left = {name: value for name, value in judged.metadata.items() if name not in {PENDING, ATTEMPTS}}
+            left = {
+                name: value
+                for name, value in judged.metadata.items()
+                if name not in {PENDING, ATTEMPTS}
+            }
             judged = replace(judged, metadata=left)
         latest = yield from fold.store.reading([run])
         if not latest or entry_of(latest[0]) != entry_of(record):
@@ -454,7 +554,9 @@ class Experience:
         return (yield from self._judge(trajectory)).on(trajectory)
 
 
-def _store_from(store: Any, namespace: Sequence[str] | None, embeddings: Embeddings) -> ExperienceStore:
+def _store_from(
+    store: Any, namespace: Sequence[str] | None, embeddings: Embeddings
+) -> ExperienceStore:
     if isinstance(store, ExperienceStore):
         if namespace is not None:
             msg = f"An ExperienceStore has its own namespace; leave namespace={namespace!r} out."
@@ -462,4 +564,6 @@ def _store_from(store: Any, namespace: Sequence[str] | None, embeddings: Embeddi
         return store
     if isinstance(store, str | os.PathLike):
         store = ChromaStore(store, embeddings=embeddings)
-    return ExperienceStore(store, namespace=namespace or DEFAULT_NAMESPACE, embeddings=embeddings)
+    return ExperienceStore(
+        store, namespace=namespace or DEFAULT_NAMESPACE, embeddings=embeddings
+    )

@@ -98,7 +98,9 @@ class Background:
     def start(self, work: Callable[[], Flow[Any]]) -> None:
         """Have a flow run to its end; its failure is logged."""
         # Not in the context of the run: its callbacks and streams are not for this.
-        worker = Context().run(in_thread, partial(self._run, work), "tooltree-experience")
+        worker = Context().run(
+            in_thread, partial(self._run, work), "tooltree-experience"
+        )
         self._workers.add(worker)
         _WORKERS.add(worker)
 
@@ -117,14 +119,18 @@ class Background:
         try:
             yield from flow
         except Exception as error:  # noqa: BLE001 - the store's, the embedder's, a model's
-            self.warn_once(f"An agent goes on without its experience: {' '.join(described(error).split())}")
+            self.warn_once(
+                f"An agent goes on without its experience: {' '.join(described(error).split())}"
+            )
 
     def _run(self, work: Callable[[], Flow[Any]]) -> None:
         with self._places:
             run_flow(self.undisturbed(work()))
 
 
-_WORKERS: "weakref.WeakSet[Future[Any]]" = weakref.WeakSet()  # all workers of this process
+_WORKERS: "weakref.WeakSet[Future[Any]]" = (
+    weakref.WeakSet()
+)  # all workers of this process
 
 atexit.register(lambda: wait(list(_WORKERS), timeout=DEFAULTS.exit_seconds))
 
@@ -180,7 +186,9 @@ class StoredParts:
 
     def __init__(self, store: ExperienceStore, embedder: str) -> None:
         self._store = store
-        self._prefix = digest([FORMAT, SHAPE, embedder, store.embedder], 8) + "/"  # of keys, before the id of the run
+        self._prefix = (
+            digest([FORMAT, SHAPE, embedder, store.embedder], 8) + "/"
+        )  # of keys, before the id of the run
         self._unwritten: dict[str, Part | None] = {}  # `None` is to be deleted
         self._stored: set[str] = set()  # runs of which a part may be in the store
         self._lock = threading.Lock()
@@ -198,7 +206,11 @@ class StoredParts:
         """Whether to write now: many parts, one in place of what does not hold any more, or the vote's settings."""
         with self._lock:
             is_outdated = not self._stored.isdisjoint(self._unwritten)
-            return len(self._unwritten) >= DEFAULTS.together or is_outdated or vote not in (None, self.vote)
+            return (
+                len(self._unwritten) >= DEFAULTS.together
+                or is_outdated
+                or vote not in (None, self.vote)
+            )
 
     def load(self, entries: Mapping[str, RunEntry]) -> Flow[dict[str, Part]]:
         """The parts of records in their present version, by the ids of the runs."""
@@ -208,7 +220,9 @@ class StoredParts:
         return parts
 
     @paused_collection()
-    def _read(self, entries: Mapping[str, RunEntry], items: Sequence[Item]) -> dict[str, Part]:
+    def _read(
+        self, entries: Mapping[str, RunEntry], items: Sequence[Item]
+    ) -> dict[str, Part]:
         parts: dict[str, Part] = {}
         outdated: dict[str, Part | None] = {}
         tasks: dict[str, NDArray[Any]] = {}
@@ -222,14 +236,19 @@ class StoredParts:
                     self.vote = data
                 elif run in entries and data["version"] == entries[run].version:
                     contribution = data["contribution"]
-                    part = Part(data["version"], None if contribution is None else Contribution(**contribution))
+                    part = Part(
+                        data["version"],
+                        None if contribution is None else Contribution(**contribution),
+                    )
                     if data["task"] is not None:
                         tasks[run] = unpack(data["task"], np.float16)
                     parts[run] = part
                 else:
                     outdated[run] = None
             except Exception as error:  # noqa: BLE001 - however it is damaged, the record is still there
-                logger.info("What %r gives cannot be read, and is made again: %r", run, error)
+                logger.info(
+                    "What %r gives cannot be read, and is made again: %r", run, error
+                )
         with self._lock:
             self._stored |= parts.keys() | outdated.keys()
             self._unwritten = outdated | self._unwritten
@@ -242,10 +261,18 @@ class StoredParts:
             page, self._unwritten = self._unwritten, {}
             self._stored |= page.keys()
         try:
-            tasks = yield from self._store.vectors([run for run, part in page.items() if part is not None])
-            yield from self._put((yield FunctionStep(partial(self._values, page), tasks)))
-            existing = (yield from self._store.current()).entries  # somebody may have had one forgotten meanwhile
-            gone = [run for run, part in page.items() if part is None or run not in existing]
+            tasks = yield from self._store.vectors(
+                [run for run, part in page.items() if part is not None]
+            )
+            yield from self._put(
+                (yield FunctionStep(partial(self._values, page), tasks))
+            )
+            existing = (
+                yield from self._store.current()
+            ).entries  # somebody may have had one forgotten meanwhile
+            gone = [
+                run for run, part in page.items() if part is None or run not in existing
+            ]
             yield from self._put({run: None for run in gone if page[run] is not None})
         except BaseException:
             with self._lock:
@@ -265,18 +292,33 @@ class StoredParts:
         self.vote = None
         gone = [item.key for item in (yield from self._items()) if item.key not in runs]
         for page in batch_iterate(PAGE, gone):
-            yield StoreCall(store, "batch", ([PutOp((*namespace, PARTS), key, None) for key in page],), {})
+            yield StoreCall(
+                store,
+                "batch",
+                ([PutOp((*namespace, PARTS), key, None) for key in page],),
+                {},
+            )
 
     @staticmethod
-    def _values(page: Mapping[str, Part | None], tasks: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
+    def _values(
+        page: Mapping[str, Part | None], tasks: Mapping[str, NDArray[Any]]
+    ) -> dict[str, Any]:
         packed = {run: pack(vector.astype(np.float16)) for run, vector in tasks.items()}
-        return {run: part and {**asdict(part), "task": packed.get(run)} for run, part in page.items()}
+        return {
+            run: part and {**asdict(part), "task": packed.get(run)}
+            for run, part in page.items()
+        }
 
     def _put(self, values: Mapping[str, Any]) -> Flow[None]:
         """Write or delete items, in one batch; each is one ASCII text, as records are."""
         store, namespace = self._store.place
         puts = [
-            PutOp((*namespace, PARTS), self._prefix + run, value and {"part": json.dumps(value)}, index=False)
+            PutOp(
+                (*namespace, PARTS),
+                self._prefix + run,
+                value and {"part": json.dumps(value)},
+                index=False,
+            )
             for run, value in values.items()
         ]
         if puts:
@@ -314,7 +356,10 @@ class Fold:
         self._background = background
         self._quarantine = quarantine
         self._versions: dict[str, str] = {}  # of the records that are in it
-        self._current: tuple[Catalogue | None, int] = (None, 0)  # the catalogue, and which of its changes are in it
+        self._current: tuple[Catalogue | None, int] = (
+            None,
+            0,
+        )  # the catalogue, and which of its changes are in it
         self._is_loaded = False  # whether the parts were read
         self._refreshing = threading.Lock()
         self._lock = threading.Lock()
@@ -340,10 +385,14 @@ class Fold:
                 now = missing if whole else missing[: DEFAULTS.read_at_once]
                 for page in batch_iterate(PAGE, now):
                     for trajectory in (yield from self.store.reading(page)):
-                        yield from self._learn(trajectory, catalogue.entries[trajectory.id])
+                        yield from self._learn(
+                            trajectory, catalogue.entries[trajectory.id]
+                        )
                     # Those that cannot be read are not to be tried every time.
                     entries = catalogue.entries
-                    self._versions |= {run: entries[run].version for run in page if run in entries}
+                    self._versions |= {
+                        run: entries[run].version for run in page if run in entries
+                    }
                     yield from self._write_parts()
                 if len(now) == len(missing):
                     self._current = catalogue, changes
@@ -359,7 +408,11 @@ class Fold:
 
     def _compare(self, entries: Mapping[str, RunEntry]) -> Flow[list[str]]:
         """Drop the runs that are gone, or count no more; the ids of those whose records are to be read."""
-        good = {run: entry.version for run, entry in list(entries.items()) if entry.outcome == "success"}
+        good = {
+            run: entry.version
+            for run, entry in list(entries.items())
+            if entry.outcome == "success"
+        }
         for run in [run for run in self._versions if run not in good]:
             self._drop(run)
         if not self._is_loaded:
@@ -368,7 +421,9 @@ class Fold:
             if self.parts.vote is not None:
                 self.graph.restore_vote(self.parts.vote)
             self._is_loaded = True
-        return [run for run, version in good.items() if self._versions.get(run) != version]
+        return [
+            run for run, version in good.items() if self._versions.get(run) != version
+        ]
 
     @paused_collection()
     def _fold(self, parts: Mapping[str, Part]) -> None:
@@ -402,13 +457,21 @@ class Fold:
     def _sourced(self, trajectory: Trajectory) -> Trajectory:
         """A run with its source: where it does not say, that is whose namespace this is."""
         whose = "/".join(self.store.values.values())
-        return trajectory if trajectory.came_from or not whose else trajectory.coming_from(whose)
+        return (
+            trajectory
+            if trajectory.came_from or not whose
+            else trajectory.coming_from(whose)
+        )
 
     def keep(self, trajectory: Trajectory) -> Flow[None]:
         """Write a record, and take it in at once, unless it is to wait in quarantine."""
         if self._quarantine and trajectory.source != "user":
-            trajectory = replace(trajectory, metadata={**trajectory.metadata, QUARANTINED: True})
-        trajectory = self.store.without_secrets(trajectory)  # as other processes read it
+            trajectory = replace(
+                trajectory, metadata={**trajectory.metadata, QUARANTINED: True}
+            )
+        trajectory = self.store.without_secrets(
+            trajectory
+        )  # as other processes read it
         catalogue = self.store.catalogue
         changes = catalogue.changes
         entry = yield from self.store.adding(trajectory)
@@ -417,7 +480,10 @@ class Fold:
         else:
             self._drop(trajectory.id)
         if self._current == (catalogue, changes) and catalogue.changes == changes + 1:
-            self._current = catalogue, changes + 1  # nobody else's writes are in between
+            self._current = (
+                catalogue,
+                changes + 1,
+            )  # nobody else's writes are in between
         yield from self._write_parts()
 
     def rollback(self, source: str) -> Flow[list[str]]:
@@ -425,8 +491,13 @@ class Fold:
         back: list[str] = []
         for page in batch_iterate(PAGE, list(self.entries)):
             for run in (yield from self.store.reading(page)):
-                if self._sourced(run).came_from == source and QUARANTINED not in run.metadata:
-                    yield from self.keep(replace(run, metadata={**run.metadata, QUARANTINED: True}))
+                if (
+                    self._sourced(run).came_from == source
+                    and QUARANTINED not in run.metadata
+                ):
+                    yield from self.keep(
+                        replace(run, metadata={**run.metadata, QUARANTINED: True})
+                    )
                     back.append(run.id)
         return back
 
@@ -435,11 +506,19 @@ class Fold:
         if self._current[0] is None:
             return trajectory
         gone = trajectory.recall.gone(lambda run: run not in self.entries)
-        return trajectory.with_recall(trajectory.recall.without(gone)) if gone else trajectory
+        return (
+            trajectory.with_recall(trajectory.recall.without(gone))
+            if gone
+            else trajectory
+        )
 
     def pending(self, until: float = math.inf) -> list[str]:
         """The runs that have waited for their verdict since then, longest first."""
-        waiting = sorted((entry.since, run) for run, entry in list(self.entries.items()) if entry.outcome == PENDING)
+        waiting = sorted(
+            (entry.since, run)
+            for run, entry in list(self.entries.items())
+            if entry.outcome == PENDING
+        )
         return [run for since, run in waiting if since <= until]
 
     def status(self) -> Flow[ExperienceStatus]:

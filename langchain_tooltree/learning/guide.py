@@ -21,12 +21,28 @@ from langchain_tooltree.cfgm.online import (
 )
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError
-from langchain_tooltree.experience.guide import LEAST_SHARE, Advice, NextTools, counted_line
+from langchain_tooltree.experience.guide import (
+    LEAST_SHARE,
+    Advice,
+    NextTools,
+    counted_line,
+)
 from langchain_tooltree.experience.recorder import RunRecorder
-from langchain_tooltree.experience.run_identity import TurnNote, is_collecting, run_id, turn_note
+from langchain_tooltree.experience.run_identity import (
+    TurnNote,
+    is_collecting,
+    run_id,
+    turn_note,
+)
 from langchain_tooltree.experience.trajectory import Recall, Trajectory, aim_of
 from langchain_tooltree.experience.verdict import AnyVerdict
-from langchain_tooltree.flows import Flow, current_runtime, current_writer, flow_of, if_it_can
+from langchain_tooltree.flows import (
+    Flow,
+    current_runtime,
+    current_writer,
+    flow_of,
+    if_it_can,
+)
 from langchain_tooltree.models import Meter
 from langchain_tooltree.sitgraph.agents import learn_run
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
@@ -81,43 +97,83 @@ class PastRuns:
         self._tips: Sequence[Tip] = ()
 
     def advice(
-        self, path: Sequence[BaseMessage], missing: str, *, trials: Collection[str], names: Collection[str]
+        self,
+        path: Sequence[BaseMessage],
+        missing: str,
+        *,
+        trials: Collection[str],
+        names: Collection[str],
     ) -> Flow[Advice]:
         """What good runs did here, tips that apply, and the most similar good run as its chain of tools."""
         following = yield from self._next_tools(path, names)
         likely = following.likeliest(runs=FEWEST_RUNS, share=LEAST_SHARE)
         tools = [tool for tool in likely if tool in trials][:MOST_TOOLS]
-        recollection = yield from if_it_can(self._recall, Recollection(self._aim), "memory of past runs")
-        situation = " ".join([missing, self._aim, *(str(each.text) for each in path[-LATEST:])])
-        self._tips = [tip for tip in tips_for(recollection.tips, situation) if set(tip.tools) <= set(names)]
+        recollection = yield from if_it_can(
+            self._recall, Recollection(self._aim), "memory of past runs"
+        )
+        situation = " ".join(
+            [missing, self._aim, *(str(each.text) for each in path[-LATEST:])]
+        )
+        self._tips = [
+            tip
+            for tip in tips_for(recollection.tips, situation)
+            if set(tip.tools) <= set(names)
+        ]
         similar = recollection.runs[:1]
-        lines = [counted_line((tool, following.runs[tool], following.of[tool]) for tool in tools)]
-        lines += [f"A similar run that went well: {cut(chain_of(run), LONGEST_CHAIN)}." for run in similar]
+        lines = [
+            counted_line(
+                (tool, following.runs[tool], following.of[tool]) for tool in tools
+            )
+        ]
+        lines += [
+            f"A similar run that went well: {cut(chain_of(run), LONGEST_CHAIN)}."
+            for run in similar
+        ]
         text, tips = within(MOST_ADVICE, [*filter(None, lines)], self._tips)
-        recall = Recall([run.id for run in similar], {tip.id: tip.trajectories for tip in tips})
+        recall = Recall(
+            [run.id for run in similar], {tip.id: tip.trajectories for tip in tips}
+        )
         return Advice(text, tools, recall.note() if recall else {})
 
-    def is_unusual(self, path: Sequence[BaseMessage], tool: str, *, names: Collection[str]) -> Flow[bool]:
+    def is_unusual(
+        self, path: Sequence[BaseMessage], tool: str, *, names: Collection[str]
+    ) -> Flow[bool]:
         """Whether runs that went well hardly ever went on with a tool from here, and mostly did something else."""
         following = yield from self._next_tools(path, names)
         usual = bool(following.likeliest(runs=FEWEST_RUNS, share=USUAL))
-        answered = following.done >= USUAL and following.ended >= FEWEST_RUNS  # such as to ask the user
+        answered = (
+            following.done >= USUAL and following.ended >= FEWEST_RUNS
+        )  # such as to ask the user
         return (usual or answered) and following.shares.get(tool, 0.0) <= RARE
 
-    def remedy(self, conversation: Conversation, tools: Sequence[Any], meter: Meter) -> Flow[str]:
+    def remedy(
+        self, conversation: Conversation, tools: Sequence[Any], meter: Meter
+    ) -> Flow[str]:
         """What a model says about the trouble at the end of a dialogue."""
-        return (yield from if_it_can(partial(self._reflect, conversation, tools, meter), "", "reflection"))
+        return (
+            yield from if_it_can(
+                partial(self._reflect, conversation, tools, meter), "", "reflection"
+            )
+        )
 
     def failed(self, attempts: Sequence[Trajectory]) -> Flow[None]:
         """Store failed attempts at the task of the request."""
         for attempt in attempts:
             if self._keep is not None:
-                yield from self._keep(replace(attempt, task=self._first or attempt.task))
+                yield from self._keep(
+                    replace(attempt, task=self._first or attempt.task)
+                )
 
-    def _next_tools(self, path: Sequence[BaseMessage], allowed: Collection[str]) -> Flow[NextTools]:
+    def _next_tools(
+        self, path: Sequence[BaseMessage], allowed: Collection[str]
+    ) -> Flow[NextTools]:
         if self._graph is None:
             return NextTools()
-        ask = partial(flow_of(self._graph.next_tools), Conversation(path).chat, allowed=sorted(allowed))
+        ask = partial(
+            flow_of(self._graph.next_tools),
+            Conversation(path).chat,
+            allowed=sorted(allowed),
+        )
         return (yield from if_it_can(ask, None, "graph of past runs")) or NextTools()
 
     def _recall(self) -> Flow[Recollection]:
@@ -125,25 +181,48 @@ class PastRuns:
             return Recollection(self._aim)
         runtime = current_runtime()
         own = run_id(runtime) if runtime else None
-        return (yield from self._memory.recaller.recall_here(self._aim, k=DEFAULT_K, own=own, writer=current_writer()))
+        return (
+            yield from self._memory.recaller.recall_here(
+                self._aim, k=DEFAULT_K, own=own, writer=current_writer()
+            )
+        )
 
-    def _reflect(self, conversation: Conversation, tools: Sequence[Any], meter: Meter) -> Flow[str]:
+    def _reflect(
+        self, conversation: Conversation, tools: Sequence[Any], meter: Meter
+    ) -> Flow[str]:
         if self._model is None:
             return ""
         anomaly = yield from flow_of(standard_detector().check)(conversation)
         if anomaly is None or not anomaly.recoverable:
             return ""
-        options: Any = {"tips": self._tips, "tools": tools, "task": self._first, "meter": meter}
-        reflection = yield from flow_of(Reflector(self._model).reflect)(conversation, anomaly, **options)
-        return "" if reflection is None else as_reference(correction_text(anomaly, reflection), source="review")
+        options: Any = {
+            "tips": self._tips,
+            "tools": tools,
+            "task": self._first,
+            "meter": meter,
+        }
+        reflection = yield from flow_of(Reflector(self._model).reflect)(
+            conversation, anomaly, **options
+        )
+        return (
+            ""
+            if reflection is None
+            else as_reference(correction_text(anomaly, reflection), source="review")
+        )
 
 
-def within(room: int, lines: Sequence[str], tips: Sequence[Tip]) -> tuple[str, list[Tip]]:
+def within(
+    room: int, lines: Sequence[str], tips: Sequence[Tip]
+) -> tuple[str, list[Tip]]:
     """Lines with as many tips behind them as there is room for, marked as reference material; and these tips."""
     chosen: list[Tip] = []
-    text = as_reference("\n".join([HEADING, *lines]), source="past runs") if lines else ""
+    text = (
+        as_reference("\n".join([HEADING, *lines]), source="past runs") if lines else ""
+    )
     for tip in tips:
-        more = "\n".join([HEADING, *lines, *(f"- {each.advice}" for each in (*chosen, tip))])
+        more = "\n".join(
+            [HEADING, *lines, *(f"- {each.advice}" for each in (*chosen, tip))]
+        )
         if len(marked := as_reference(more, source="past runs")) <= room:
             text, chosen = marked, [*chosen, tip]
     return text, chosen
@@ -156,17 +235,28 @@ class Parts:
     """
 
     def __init__(
-        self, graph: SITGraph | None = None, memory: CFGMMemory | None = None, *, verdict: AnyVerdict | None = None
+        self,
+        graph: SITGraph | None = None,
+        memory: CFGMMemory | None = None,
+        *,
+        verdict: AnyVerdict | None = None,
     ) -> None:
         self._graph = graph
         self._memory = memory
-        self._model: BaseChatModel | None = None  # reflects where something is off, if memory has one
+        self._model: BaseChatModel | None = (
+            None  # reflects where something is off, if memory has one
+        )
         with suppress(ConfigurationError):
             self._model = None if memory is None else memory.model
         self._learns = verdict is not None
-        self._recorders = RunRecorder(verdict), RunRecorder(verdict)  # each asks once; they share the verdict
+        self._recorders = (
+            RunRecorder(verdict),
+            RunRecorder(verdict),
+        )  # each asks once; they share the verdict
 
-    def begin(self, conversation: Conversation, earlier: Mapping[str, Any] | None = None) -> Flow[TurnNote | None]:
+    def begin(
+        self, conversation: Conversation, earlier: Mapping[str, Any] | None = None
+    ) -> Flow[TurnNote | None]:
         """Note a turn that begins; see `Learner.begin`."""
         yield from ()
         if is_collecting():
@@ -174,29 +264,59 @@ class Parts:
         values = self._memory.experience.within_config().values if self._memory else {}
         return turn_note(conversation, earlier or {}, values)
 
-    def guide(self, remembered: Mapping[str, Any], conversation: Conversation) -> Flow[PastRuns]:
+    def guide(
+        self, remembered: Mapping[str, Any], conversation: Conversation
+    ) -> Flow[PastRuns]:
         """The guide for a request; see `Learner.guide`."""
         yield from ()
-        keep = flow_of(self._memory.experience.resumed(remembered["namespace"]).add) if self._memory else None
+        keep = (
+            flow_of(self._memory.experience.resumed(remembered["namespace"]).add)
+            if self._memory
+            else None
+        )
         first = remembered["first"]
-        return PastRuns(self._graph, self._memory, conversation, first=first, model=self._model, keep=keep)
+        return PastRuns(
+            self._graph,
+            self._memory,
+            conversation,
+            first=first,
+            model=self._model,
+            keep=keep,
+        )
 
     def end(
-        self, messages: Sequence[BaseMessage], remembered: Mapping[str, Any] | None, *, instructions: str = "", **_: Any
+        self,
+        messages: Sequence[BaseMessage],
+        remembered: Mapping[str, Any] | None,
+        *,
+        instructions: str = "",
+        **_: Any,
     ) -> Flow[None]:
         """Store a conversation whose turn is over; see `Learner.end`."""
         if not is_collecting():
             keep = partial(self._keep, messages, remembered or {}, instructions)
             yield from if_it_can(keep, None, "record of it in memory or graph")
 
-    def _keep(self, messages: Sequence[BaseMessage], remembered: Mapping[str, Any], instructions: str) -> Flow[None]:
+    def _keep(
+        self,
+        messages: Sequence[BaseMessage],
+        remembered: Mapping[str, Any],
+        instructions: str,
+    ) -> Flow[None]:
         runtime = current_runtime()
         for_memory, for_graph = self._recorders
         if self._memory is not None:
             store = self._memory.experience.resumed(remembered["namespace"])
             about = Recall.of_note(remembered.get("recalled") or {}).metadata()
             task = remembered["first"] or None
-            yield from for_memory.keep(messages, runtime, store, task=task, instructions=instructions, about=about)
+            yield from for_memory.keep(
+                messages,
+                runtime,
+                store,
+                task=task,
+                instructions=instructions,
+                about=about,
+            )
         if self._graph is not None and self._learns:
             opening = [SystemMessage(instructions)] if instructions else []
             yield from learn_run(self._graph, for_graph, [*opening, *messages], runtime)

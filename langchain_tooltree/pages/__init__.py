@@ -13,10 +13,22 @@ from langchain_tooltree.secrets import masked
 from langchain_tooltree.text import plain, shortened_in, visible
 
 ROOM = 900_000  # characters of a page's data: with the script and the style it stays below 1 MB
-LENGTHS = (20_000, 10_000, 5_000, 2_000, 1_000, 500, 120)  # of the longest text in a page, until there is room for all
-MAX_IN_NOTEBOOK = 300_000  # characters of a page that a notebook saves: about 100 calls of a search
+LENGTHS = (
+    20_000,
+    10_000,
+    5_000,
+    2_000,
+    1_000,
+    500,
+    120,
+)  # of the longest text in a page, until there is room for all
+MAX_IN_NOTEBOOK = (
+    300_000  # characters of a page that a notebook saves: about 100 calls of a search
+)
 
-_INCLUDED = re.compile(r"/\* include ([a-z.]+) \*/\n")  # where the text of another file in this folder stands
+_INCLUDED = re.compile(
+    r"/\* include ([a-z.]+) \*/\n"
+)  # where the text of another file in this folder stands
 _INLINE = re.compile(r"<(script|style)>(.*?)</\1>", re.DOTALL)
 
 
@@ -34,12 +46,18 @@ def page(kind: str, title: str, data: Mapping[str, Any]) -> str:
     )
     shown, written = masked(plain({**data, "kind": kind})), ""
     for longest in LENGTHS:
-        written = json.dumps(shortened_in(shown, longest), allow_nan=False, separators=(",", ":"))
+        written = json.dumps(
+            shortened_in(shown, longest), allow_nan=False, separators=(",", ":")
+        )
         if len(written) <= ROOM:
             break
     for sign in "<>&":  # with which data could end the element that they stand in
         written = written.replace(sign, f"\\u{ord(sign):04x}")
-    parts = {"{title}": escape(visible(masked(title))), "{policy}": policy, "{data}": written}
+    parts = {
+        "{title}": escape(visible(masked(title))),
+        "{policy}": policy,
+        "{data}": written,
+    }
     return re.sub("|".join(map(re.escape, parts)), lambda place: parts[place[0]], text)
 
 

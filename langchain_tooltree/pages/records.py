@@ -14,7 +14,13 @@ import networkx as nx
 from langchain_tooltree.cfgm.focus import FOCUS, current_focus_points
 from langchain_tooltree.cfgm.online import Tip
 from langchain_tooltree.cfgm.tips import all_tips
-from langchain_tooltree.experience.store import JUDGED, TASKS, RunEntry, entry_of, listing
+from langchain_tooltree.experience.store import (
+    JUDGED,
+    TASKS,
+    RunEntry,
+    entry_of,
+    listing,
+)
 from langchain_tooltree.experience.trajectory import (
     ATTEMPT_OF,
     NOTES,
@@ -42,8 +48,13 @@ from langchain_tooltree.text import mapping_in, one_line, shortened
 
 MAX_LABEL = 120  # characters of a name or an id
 MOST_MESSAGES = 2_000  # messages of a dialogue, and of a branch in it, that are shown: those at its beginning
-MOST_SUGGESTED = 5  # tools that are shown of a suggestion, as many as a search keeps the shares of
-TIMES = ("timestamp", "created_at")  # where a time stands in messages, of tau2-bench and of some providers
+MOST_SUGGESTED = (
+    5  # tools that are shown of a suggestion, as many as a search keeps the shares of
+)
+TIMES = (
+    "timestamp",
+    "created_at",
+)  # where a time stands in messages, of tau2-bench and of some providers
 
 MOST_RUNS = 1_000  # runs of an experience, or of a file, that are listed, the latest; a row takes some 300 characters
 MOST_READ = 3_000  # messages whose text is in their page: those of the latest runs
@@ -64,16 +75,27 @@ def _label(name: Any) -> str:
 
 def write_run(run: Trajectory, path: str | os.PathLike[str]) -> None:
     """Write a run as a page to read."""
-    Path(path).write_text(page("run", f"Run: {_label(run.task)}", _run(run)), encoding="utf-8")
+    Path(path).write_text(
+        page("run", f"Run: {_label(run.task)}", _run(run)), encoding="utf-8"
+    )
 
 
-def runs_page(name: str, runs: Sequence[Trajectory], outcomes: Mapping[str, int]) -> str:
+def runs_page(
+    name: str, runs: Sequence[Trajectory], outcomes: Mapping[str, int]
+) -> str:
     """The latest runs of a file with their dialogues as a page; `outcomes` counts how all runs in it ended."""
     entries = {run.id: entry_of(run, "") for run in runs}
-    total, judged = sum(outcomes.values()), sum(outcomes.get(each, 0) for each in JUDGED)
+    total, judged = (
+        sum(outcomes.values()),
+        sum(outcomes.get(each, 0) for each in JUDGED),
+    )
     data = {
         "name": f"File {_label(name)}",
-        "status": {"runs": total, "successes": outcomes.get("success", 0), "judged": judged},
+        "status": {
+            "runs": total,
+            "successes": outcomes.get("success", 0),
+            "judged": judged,
+        },
         "runs": _rows([*reversed(runs)], entries, {}),
         "left_out": total - len(runs),
     }
@@ -92,12 +114,23 @@ def _run(run: Trajectory) -> dict[str, Any]:
         "tips": [_label(each) for each in run.recall.tips],
         "instructions": run.instructions,
     }
-    shown = {"id": _label(run.id), "task": run.task, "success": run.success, "turns": run.turns}
+    shown = {
+        "id": _label(run.id),
+        "task": run.task,
+        "success": run.success,
+        "turns": run.turns,
+    }
     dialogue = {"messages": list(_dialogue(run.messages, run.branches))}
-    return {**shown, **{name: value for name, value in facts.items() if value}, **dialogue}
+    return {
+        **shown,
+        **{name: value for name, value in facts.items() if value},
+        **dialogue,
+    }
 
 
-def _dialogue(messages: Sequence[ChatMessage], branches: Sequence[Branch]) -> Iterator[dict[str, Any]]:
+def _dialogue(
+    messages: Sequence[ChatMessage], branches: Sequence[Branch]
+) -> Iterator[dict[str, Any]]:
     for each in woven(enumerate(messages[:MOST_MESSAGES]), branches):
         if isinstance(each, Branch):
             inside = [_message(message) for message in each.messages[:MOST_MESSAGES]]
@@ -112,10 +145,17 @@ def _message(message: ChatMessage) -> dict[str, Any]:
     """A message, with what is noted beside it; notes come from a state, which anybody may have written."""
     around = metadata_of(message)
     notes = mapping_in(around, NOTES)
-    added, anomaly, suggested = added_to(around), mapping_in(notes, "anomaly"), notes.get(SUGGESTED)
+    added, anomaly, suggested = (
+        added_to(around),
+        mapping_in(notes, "anomaly"),
+        notes.get(SUGGESTED),
+    )
     more = {
         "calls": [
-            {"tool": _label(function_of(entry).get("name") or "no function"), "arguments": _arguments(entry)}
+            {
+                "tool": _label(function_of(entry).get("name") or "no function"),
+                "arguments": _arguments(entry),
+            }
             for entry in entries_in(message)
         ],
         "tool": _label(message.get("name")),
@@ -128,16 +168,34 @@ def _message(message: ChatMessage) -> dict[str, Any]:
             "confidence": _share(anomaly.get("confidence")),
         },
         "suggested": [
-            {"tool": _label(each.get("tool")), "share": share, "runs": runs if isinstance(runs, int) else 0}
-            for each in (suggested[:MOST_SUGGESTED] if isinstance(suggested, list) else ())
-            if isinstance(each, Mapping) and (share := _share(each.get("share"))) is not None
+            {
+                "tool": _label(each.get("tool")),
+                "share": share,
+                "runs": runs if isinstance(runs, int) else 0,
+            }
+            for each in (
+                suggested[:MOST_SUGGESTED] if isinstance(suggested, list) else ()
+            )
+            if isinstance(each, Mapping)
+            and (share := _share(each.get("share"))) is not None
             for runs in [each.get("runs")]
         ],
         "reflected": bool(notes.get("reflected")) and not added,
         "tokens": _tokens(message),
-        "at": next((str(each[name])[:40] for each in (message, around) for name in TIMES if each.get(name)), ""),
+        "at": next(
+            (
+                str(each[name])[:40]
+                for each in (message, around)
+                for name in TIMES
+                if each.get(name)
+            ),
+            "",
+        ),
     }
-    shown = {"part": part_of(message), "text": readable(without_added(message.get("content"), added))}
+    shown = {
+        "part": part_of(message),
+        "text": readable(without_added(message.get("content"), added)),
+    }
     return shown | {name: value for name, value in more.items() if value}
 
 
@@ -160,7 +218,9 @@ def _tokens(message: ChatMessage) -> int:
 
 
 def _rows(
-    runs: Sequence[Trajectory], entries: Mapping[str, RunEntry], dates: Mapping[str, tuple[str, str]]
+    runs: Sequence[Trajectory],
+    entries: Mapping[str, RunEntry],
+    dates: Mapping[str, tuple[str, str]],
 ) -> list[dict[str, Any]]:
     """Runs with their dialogues, as far as there is room for these."""
     rows, room = [], MOST_READ
@@ -169,11 +229,17 @@ def _rows(
         room -= min(len(messages), MOST_MESSAGES)
         shown = _run(run)
         if room < 0:
-            shown = {name: value for name, value in shown.items() if name not in {"messages", "instructions"}}
+            shown = {
+                name: value
+                for name, value in shown.items()
+                if name not in {"messages", "instructions"}
+            }
         about = {
             "outcome": entries[run.id].outcome,
             "kept": dates.get(run.id, ("", ""))[0],
-            "tools": one_line(" → ".join(step.tool for step in run.steps), 2 * MAX_LABEL),
+            "tools": one_line(
+                " → ".join(step.tool for step in run.steps), 2 * MAX_LABEL
+            ),
             "tokens": sum(map(_tokens, messages)),
         }
         rows.append({**shown, **about})
@@ -189,7 +255,9 @@ def experience_page(fold: Fold) -> Flow[str]:
     base, place = store.place
     items = yield from listing(base, (*place, TASKS))
     dates = {item.key: (item.created_at.isoformat(), item.key) for item in items}
-    latest = sorted(entries, key=lambda run: dates.get(run, ("", run)), reverse=True)[:MOST_RUNS]
+    latest = sorted(entries, key=lambda run: dates.get(run, ("", run)), reverse=True)[
+        :MOST_RUNS
+    ]
     runs: list[Trajectory] = yield from store.reading(latest)
     tips: list[Tip] = yield from all_tips(store)
     focus, _ = yield from current_focus_points(store.collection(FOCUS))
@@ -213,13 +281,17 @@ def experience_page(fold: Fold) -> Flow[str]:
 
 def _tip(tip: Tip, entries: Mapping[str, RunEntry]) -> dict[str, Any]:
     success = entries.get(tip.trajectories[-1]) if tip.trajectories else None
-    is_retired = bool(tip.trajectories) and (success is None or success.outcome != "success")
+    is_retired = bool(tip.trajectories) and (
+        success is None or success.outcome != "success"
+    )
     return {
         "id": tip.id,
         "advice": tip.advice,
         "reasoning": tip.reasoning,
         "runs": [_label(run) for run in tip.trajectories],
-        "retired": "the run that it was taken of counts as no success any more" if is_retired else "",
+        "retired": "the run that it was taken of counts as no success any more"
+        if is_retired
+        else "",
     }
 
 
@@ -236,7 +308,9 @@ def graph_page(graph: Graph, alpha: float) -> str:
     every = [
         (source, target, weight, edge)
         for source, targets in graph.edges()
-        for (target, weight), edge in zip(weights(targets, alpha).items(), targets.values(), strict=True)
+        for (target, weight), edge in zip(
+            weights(targets, alpha).items(), targets.values(), strict=True
+        )
     ]
     every.sort(key=lambda row: (-row[3].count, -row[2], row[0], row[1]))
     shown = every[:MOST_EDGES]
@@ -250,19 +324,30 @@ def graph_page(graph: Graph, alpha: float) -> str:
         calls[target] += edge.count
         steps.add_edge(source, target, far=-math.log(max(weight, 1e-12)))
     # A tool's column: by how many steps from the start it is, on the way that is most probable.
-    ways = nx.single_source_dijkstra_path(steps, START, weight="far") if START in steps else {}
+    ways = (
+        nx.single_source_dijkstra_path(steps, START, weight="far")
+        if START in steps
+        else {}
+    )
     named: dict[str, int] = {}
     rows = []
     for source, target, weight, edge in shown:
         runs, states = behind[source, target], summaries.get((source, target), ())
-        names = [[named.setdefault(run, len(named)), times] for run, times in runs[:most]]
+        names = [
+            [named.setdefault(run, len(named)), times] for run, times in runs[:most]
+        ]
         texts = [shortened(text) for text in dict.fromkeys(states)][:MOST_SUMMARIES]
         counts = [edge.count, edge.support, edge.givers, len(runs)]
         weighed = [round(weight, 4), round(edge.raw_weight(alpha), 2)]
-        rows.append([place[source], place[target], *weighed, *counts, texts, len(states), names])
+        rows.append(
+            [place[source], place[target], *weighed, *counts, texts, len(states), names]
+        )
     data = {
         "runs": len(graph),
-        "tools": [[_label(name), calls[name], len(ways.get(name, (START, name))) - 1] for name in tools],
+        "tools": [
+            [_label(name), calls[name], len(ways.get(name, (START, name))) - 1]
+            for name in tools
+        ],
         "start": place.get(START),
         "edges": rows,
         "left_out": len(every) - len(shown),

@@ -50,10 +50,16 @@ COLUMNS = 92  # characters in a line of a picture
 MAX_IN_PICTURE = 400  # characters of a request and of an answer there: some five lines
 MAX_ON_PAGE = 200  # characters of a call in one line of a page, where its arguments stand beside it
 MOST_DROPPED = 20  # proposals that came to nothing and are named on a page
-REASONS = {"pre_evaluation": "pruned before", "top_k": "pruned before: not in top k", "post_evaluation": "pruned after"}
+REASONS = {
+    "pre_evaluation": "pruned before",
+    "top_k": "pruned before: not in top k",
+    "post_evaluation": "pruned after",
+}
 
 _TIME = "%Y%m%dT%H%M%S%fZ"
-_OWN = re.compile(r"\.?\d{8}T\d{12}Z-[0-9a-f]{16}\.json(\.\w+)?")  # also what a process did not finish writing
+_OWN = re.compile(
+    r"\.?\d{8}T\d{12}Z-[0-9a-f]{16}\.json(\.\w+)?"
+)  # also what a process did not finish writing
 
 
 # --- files ---
@@ -61,7 +67,13 @@ _OWN = re.compile(r"\.?\d{8}T\d{12}Z-[0-9a-f]{16}\.json(\.\w+)?")  # also what a
 
 def as_saved(result: "SearchResult") -> dict[str, Any]:
     """A search as data for a file, without secrets."""
-    return masked({"version": FORM, "answer": result.answer.text if result.answer else None, **result.to_dict()})
+    return masked(
+        {
+            "version": FORM,
+            "answer": result.answer.text if result.answer else None,
+            **result.to_dict(),
+        }
+    )
 
 
 def as_data(result: "SearchResult", alternatives: Sequence[int]) -> dict[str, Any]:
@@ -82,8 +94,16 @@ def as_data(result: "SearchResult", alternatives: Sequence[int]) -> dict[str, An
 
 
 def _node_to_dict(node: "Node") -> dict[str, Any]:
-    reasons = {name: why for name, why in (("r_pre", node.pre_reason), ("r_post", node.post_reason)) if why}
-    call = node.call and {"tool": node.call.tool, "arguments": dict(node.call.arguments), "effect": node.call.effect}
+    reasons = {
+        name: why
+        for name, why in (("r_pre", node.pre_reason), ("r_post", node.post_reason))
+        if why
+    }
+    call = node.call and {
+        "tool": node.call.tool,
+        "arguments": dict(node.call.arguments),
+        "effect": node.call.effect,
+    }
     return {
         "id": node.id,
         "parent": node.parent,
@@ -93,7 +113,9 @@ def _node_to_dict(node: "Node") -> dict[str, Any]:
         "r_post": node.r_post,
         "goal": node.goal,
         "scored": [node.pre_scored, node.post_scored],
-        "observation": _observation_to_dict(node.observation) if node.observation else None,
+        "observation": _observation_to_dict(node.observation)
+        if node.observation
+        else None,
         "N": node.visits,
         "Q": round(node.value, 12),
         "proposals": node.proposals,
@@ -111,7 +133,9 @@ def _observation_to_dict(observation: "Observation") -> dict[str, Any]:
     content: Any = observation.content
     if isinstance(content, list):
         content = [
-            {key: value for key, value in block.items() if key != "id"} if isinstance(block, dict) else block
+            {key: value for key, value in block.items() if key != "id"}
+            if isinstance(block, dict)
+            else block
             for block in content
         ]
     kind = {"kind": observation.kind} if observation.kind != "ok" else {}
@@ -130,7 +154,9 @@ def search_in(path: Path) -> dict[str, Any] | None:
     return data if isinstance(data, dict) and {"nodes", "best"} <= data.keys() else None
 
 
-def record(folder: Path, search: Mapping[str, Any], *, key: str, thread: str = "") -> None:
+def record(
+    folder: Path, search: Mapping[str, Any], *, key: str, thread: str = ""
+) -> None:
     """Write a search to its file in a folder: whole or not at all, and for its owner alone to read.
 
     What cannot be written is logged, and breaks nothing. The call blocks: on an event loop, make it in a thread.
@@ -139,19 +165,33 @@ def record(folder: Path, search: Mapping[str, Any], *, key: str, thread: str = "
     try:
         folder.mkdir(parents=True, exist_ok=True)
         name, now = digest([thread, key], 16), datetime.now(UTC)
-        path = next(folder.glob(f"*-{name}.json"), folder / f"{now:{_TIME}}-{name}.json")
-        recorded = {"written": now.isoformat(timespec="seconds"), "thread": thread or None}
-        _replace(path, json.dumps(masked(plain({"version": FORM, **search, "recorded": recorded}))))
+        path = next(
+            folder.glob(f"*-{name}.json"), folder / f"{now:{_TIME}}-{name}.json"
+        )
+        recorded = {
+            "written": now.isoformat(timespec="seconds"),
+            "thread": thread or None,
+        }
+        _replace(
+            path,
+            json.dumps(
+                masked(plain({"version": FORM, **search, "recorded": recorded}))
+            ),
+        )
         own = [each for each in folder.iterdir() if _OWN.fullmatch(each.name)]
         for oldest in sorted(own, key=lambda each: each.name.lstrip("."))[:-KEPT_FILES]:
             with suppress(OSError):  # another process may be at it, too
                 oldest.unlink()
     except Exception as error:  # noqa: BLE001 - a disk, a result that cannot be written: the agent goes on
-        logger.warning("Searches cannot be recorded in %s: %s", folder, described(error))
+        logger.warning(
+            "Searches cannot be recorded in %s: %s", folder, described(error)
+        )
 
 
 def _replace(path: Path, text: str) -> None:
-    handle, scratch = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)  # which its owner alone may read
+    handle, scratch = tempfile.mkstemp(
+        prefix=f".{path.name}.", dir=path.parent
+    )  # which its owner alone may read
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(text)
@@ -174,13 +214,20 @@ def to_rich(search: Mapping[str, Any]) -> "Tree":
         is_best = node["id"] in search["best"]
         style = "bold green" if is_best else "dim" if node["pruned"] else "default"
         scores, fate = figures(node), status(node)
-        notes = (f"[cyan]{scores}[/]" if scores else "", f"[yellow]{escape(fate)}[/]" if fate else "")
+        notes = (
+            f"[cyan]{scores}[/]" if scores else "",
+            f"[yellow]{escape(fate)}[/]" if fate else "",
+        )
         lines = (
             f"[{style}]{'✔ ' if is_best else ''}{escape(one_line(label(node), MAX_LABEL))}[/]",
-            f"[dim]{escape(one_line(seen(node), MAX_OBSERVATION))}[/]" if node["observation"] else "",
+            f"[dim]{escape(one_line(seen(node), MAX_OBSERVATION))}[/]"
+            if node["observation"]
+            else "",
             "  ".join(filter(None, notes)),
         )
-        text = visible_lines("\n".join(filter(None, lines)))  # whatever console prints it
+        text = visible_lines(
+            "\n".join(filter(None, lines))
+        )  # whatever console prints it
         branches[node["id"]] = branches[node["parent"]].add(text)
     return branches[0]
 
@@ -202,19 +249,33 @@ def to_svg(search: Mapping[str, Any]) -> str:
         f"stopped: {stop}" if stop else "",
     ]
     summary = " · ".join(filter(None, counts))
-    console = Console(record=True, file=StringIO(), width=COLUMNS, highlight=False, emoji=False)
-    texts = (("bold", search["query"]), ("bold green", answer), ("dim", f"✔ the plan · {summary}"))
-    query, reply, legend = (Text(visible(one_line(text, MAX_IN_PICTURE)), style) for style, text in texts)
-    console.print(query, to_rich(search), *([reply] if answer else []), legend, sep="\n")
+    console = Console(
+        record=True, file=StringIO(), width=COLUMNS, highlight=False, emoji=False
+    )
+    texts = (
+        ("bold", search["query"]),
+        ("bold green", answer),
+        ("dim", f"✔ the plan · {summary}"),
+    )
+    query, reply, legend = (
+        Text(visible(one_line(text, MAX_IN_PICTURE)), style) for style, text in texts
+    )
+    console.print(
+        query, to_rich(search), *([reply] if answer else []), legend, sep="\n"
+    )
     calls = ", then ".join(map(label, plan)) or "none"
     about = f"Search tree: {search['query']}. {summary}. The plan: {calls}. {f'The answer: {answer}' if answer else ''}"
     about = visible(one_line(about, 10 * MAX_IN_PICTURE))
     name = f"tt-{digest([about, search['nodes']], 10)}"  # several may stand in one page
     # Without the fonts that rich's frame of a terminal fetches from elsewhere.
-    frame = re.sub(r"<!--.*?-->|@font-face \{\{.*?\}\}", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
+    frame = re.sub(
+        r"<!--.*?-->|@font-face \{\{.*?\}\}", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL
+    )
     svg = console.export_svg(title="", code_format=frame, unique_id=name)
     svg = svg.replace("<svg ", f'<svg role="img" aria-labelledby="{name}-about" ', 1)
-    return svg.replace("<style>", f'<title id="{name}-about">{escape(about)}</title>\n<style>', 1)
+    return svg.replace(
+        "<style>", f'<title id="{name}-about">{escape(about)}</title>\n<style>', 1
+    )
 
 
 def to_html(search: Mapping[str, Any]) -> str:
@@ -235,13 +296,21 @@ def _on_page(node: Mapping[str, Any]) -> dict[str, Any]:
     call, observation = node["call"], node["observation"]
     shown: dict[str, Any] = {"id": node["id"], "parent": node["parent"]}
     if call:
-        arguments = json.dumps(call["arguments"], indent=2, default=str, ensure_ascii=False)
-        shown |= {"tool": shortened(call["tool"], MAX_ON_PAGE), "arguments": arguments, "effect": call["effect"]}
+        arguments = json.dumps(
+            call["arguments"], indent=2, default=str, ensure_ascii=False
+        )
+        shown |= {
+            "tool": shortened(call["tool"], MAX_ON_PAGE),
+            "arguments": arguments,
+            "effect": call["effect"],
+        }
         shown["label"] = one_line(label(node), MAX_ON_PAGE)
     if observation:
         shown |= {"seen": seen(node), "kind": observation.get("kind", "ok")}
     scored = zip(("r_pre", "r_post", "goal"), (*node["scored"], True), strict=True)
-    shown["scores"] = {name: node[name] for name, given in scored if given and node[name] is not None}
+    shown["scores"] = {
+        name: node[name] for name, given in scored if given and node[name] is not None
+    }
     if node["N"]:
         shown["scores"] |= {"Q": node["Q"], "N": node["N"]}
     dropped = Counter(node["dropped"][:MOST_DROPPED])
@@ -251,10 +320,17 @@ def _on_page(node: Mapping[str, Any]) -> dict[str, Any]:
         "pruned": node["pruned"],
         "reasons": node.get("reasons"),
         "missing": node.get("missing"),
-        "dropped": [f"{text} ({times} times)" if times > 1 else text for text, times in dropped.items()],
+        "dropped": [
+            f"{text} ({times} times)" if times > 1 else text
+            for text, times in dropped.items()
+        ],
     }
     answer = {"answer": node["answer"]} if "answer" in node else {}
-    return {**shown, **answer, **{name: value for name, value in extra.items() if value}}
+    return {
+        **shown,
+        **answer,
+        **{name: value for name, value in extra.items() if value},
+    }
 
 
 def label(node: Mapping[str, Any]) -> str:
@@ -271,15 +347,28 @@ def figures(node: Mapping[str, Any]) -> str:
     """Q, N, r_pre, r_post and goal score of a node; a score that nobody gave is left out."""
     pre_scored, post_scored = node["scored"]
     given = (("r_pre", pre_scored), ("r_post", post_scored), ("goal", True))
-    parts = [f"{name}={node[name]:.2f}" for name, scored in given if scored and node[name] is not None]
-    return " ".join([f"Q={node['Q']:.2f} N={node['N']}", *parts] if node["N"] else parts)
+    parts = [
+        f"{name}={node[name]:.2f}"
+        for name, scored in given
+        if scored and node[name] is not None
+    ]
+    return " ".join(
+        [f"Q={node['Q']:.2f} N={node['N']}", *parts] if node["N"] else parts
+    )
 
 
 def status(node: Mapping[str, Any]) -> str:
     """What became of a node, if that is worth a word."""
     missing = "; ".join(node.get("missing", ()))
-    answered = ["answered" if "answer" in node else "", f"missing: {missing}" if missing else ""]
-    return ", ".join(filter(None, (fate(node), one_line(", ".join(filter(None, answered)), MAX_LABEL))))
+    answered = [
+        "answered" if "answer" in node else "",
+        f"missing: {missing}" if missing else "",
+    ]
+    return ", ".join(
+        filter(
+            None, (fate(node), one_line(", ".join(filter(None, answered)), MAX_LABEL))
+        )
+    )
 
 
 def fate(node: Mapping[str, Any]) -> str:
@@ -287,6 +376,8 @@ def fate(node: Mapping[str, Any]) -> str:
     notes = [
         "in the same reply" if node.get("batched") else "",
         "write, not run" if node["call"] and node["call"]["effect"] == "write" else "",
-        REASONS[node["pruned"]] if node["pruned"] else (node["observation"] or {}).get("kind", ""),
+        REASONS[node["pruned"]]
+        if node["pruned"]
+        else (node["observation"] or {}).get("kind", ""),
     ]
     return ", ".join(filter(None, notes))

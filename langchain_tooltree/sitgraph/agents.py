@@ -6,7 +6,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Protocol
 
-from langchain.agents.middleware import AgentMiddleware, AgentState, ModelRequest, ModelResponse
+from langchain.agents.middleware import (
+    AgentMiddleware,
+    AgentState,
+    ModelRequest,
+    ModelResponse,
+)
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage
 from langchain_core.runnables import Runnable, RunnableConfig
@@ -17,13 +22,40 @@ from pydantic import BaseModel, Field
 
 from langchain_tooltree.conversation import Conversation, is_observation, visible_path
 from langchain_tooltree.effects import CallEffects, Effects, ReadTool
-from langchain_tooltree.errors import ConfigurationError, ReplyError, check_count, described
+from langchain_tooltree.errors import (
+    ConfigurationError,
+    ReplyError,
+    check_count,
+    described,
+)
 from langchain_tooltree.experience.guide import LEAST_SHARE, Learner, hints
 from langchain_tooltree.experience.recorder import RunRecorder
-from langchain_tooltree.experience.run_identity import REMEMBERED, USERS, AnyTools, labels_in, name_of, names_of
-from langchain_tooltree.experience.trajectory import ADDED, NOTES, SUGGESTED, SUMMARIZE_STATE, ChatMessage, Trajectory
+from langchain_tooltree.experience.run_identity import (
+    REMEMBERED,
+    USERS,
+    AnyTools,
+    labels_in,
+    name_of,
+    names_of,
+)
+from langchain_tooltree.experience.trajectory import (
+    ADDED,
+    NOTES,
+    SUGGESTED,
+    SUMMARIZE_STATE,
+    ChatMessage,
+    Trajectory,
+)
 from langchain_tooltree.experience.verdict import AnyVerdict
-from langchain_tooltree.flows import Flow, Writer, async_twin, current_writer, driven, emit, flow_of
+from langchain_tooltree.flows import (
+    Flow,
+    Writer,
+    async_twin,
+    current_writer,
+    driven,
+    emit,
+    flow_of,
+)
 from langchain_tooltree.models import (
     DEFAULT_MAX_CHARACTERS,
     Meter,
@@ -45,17 +77,25 @@ DEFAULT_K = 2  # tools that are suggested, as in the paper
 
 
 def with_suggestions(
-    messages: Sequence[BaseMessage], suggestions: Sequence[Suggestion | Mapping[str, Any]]
+    messages: Sequence[BaseMessage],
+    suggestions: Sequence[Suggestion | Mapping[str, Any]],
 ) -> list[BaseMessage]:
     """A prompt with suggestions in it, for the model node of a graph of your own; see `SITGraphNode`.
 
     The suggestions are what a `SITGraphNode` has written or `SITGraph.suggest` returned. They stand at the end of the
     system message of a new list, which is made if there is none. Without suggestions, these are the same messages.
     """
-    text = hints([each.to_dict() if isinstance(each, Suggestion) else each for each in suggestions])
+    text = hints(
+        [
+            each.to_dict() if isinstance(each, Suggestion) else each
+            for each in suggestions
+        ]
+    )
     if not text:
         return list(messages)
-    system = messages[0] if messages and isinstance(messages[0], SystemMessage) else None
+    system = (
+        messages[0] if messages and isinstance(messages[0], SystemMessage) else None
+    )
     return [extended(system, text), *messages[0 if system is None else 1 :]]
 
 
@@ -74,7 +114,9 @@ class Suggester:
     k: int = DEFAULT_K
 
     def __post_init__(self) -> None:
-        if not isinstance(self.graph, SITGraph) and not callable(getattr(self.graph, "graph_here", None)):
+        if not isinstance(self.graph, SITGraph) and not callable(
+            getattr(self.graph, "graph_here", None)
+        ):
             msg = (
                 f"graph must be a SITGraph or an Experience, got {self.graph!r:.80}. "
                 "Make one: SITGraph.from_trajectories(...)."
@@ -91,26 +133,46 @@ class Suggester:
         writer: Writer | None = None,
     ) -> Flow[list[Suggestion]]:
         """Suggest what to call next. It is only a hint: if none can be made, that is logged and not raised."""
-        graph = self.graph if isinstance(self.graph, SITGraph) else (yield from self.graph.graph_here())
+        graph = (
+            self.graph
+            if isinstance(self.graph, SITGraph)
+            else (yield from self.graph.graph_here())
+        )
         try:
             dialogue = Conversation.of(messages).chat
             moment, latest_summary = moment_of(dialogue)
             last_tool = moment.last_tool or None
             suggestions = yield from flow_of(graph.suggest)(
-                last_tool, state=summary or latest_summary, messages=dialogue, k=self.k, allowed=allowed
+                last_tool,
+                state=summary or latest_summary,
+                messages=dialogue,
+                k=self.k,
+                allowed=allowed,
             )
             # The paper, which has no contextual mode, tells the top two whatever their shares.
-            suggestions = [each for each in suggestions if each.mode != "contextual" or each.score >= LEAST_SHARE]
+            suggestions = [
+                each
+                for each in suggestions
+                if each.mode != "contextual" or each.score >= LEAST_SHARE
+            ]
         except Exception as error:  # noqa: BLE001 - the embedder may be down, and the agent can do without
             logger.warning("No tool could be suggested: %s", described(error))
             return []
         if suggestions:
             plain = [suggestion.to_dict() for suggestion in suggestions]
-            yield from emit([{"type": "suggest", "last_tool": last_tool, "suggestions": plain}], writer)
+            yield from emit(
+                [{"type": "suggest", "last_tool": last_tool, "suggestions": plain}],
+                writer,
+            )
         return suggestions
 
 
-def learn_run(graph: SITGraph, recorder: RunRecorder, messages: Sequence[BaseMessage], runtime: Any) -> Flow[None]:
+def learn_run(
+    graph: SITGraph,
+    recorder: RunRecorder,
+    messages: Sequence[BaseMessage],
+    runtime: Any,
+) -> Flow[None]:
     """Have a run judged that has come to its end, and let a graph learn from it that all users share."""
     trajectory = recorder.trajectory(messages, runtime)
     judged = yield from recorder.judge(trajectory, next(reversed(messages), None))
@@ -170,7 +232,9 @@ class SITGraphNode(Runnable[Any, dict[str, list[dict[str, Any]]]]):
         self.name = "SITGraphNode"
         self._suggester = Suggester(graph, k)
         self._tools = None if tools is None else list(tools)
-        names_of(self._tools or ())  # raises now for what is no tool, and not at every step
+        names_of(
+            self._tools or ()
+        )  # raises now for what is no tool, and not at every step
         self._messages_key = messages_key
         self._suggestions_key = suggestions_key
 
@@ -187,8 +251,12 @@ class SITGraphNode(Runnable[Any, dict[str, list[dict[str, Any]]]]):
             The suggestions as plain data under `suggestions_key`, best first; an empty list if there are none.
         """
         path = visible_path(input, key=self._messages_key)
-        suggestions = yield from self._suggester.suggest(path, allowed=self._tools, writer=current_writer())
-        return {self._suggestions_key: [suggestion.to_dict() for suggestion in suggestions]}
+        suggestions = yield from self._suggester.suggest(
+            path, allowed=self._tools, writer=current_writer()
+        )
+        return {
+            self._suggestions_key: [suggestion.to_dict() for suggestion in suggestions]
+        }
 
     ainvoke = async_twin(invoke)  # type: ignore[arg-type] # mypy takes `self` from the declaration in Runnable
 
@@ -205,17 +273,24 @@ identifiers: write "the booking", not "booking 4711"."""
 
 
 def write_summary(
-    model: BaseChatModel, messages: Sequence[ChatMessage], meter: Meter, next_step: str = ""
+    model: BaseChatModel,
+    messages: Sequence[ChatMessage],
+    meter: Meter,
+    next_step: str = "",
 ) -> Flow[str]:
     """Have a model sum up the state; raises `ReplyError` if there is nothing to sum up or no text comes back."""
     if not messages and not next_step:
         msg = "there is no dialogue to sum up"
         raise ReplyError(msg)
-    record = excerpt(Trajectory.from_chat(messages), max_characters=DEFAULT_MAX_CHARACTERS)
+    record = excerpt(
+        Trajectory.from_chat(messages), max_characters=DEFAULT_MAX_CHARACTERS
+    )
     document = {"record": record, "next_step": shortened(next_step)}
     prompt = document_prompt(DEFAULT_SUMMARY_PROMPT, document)
     try:
-        reply = yield from request(model, prompt, inner_config("summarize", {}), meter, type(model).__name__)
+        reply = yield from request(
+            model, prompt, inner_config("summarize", {}), meter, type(model).__name__
+        )
     except Exception as error:
         msg = f"the model failed with {type(error).__name__}: {shortened(str(error))}"
         raise ReplyError(msg) from error
@@ -240,7 +315,9 @@ _Runtime = Annotated[ToolRuntime | None, InjectedToolArg]
 class IntendedStep(BaseModel):
     """What the agent writes where a model sums up the state for it."""
 
-    next_step: str = Field(default="", description="What you mean to do next, in one sentence.")
+    next_step: str = Field(
+        default="", description="What you mean to do next, in one sentence."
+    )
 
 
 class WrittenState(IntendedStep):
@@ -286,18 +363,27 @@ def create_summarize_state_tool(
     writer = None if model is None else resolve_model(model)
 
     @driven
-    def sum_up(runtime: _Runtime = None, *, summary: str = "", next_step: str = "") -> Flow[tuple[str, dict[str, Any]]]:
+    def sum_up(
+        runtime: _Runtime = None, *, summary: str = "", next_step: str = ""
+    ) -> Flow[tuple[str, dict[str, Any]]]:
         # Outside of a graph there is no runtime, and no dialogue is known to go by.
-        conversation = Conversation.of([] if runtime is None else visible_path(runtime.state, key=messages_key))
+        conversation = Conversation.of(
+            [] if runtime is None else visible_path(runtime.state, key=messages_key)
+        )
         artifact: dict[str, Any] = {}
         if writer is not None:
             meter = Meter(allowance=1)
             try:
-                summary = yield from write_summary(writer, conversation.chat, meter, next_step.strip())
+                summary = yield from write_summary(
+                    writer, conversation.chat, meter, next_step.strip()
+                )
             except ReplyError as error:
                 msg = f"No summary was written: {error}. Go on without one."
                 raise ToolException(msg) from error
-            artifact["cost"] = {"input_tokens": meter.input_tokens, "output_tokens": meter.output_tokens}
+            artifact["cost"] = {
+                "input_tokens": meter.input_tokens,
+                "output_tokens": meter.output_tokens,
+            }
         elif not summary.strip():
             msg = "No summary was taken: it is empty. Say in a few sentences where the task stands, or go on."
             raise ToolException(msg)
@@ -308,9 +394,15 @@ def create_summarize_state_tool(
             # While a search tries the tool out, it stands alone, and any tool of past runs may come next.
             others = [tool for tool in runtime.tools if not isinstance(tool, ReadTool)]
             suggestions = yield from suggester.suggest(
-                conversation, allowed=others or None, summary=summary, writer=runtime.stream_writer
+                conversation,
+                allowed=others or None,
+                summary=summary,
+                writer=runtime.stream_writer,
             )
-        artifact |= {"summary": summary, "suggestions": [each.to_dict() for each in suggestions]}
+        artifact |= {
+            "summary": summary,
+            "suggestions": [each.to_dict() for each in suggestions],
+        }
         # A summary that a model wrote stands in front, where the miner finds it; no record learns the hints behind it.
         reply = ACKNOWLEDGEMENT if writer is None else summary
         if hint := hints(artifact["suggestions"]):
@@ -380,14 +472,18 @@ class SITGraphMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         self.tools = [create_summarize_state_tool(graph, model=model, k=k)]
 
     def wrap_model_call(
-        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
+        self,
+        request: ModelRequest[Any],
+        handler: Callable[[ModelRequest[Any]], ModelResponse[Any]],
     ) -> ModelResponse[Any]:
         """Have the agent's model answer with suggestions in its system prompt."""
         request, notes = self._hinted(request)
         return _with_notes(handler(request), notes)
 
     async def awrap_model_call(
-        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
+        self,
+        request: ModelRequest[Any],
+        handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
     ) -> ModelResponse[Any]:
         """The async twin of `wrap_model_call`."""
         request, notes = await self._ahinted(request)
@@ -402,46 +498,73 @@ class SITGraphMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         try:
             if isinstance(graph, SITGraph):
                 yield from learn_run(graph, self._recorder, state["messages"], runtime)
-            elif REMEMBERED not in state:  # else the planner of this agent keeps its runs
+            elif (
+                REMEMBERED not in state
+            ):  # else the planner of this agent keeps its runs
                 offered = self._recorder.requests.pop(runtime)
-                about: dict[str, Any] = {"tools": [*offered.tools.values()], "instructions": offered.instructions}
-                yield from graph.end(state["messages"], None, effects=self._effects, **about)
+                about: dict[str, Any] = {
+                    "tools": [*offered.tools.values()],
+                    "instructions": offered.instructions,
+                }
+                yield from graph.end(
+                    state["messages"], None, effects=self._effects, **about
+                )
         except Exception as error:
             logger.exception("Nothing was learnt from a run: %s", error)  # noqa: TRY401 - names the reason in one line
 
     aafter_agent = async_twin(after_agent)  # type: ignore[arg-type] # mypy takes `self` from the base class
 
     @driven
-    def _hinted(self, request: ModelRequest[Any]) -> Flow[tuple[ModelRequest[Any], list[dict[str, Any]]]]:
+    def _hinted(
+        self, request: ModelRequest[Any]
+    ) -> Flow[tuple[ModelRequest[Any], list[dict[str, Any]]]]:
         """The request with suggestions, and their figures; none where nothing is told."""
         tools = [tool for tool in request.tools if name_of(tool) != SUMMARIZE_STATE]
         if self._learns:
             self._recorder.requests.add(request.runtime, tools, request.system_message)
         if not tools:
-            return request.override(tools=[]), []  # there is no state to sum up, and the model may know no tools at all
+            return request.override(
+                tools=[]
+            ), []  # there is no state to sum up, and the model may know no tools at all
         path = visible_path(request.state, request.messages)
         latest = path[-1] if path else None
-        if is_observation(latest) and latest.name == SUMMARIZE_STATE and latest.status == "success":
+        if (
+            is_observation(latest)
+            and latest.name == SUMMARIZE_STATE
+            and latest.status == "success"
+        ):
             return request, []  # it has just been told
         writer = request.runtime.stream_writer
         named = [tool for tool in tools if name_of(tool)]
-        suggestions = yield from self._suggester.suggest(path, allowed=named, writer=writer)
+        suggestions = yield from self._suggester.suggest(
+            path, allowed=named, writer=writer
+        )
         if not suggestions:
             return request, []
         text = hints([each.to_dict() for each in suggestions])
         # Noted without the words of other runs, which are erased with these.
-        notes = [{"tool": each.tool, "share": round(each.score, 2), "runs": each.support} for each in suggestions]
-        return request.override(system_message=extended(request.system_message, text)), notes
+        notes = [
+            {"tool": each.tool, "share": round(each.score, 2), "runs": each.support}
+            for each in suggestions
+        ]
+        return request.override(
+            system_message=extended(request.system_message, text)
+        ), notes
 
     _ahinted = async_twin(_hinted)
 
 
-def _with_notes(response: ModelResponse[Any], suggestions: list[dict[str, Any]]) -> ModelResponse[Any]:
+def _with_notes(
+    response: ModelResponse[Any], suggestions: list[dict[str, Any]]
+) -> ModelResponse[Any]:
     """A model's answer with the suggestions that it was shown beside it, for people who read the run."""
     result: list[BaseMessage] = []
     for message in response.result:
         if isinstance(message, AIMessage) and suggestions:
-            notes = {**(message.response_metadata.get(NOTES) or {}), SUGGESTED: suggestions}
+            notes = {
+                **(message.response_metadata.get(NOTES) or {}),
+                SUGGESTED: suggestions,
+            }
             metadata = {**message.response_metadata, NOTES: notes}
             result.append(message.model_copy(update={"response_metadata": metadata}))
         else:

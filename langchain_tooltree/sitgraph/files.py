@@ -38,7 +38,11 @@ def save_graph(
     each other. Raises `GraphChangedError` if there is a graph of another checksum than the one that it `replaces`.
     """
     with _alone(path) as folder:
-        if replaces is not None and (folder / FILE).exists() and _content(folder)[0] != replaces:
+        if (
+            replaces is not None
+            and (folder / FILE).exists()
+            and _content(folder)[0] != replaces
+        ):
             msg = (
                 f"{path} has changed since this graph was read: saving it would undo what somebody else has saved. "
                 "Load the graph again, add the new runs to that one and save it; or save this one to another folder."
@@ -47,7 +51,9 @@ def save_graph(
         return _write(runs, settings, folder)
 
 
-def forget_in_graph(path: str | os.PathLike[str], which: Which) -> tuple[list[str], str, str]:
+def forget_in_graph(
+    path: str | os.PathLike[str], which: Which
+) -> tuple[list[str], str, str]:
     """Take runs out of a graph in a folder, so that nothing there tells of them.
 
     Returns the ids of those that were in it, and its checksums before and after.
@@ -65,7 +71,10 @@ def load_graph(path: str | os.PathLike[str]) -> tuple[Graph, dict[str, Any], str
     if hashlib.sha256(content).hexdigest() != checksum:
         msg = f"{path} is damaged: {FILE} is not what was written. Restore it, or mine the graph again."
         raise GraphFileError(msg)
-    settings, *runs = (json.loads(line.decode("utf-8", "surrogatepass")) for line in content.splitlines())
+    settings, *runs = (
+        json.loads(line.decode("utf-8", "surrogatepass"))
+        for line in content.splitlines()
+    )
     shape = {name: settings.pop(name, None) for name in SHAPE}
     if shape != SHAPE:
         msg = f"{path} was written in another format ({shape}; this version reads {SHAPE}). Mine the graph again."
@@ -87,8 +96,13 @@ def _alone(path: str | os.PathLike[str]) -> Iterator[Path]:
         yield folder
 
 
-def _write(runs: Iterable[Contribution], settings: Mapping[str, Any], folder: Path) -> str:
-    lines = [{**SHAPE, **settings}, *(asdict(run) for run in sorted(runs, key=lambda run: run.id))]
+def _write(
+    runs: Iterable[Contribution], settings: Mapping[str, Any], folder: Path
+) -> str:
+    lines = [
+        {**SHAPE, **settings},
+        *(asdict(run) for run in sorted(runs, key=lambda run: run.id)),
+    ]
     content = b"".join(map(_line, lines))
     checksum = hashlib.sha256(content).hexdigest()
     scratch = folder / SCRATCH
@@ -96,7 +110,9 @@ def _write(runs: Iterable[Contribution], settings: Mapping[str, Any], folder: Pa
         with scratch.open("wb") as file:
             file.writelines([checksum.encode(), b"\n", content])
             file.flush()
-            os.fsync(file.fileno())  # on the disk first, so that no power cut leaves it half there
+            os.fsync(
+                file.fileno()
+            )  # on the disk first, so that no power cut leaves it half there
         scratch.replace(folder / FILE)
     finally:
         scratch.unlink(missing_ok=True)
@@ -104,7 +120,10 @@ def _write(runs: Iterable[Contribution], settings: Mapping[str, Any], folder: Pa
 
 
 def _line(data: Mapping[str, Any]) -> bytes:
-    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), sort_keys=True) + "\n"
+    text = (
+        json.dumps(data, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+        + "\n"
+    )
     return text.encode("utf-8", "surrogatepass")
 
 
@@ -113,7 +132,9 @@ def _content(path: str | os.PathLike[str]) -> tuple[str, bytes]:
     try:
         checksum, _, content = (Path(path) / FILE).read_bytes().partition(b"\n")
     except (FileNotFoundError, NotADirectoryError) as error:
-        msg = f"There is no graph at {path}: {FILE} is missing. SITGraph.save writes one."
+        msg = (
+            f"There is no graph at {path}: {FILE} is missing. SITGraph.save writes one."
+        )
         raise GraphFileError(msg) from error
     except OSError as error:
         msg = f"{path} is damaged: {FILE} cannot be read ({error}). Restore it, or mine the graph again."

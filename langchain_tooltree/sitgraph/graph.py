@@ -18,8 +18,12 @@ from langchain_tooltree.text import digest
 
 FORMAT = 7  # version of what contributions hold
 GIVER = 32  # bits of a voice that tell tasks apart; those above tell whom it came from
-SAMPLED = 512  # states of the runs that a vote is fitted to: it takes about half a second
-LONG = SAMPLED // 4  # states of a run from which on a vote is not fitted to it: it would be most of the sample
+SAMPLED = (
+    512  # states of the runs that a vote is fitted to: it takes about half a second
+)
+LONG = (
+    SAMPLED // 4
+)  # states of a run from which on a vote is not fitted to it: it would be most of the sample
 UNKNOWN = -2  # number of a tool that the graph does not know
 
 
@@ -28,9 +32,15 @@ class Edge:
     """One tool followed another."""
 
     count: int = 0  # N_ij: how often, in all successful runs
-    turns: Counter[int] = field(default_factory=Counter)  # how many of the runs that contain it have T messages, by T
-    voices: Counter[int] = field(default_factory=Counter)  # how many of them are counted by a voice
-    _efficiency: float | None = None  # the sum of 1 / T over these runs, once it is asked for
+    turns: Counter[int] = field(
+        default_factory=Counter
+    )  # how many of the runs that contain it have T messages, by T
+    voices: Counter[int] = field(
+        default_factory=Counter
+    )  # how many of them are counted by a voice
+    _efficiency: float | None = (
+        None  # the sum of 1 / T over these runs, once it is asked for
+    )
 
     @property
     def support(self) -> int:
@@ -48,7 +58,9 @@ class Edge:
         The paper leaves open how several runs are summed up. Here each successful run that contains the edge adds its
         1 / T once, however often it follows the edge. The sum is rounded once, so it is the same in any order.
         """
-        if self._efficiency is None:  # else it is the same as for the last suggestion, which weighs many edges
+        if (
+            self._efficiency is None
+        ):  # else it is the same as for the last suggestion, which weighs many edges
             self._efficiency = math.fsum(runs / T for T, runs in self.turns.items())
         # w_ij = N_ij + alpha * sum over successful runs that contain (i, j) of 1 / T
         return self.count + alpha * self._efficiency
@@ -61,7 +73,9 @@ class Edge:
         self._efficiency = None
 
 
-Outgoing = Mapping[str, Edge]  # the edges that leave one tool, by the tools that they lead to
+Outgoing = Mapping[
+    str, Edge
+]  # the edges that leave one tool, by the tools that they lead to
 
 
 def weights(edges: Outgoing, alpha: float) -> dict[str, float]:
@@ -78,22 +92,40 @@ class Contribution:
 
     id: str
     turns: int  # T, its number of assistant messages
-    labels: Sequence[Sequence[str | None]]  # of states: last tool, the one before it, next one; None at an end
-    states: str  # `pack` of their vectors, shape `(len(labels), len(VIEWS), DIMENSIONS)`
-    summaries: Sequence[tuple[int, str]] = ()  # place of the state that it is of, and text
-    summary_vectors: str = ""  # `pack` of theirs, shape `(len(summaries), 1, DIMENSIONS)`
+    labels: Sequence[
+        Sequence[str | None]
+    ]  # of states: last tool, the one before it, next one; None at an end
+    states: (
+        str  # `pack` of their vectors, shape `(len(labels), len(VIEWS), DIMENSIONS)`
+    )
+    summaries: Sequence[
+        tuple[int, str]
+    ] = ()  # place of the state that it is of, and text
+    summary_vectors: str = (
+        ""  # `pack` of theirs, shape `(len(summaries), 1, DIMENSIONS)`
+    )
     came_from: str = ""  # whom it came from; empty if that is unknown
-    voice: int = 0  # what it is counted by: a hash of whom it came from, and one of the task
+    voice: int = (
+        0  # what it is counted by: a hash of whom it came from, and one of the task
+    )
 
     @property
     def hash(self) -> int:
         """What the run is known by among states, and the order of runs: as good as random."""
-        return int.from_bytes(hashlib.blake2b(self.id.encode("utf-8", "surrogatepass"), digest_size=8).digest())
+        return int.from_bytes(
+            hashlib.blake2b(
+                self.id.encode("utf-8", "surrogatepass"), digest_size=8
+            ).digest()
+        )
 
     @property
     def transitions(self) -> list[tuple[str, str]]:
         """The names of source and target of each edge that was followed, in order."""
-        return [(str(source), target) for source, _, target in self.labels if target is not None]
+        return [
+            (str(source), target)
+            for source, _, target in self.labels
+            if target is not None
+        ]
 
     @property
     def giver(self) -> int:
@@ -112,7 +144,9 @@ class Graph:
         self.summaries = States(1)
         self._numbers: dict[str, int] = {}
         self._edges: dict[str, dict[str, Edge]] = defaultdict(lambda: defaultdict(Edge))
-        self._voices: dict[str, Counter[int]] = defaultdict(Counter)  # of the edges that leave a tool
+        self._voices: dict[str, Counter[int]] = defaultdict(
+            Counter
+        )  # of the edges that leave a tool
         self._ids: dict[int, str] = {}  # of runs, by their hashes
         self._sample: tuple[list[int], str] | None = None
         for contribution in contributions:
@@ -133,12 +167,19 @@ class Graph:
         self._count(contribution, 1)
         whose = (run, contribution.voice, contribution.giver)
         labels = [
-            (*(END if name is None else self._number(name) for name in names), place, *whose)
+            (
+                *(END if name is None else self._number(name) for name in names),
+                place,
+                *whose,
+            )
             for place, names in enumerate(contribution.labels)
         ]
         self.states.add(run, labels, contribution.states)
         if contribution.summaries:
-            summed_up = [(*labels[at][:3], place, *whose) for place, (at, _) in enumerate(contribution.summaries)]
+            summed_up = [
+                (*labels[at][:3], place, *whose)
+                for place, (at, _) in enumerate(contribution.summaries)
+            ]
             self.summaries.add(run, summed_up, contribution.summary_vectors)
 
     def remove(self, run_id: str) -> bool:
@@ -183,7 +224,11 @@ class Graph:
     def runs_with(self, tool: str | None) -> list[str]:
         """The ids of the runs in which a tool was called; of all runs, without one."""
         every = self.runs.values()
-        return [each.id for each in every if tool is None or any(tool in pair for pair in each.transitions)]
+        return [
+            each.id
+            for each in every
+            if tool is None or any(tool in pair for pair in each.transitions)
+        ]
 
     @property
     def sample(self) -> tuple[list[int], str]:
@@ -194,7 +239,9 @@ class Graph:
         """
         if self._sample is None:
             givers = Counter(run.giver for run in self.runs.values())
-            usual = median_low(givers.values()) if givers else 0  # which no single one can move
+            usual = (
+                median_low(givers.values()) if givers else 0
+            )  # which no single one can move
             runs: list[Contribution] = []
             left = SAMPLED
             for hash_ in sorted(self._ids):
@@ -206,7 +253,9 @@ class Graph:
                     break
                 runs.append(run)
                 left -= count
-            whole = digest([(run.id, run.voice, run.turns, *run.labels) for run in runs])
+            whole = digest(
+                [(run.id, run.voice, run.turns, *run.labels) for run in runs]
+            )
             self._sample = [run.hash for run in runs], whole
         return self._sample
 

@@ -20,12 +20,37 @@ from langchain_tooltree.errors import ConfigurationError, GraphFileError, check_
 from langchain_tooltree.experience.guide import NextTools
 from langchain_tooltree.experience.run_identity import AnyTools, names_of
 from langchain_tooltree.experience.trajectory import ChatMessage, Trajectory, to_chat
-from langchain_tooltree.flows import Flow, FunctionStep, async_twin, driven, in_thread, run_flow
+from langchain_tooltree.flows import (
+    Flow,
+    FunctionStep,
+    async_twin,
+    driven,
+    in_thread,
+    run_flow,
+)
 from langchain_tooltree.pages import in_notebook
-from langchain_tooltree.sitgraph.files import Which, forget_in_graph, load_graph, save_graph
+from langchain_tooltree.sitgraph.files import (
+    Which,
+    forget_in_graph,
+    load_graph,
+    save_graph,
+)
 from langchain_tooltree.sitgraph.graph import Contribution, Graph, weights
-from langchain_tooltree.sitgraph.states import DIMENSIONS, Floats, hash_features, pack, project, quantize
-from langchain_tooltree.sitgraph.suggest import Ablation, Fit, Recommender, Suggestion, fit_vote
+from langchain_tooltree.sitgraph.states import (
+    DIMENSIONS,
+    Floats,
+    hash_features,
+    pack,
+    project,
+    quantize,
+)
+from langchain_tooltree.sitgraph.suggest import (
+    Ablation,
+    Fit,
+    Recommender,
+    Suggestion,
+    fit_vote,
+)
 from langchain_tooltree.sitgraph.transitions import (
     START,
     VIEWS,
@@ -68,9 +93,15 @@ class Encoder:
 
     def encode(self, texts: Sequence[str]) -> Flow[Floats]:
         """Embed texts, each one once; an empty one is a zero vector, since embedding models refuse it."""
-        latest = self._vectors  # another thread may put another one in its place at any time
+        latest = (
+            self._vectors
+        )  # another thread may put another one in its place at any time
         vectors = {text: latest[text] for text in texts if text in latest}
-        missing = [text for text in dict.fromkeys(texts) if text.strip() and text not in vectors]
+        missing = [
+            text
+            for text in dict.fromkeys(texts)
+            if text.strip() and text not in vectors
+        ]
         if missing:
             new = project((yield from embedded(self.embeddings, missing)))
             vectors.update(zip(missing, new, strict=True))
@@ -89,18 +120,34 @@ class _Draft:
     """A successful run that is being mined: its states, with the tool that came next, and its summaries."""
 
     run: Trajectory
-    moments: Sequence[tuple[Moment, str | None]]  # each with the tool that came next; `None` at an end
+    moments: Sequence[
+        tuple[Moment, str | None]
+    ]  # each with the tool that came next; `None` at an end
     summaries: Sequence[tuple[int, str]]  # place of the state, and text
-    texts: Sequence[Sequence[str]]  # of each state: for those of many steps, they are made once
+    texts: Sequence[
+        Sequence[str]
+    ]  # of each state: for those of many steps, they are made once
 
     @classmethod
     def of(cls, run: Trajectory) -> Self:
         """Read a run."""
         transitions, ends = read_run(run)
-        good = [each for each in transitions if not each.failed]  # what failed has not gone well
-        moments = [*((each.moment, each.target) for each in good), *((moment, None) for moment in ends)]
-        summaries = [(place, text) for place, each in enumerate(good) for text in each.summaries]
-        return cls(run, moments if good else (), summaries, [[*texts_of(moment).values()] for moment, _ in moments])
+        good = [
+            each for each in transitions if not each.failed
+        ]  # what failed has not gone well
+        moments = [
+            *((each.moment, each.target) for each in good),
+            *((moment, None) for moment in ends),
+        ]
+        summaries = [
+            (place, text) for place, each in enumerate(good) for text in each.summaries
+        ]
+        return cls(
+            run,
+            moments if good else (),
+            summaries,
+            [[*texts_of(moment).values()] for moment, _ in moments],
+        )
 
     def contribution(self, vectors: Mapping[str, Floats]) -> Contribution:
         """What the run gives, by the vectors of its texts."""
@@ -112,7 +159,10 @@ class _Draft:
         return Contribution(
             self.run.id,
             self.run.turns,
-            labels=[(moment.last_tool, moment.tool_before, target) for moment, target in self.moments],
+            labels=[
+                (moment.last_tool, moment.tool_before, target)
+                for moment, target in self.moments
+            ],
             states=pack(quantize(np.array(states))),
             summaries=self.summaries,
             summary_vectors=pack(quantize(np.reshape(summaries, (-1, DIMENSIONS)))),
@@ -125,11 +175,16 @@ def mine(runs: Sequence[Trajectory], encoder: Encoder) -> Flow[list[Contribution
     """What the successful ones of some runs give to the graph; their texts are embedded together."""
     # Reading long runs takes its time, so it must not hold up an event loop.
     successes = [run for run in runs if run.success]
-    drafts = yield FunctionStep(lambda runs: [draft for draft in map(_Draft.of, runs) if draft.moments], successes)
+    drafts = yield FunctionStep(
+        lambda runs: [draft for draft in map(_Draft.of, runs) if draft.moments],
+        successes,
+    )
     texts = [text for draft in drafts for texts in draft.texts for text in texts]
     texts += [both_ends(text) for draft in drafts for _, text in draft.summaries]
     vectors = dict(zip(texts, (yield from encoder.encode(texts)), strict=True))
-    mined: list[Contribution] = yield FunctionStep(lambda each: [draft.contribution(vectors) for draft in each], drafts)
+    mined: list[Contribution] = yield FunctionStep(
+        lambda each: [draft.contribution(vectors) for draft in each], drafts
+    )
     return mined
 
 
@@ -174,10 +229,14 @@ class SITGraph:
         self._graph = Graph()
         self._lock = threading.RLock()
         self._fit: Fit | None = None
-        self._fitting = threading.Lock()  # one at a time: others would only do the same work
+        self._fitting = (
+            threading.Lock()
+        )  # one at a time: others would only do the same work
         self._fit_again_at = 0.0
         self._saving = threading.Lock()
-        self._folders: dict[Path, str] = {}  # each with the checksum of the graph that was read or saved there last
+        self._folders: dict[
+            Path, str
+        ] = {}  # each with the checksum of the graph that was read or saved there last
 
     @classmethod
     def paper(
@@ -188,10 +247,14 @@ class SITGraph:
         ablation: Ablation | None = None,
     ) -> Self:
         """An empty graph as in the paper: routine steps go by weight. `ablation` leaves a part out, as there."""
-        return cls(alpha=alpha, embeddings=embeddings, contextual=False, ablation=ablation)
+        return cls(
+            alpha=alpha, embeddings=embeddings, contextual=False, ablation=ablation
+        )
 
     @classmethod
-    def from_trajectories(cls, trajectories: Iterable[Trajectory], **settings: Any) -> Self:
+    def from_trajectories(
+        cls, trajectories: Iterable[Trajectory], **settings: Any
+    ) -> Self:
         """Mine runs into a graph with these settings. It is the graph to which `add` would have added them in turn."""
         graph = cls(**settings)
         for batch in batch_iterate(BATCH, trajectories):
@@ -257,7 +320,9 @@ class SITGraph:
                 except (GraphFileError, OSError) as error:
                     problems.append(f"The graph that was in {folder}: {error}")
                 else:
-                    if before == checksum:  # otherwise somebody else has saved there, which is not to be undone
+                    if (
+                        before == checksum
+                    ):  # otherwise somebody else has saved there, which is not to be undone
                         self._folders[folder] = after
         return gone, problems
 
@@ -301,13 +366,18 @@ class SITGraph:
         names = None if allowed is None else names_of(allowed)
         with self._lock:
             recommender = self._recommender()
-            return recommender.suggest(source, before=before, views=views, summary=summary, k=k, allowed=names)
+            return recommender.suggest(
+                source, before=before, views=views, summary=summary, k=k, allowed=names
+            )
 
     asuggest = async_twin(suggest)
 
     @driven
     def next_tools(
-        self, messages: Sequence[BaseMessage | ChatMessage], *, allowed: AnyTools | None = None
+        self,
+        messages: Sequence[BaseMessage | ChatMessage],
+        *,
+        allowed: AnyTools | None = None,
     ) -> Flow[NextTools | None]:
         """How past runs went on from the end of a dialogue, as shares of everything that may come next.
 
@@ -316,17 +386,24 @@ class SITGraph:
         ones.
         """
         moment = self._moment(messages)
-        views = (yield from self._views(moment, at_once=True)) if self.contextual else None
+        views = (
+            (yield from self._views(moment, at_once=True)) if self.contextual else None
+        )
         names = None if allowed is None else names_of(allowed)
         with self._lock:
             recommender = self._recommender()
-            shares = recommender.next_tools(moment.last_tool, before=moment.tool_before, views=views, allowed=names)
+            shares = recommender.next_tools(
+                moment.last_tool, before=moment.tool_before, views=views, allowed=names
+            )
         return NextTools(**shares) if shares else None
 
     anext_tools = async_twin(next_tools)
 
     def _moment(self, messages: Sequence[BaseMessage | ChatMessage]) -> Moment:
-        chat = [to_chat(message) if isinstance(message, BaseMessage) else message for message in messages]
+        chat = [
+            to_chat(message) if isinstance(message, BaseMessage) else message
+            for message in messages
+        ]
         return moment_of(chat)[0]
 
     def _views(self, moment: Moment, *, at_once: bool = False) -> Flow[Floats]:
@@ -340,7 +417,9 @@ class SITGraph:
 
     def _recommender(self) -> Recommender:
         fit = self._fit or Fit.even(NOWHERE)
-        return Recommender(self._graph, self.alpha, self.min_support, fit, self.ablation)
+        return Recommender(
+            self._graph, self.alpha, self.min_support, fit, self.ablation
+        )
 
     @property
     def _is_fitted(self) -> bool:
@@ -362,7 +441,9 @@ class SITGraph:
             with self._lock:
                 runs, sample = self._graph.sample
                 rows = self._graph.states.of_runs(runs)
-            fit = fit_vote(rows, sample)  # takes its time, so nobody waits for the graph meanwhile
+            fit = fit_vote(
+                rows, sample
+            )  # takes its time, so nobody waits for the graph meanwhile
             with self._lock:
                 self._fit = fit
             now = time.monotonic()
@@ -393,10 +474,14 @@ class SITGraph:
         with self._saving:
             with self._lock:
                 runs = list(self._graph.runs.values())
-            self._folders[folder] = save_graph(runs, settings, path, replaces=self._folders.get(folder))
+            self._folders[folder] = save_graph(
+                runs, settings, path, replaces=self._folders.get(folder)
+            )
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], *, embeddings: Embeddings | str | None = None) -> Self:
+    def load(
+        cls, path: str | os.PathLike[str], *, embeddings: Embeddings | str | None = None
+    ) -> Self:
         """Read a graph from a folder, with its settings. `embeddings` is the embedder that it was made with.
 
         Raises:
@@ -436,23 +521,41 @@ class SITGraph:
                         count=edges[target].count,
                         summaries=len(summaries.get((source, target), ())),
                     )
-        nx.set_node_attributes(digraph, {tool.name: tool.description for tool in tools}, "description")
+        nx.set_node_attributes(
+            digraph, {tool.name: tool.description for tool in tools}, "description"
+        )
         return digraph
 
     def to_mermaid(self, *, max_edges: int = 60) -> str:
         """The graph as a Mermaid flowchart, with the `max_edges` edges that were followed most often."""
-        every = sorted(self.to_networkx().edges(data=True), key=lambda edge: (-edge[2]["count"], *edge[:2]))
+        every = sorted(
+            self.to_networkx().edges(data=True),
+            key=lambda edge: (-edge[2]["count"], *edge[:2]),
+        )
         shown = sorted(every[:max_edges], key=lambda edge: edge[:2])
-        number = {name: place for place, name in enumerate(sorted({name for edge in shown for name in edge[:2]}))}
+        number = {
+            name: place
+            for place, name in enumerate(
+                sorted({name for edge in shown for name in edge[:2]})
+            )
+        }
         lines = ["flowchart LR"]
         for name, place in number.items():
-            label = '(["start"])' if name == START else f'["{mermaid_text(one_line(name, MAX_LABEL))}"]'
+            label = (
+                '(["start"])'
+                if name == START
+                else f'["{mermaid_text(one_line(name, MAX_LABEL))}"]'
+            )
             lines.append(f"  n{place}{label}")
         for source, target, edge in shown:
             arrow = "==>" if edge["weight"] >= THICK else "-->"
-            lines.append(f'  n{number[source]} {arrow}|"{edge["weight"]:.2f}, {edge["count"]}x"| n{number[target]}')
+            lines.append(
+                f'  n{number[source]} {arrow}|"{edge["weight"]:.2f}, {edge["count"]}x"| n{number[target]}'
+            )
         if left_out := len(every) - len(shown):
-            lines.append(f"  %% {left_out} edges that were followed less often are left out")
+            lines.append(
+                f"  %% {left_out} edges that were followed less often are left out"
+            )
         return "\n".join(lines)
 
     def to_html(self, path: str | os.PathLike[str]) -> None:
@@ -480,7 +583,11 @@ class SITGraph:
 
 
 def _check(alpha: float, min_support: int, ablation: str | None) -> None:
-    if isinstance(alpha, bool) or not isinstance(alpha, int | float) or not 0 <= alpha < float("inf"):
+    if (
+        isinstance(alpha, bool)
+        or not isinstance(alpha, int | float)
+        or not 0 <= alpha < float("inf")
+    ):
         msg = f"alpha must be a number of 0 or more, got {alpha!r}."
         raise ConfigurationError(msg)
     check_count("min_support", min_support)

@@ -15,14 +15,20 @@ from langchain_tooltree.errors import ConfigurationError
 
 DIMENSIONS = 288  # numbers in the vector of a view: at a byte each, a state of six views takes 1,728 bytes
 LARGEST = 7  # of the whole numbers that vectors are kept in: they compress well, and finer ones foretell no better
-EXACT = 1 << 24  # whole numbers up to this are exact in single precision, and so are sums of them
+EXACT = (
+    1 << 24
+)  # whole numbers up to this are exact in single precision, and so are sums of them
 COMPARED = 1024  # states that one is compared with at most: a suggestion takes some milliseconds in a graph of any size
-KEPT = 1 << 15  # states whose vectors are kept as they were put together for a question: 57 MB
+KEPT = (
+    1 << 15
+)  # states whose vectors are kept as they were put together for a question: 57 MB
 ANY = -3  # stands for all tools, of which none has this number
 CHUNK = 256  # states that are compared together: as floats, they stay in the processor's cache
 CENTERING = 1.0  # empty states that are added to the mean: one state alone would be its own mean, and so like nothing
 NOTHING = 1e-3  # length below which a vector is what rounding has left of zero: its square is known to about 1e-7
-STRIDE = np.uint64(0x9E3779B97F4A7C15)  # odd, so that the states of a run get keys far from each other
+STRIDE = np.uint64(
+    0x9E3779B97F4A7C15
+)  # odd, so that the states of a run get keys far from each other
 COMPRESSION = 3  # effort of zlib: it leaves a quarter of what vectors take, and twice the effort hardly less
 
 Floats = NDArray[np.float32]
@@ -56,7 +62,9 @@ def project(vectors: Sequence[Sequence[float]]) -> Floats:
     if width > DIMENSIONS:
         # Exact sums are the same in any order, so a text gets the same vector in a batch of any size.
         largest = np.abs(array).max(axis=1, keepdims=True)
-        whole = np.rint(array * (EXACT // width / np.where(largest > 0, largest, 1))).astype(np.float32)
+        whole = np.rint(
+            array * (EXACT // width / np.where(largest > 0, largest, 1))
+        ).astype(np.float32)
         array = (whole @ random_signs(width, DIMENSIONS)).astype(np.float64)
     elif width < DIMENSIONS:
         array = np.pad(array, ((0, 0), (0, DIMENSIONS - width)))
@@ -66,15 +74,21 @@ def project(vectors: Sequence[Sequence[float]]) -> Floats:
 @cache
 def random_signs(rows: int, columns: int) -> Floats:
     """A matrix of random signs, the same on every machine and with every version of numpy."""
-    noise = hashlib.shake_128(f"{rows} x {columns}".encode()).digest((rows * columns + 7) // 8)
+    noise = hashlib.shake_128(f"{rows} x {columns}".encode()).digest(
+        (rows * columns + 7) // 8
+    )
     bits = np.unpackbits(np.frombuffer(noise, dtype=np.uint8), count=rows * columns)
-    return (bits.reshape(rows, columns) * np.float32(2) - np.float32(1)).astype(np.float32)
+    return (bits.reshape(rows, columns) * np.float32(2) - np.float32(1)).astype(
+        np.float32
+    )
 
 
 def quantize(vectors: Floats) -> Bytes:
     """Vectors as whole numbers of a byte each, a quarter of what floats take; `unit` brings their directions back."""
     largest = np.abs(vectors).max(axis=-1, keepdims=True)
-    return np.rint(vectors * (LARGEST / np.where(largest > 0, largest, 1))).astype(np.int8)
+    return np.rint(vectors * (LARGEST / np.where(largest > 0, largest, 1))).astype(
+        np.int8
+    )
 
 
 def unit(vectors: NDArray[Any]) -> Floats:
@@ -91,7 +105,9 @@ def pack(vectors: NDArray[Any]) -> str:
 
 def unpack(text: str, dtype: DTypeLike, *shape: int) -> NDArray[Any]:
     """The array of shape `(-1, *shape)` of which `pack` made a text."""
-    return np.frombuffer(zlib.decompress(base64.b64decode(text)), dtype).reshape(-1, *shape)
+    return np.frombuffer(zlib.decompress(base64.b64decode(text)), dtype).reshape(
+        -1, *shape
+    )
 
 
 END = -1  # target of a state at which the agent answered its user
@@ -104,7 +120,10 @@ LABELS = np.dtype(
         ("place", np.int64),  # of the state in its run
         ("run", np.uint64),  # hash of the run's id
         ("voice", np.uint64),  # what the run is counted by
-        ("giver", np.int64),  # whom it came from; negative, and of its own, where that is unknown
+        (
+            "giver",
+            np.int64,
+        ),  # whom it came from; negative, and of its own, where that is unknown
     ]
 )
 """What a state has beside its vectors."""
@@ -144,7 +163,9 @@ class States:
         self._unpacked: dict[int, Bytes] = {}  # of the runs that were compared
         self._sorted = np.zeros(0, LABELS)
         self._unsorted: list[Labels] = []  # of the runs that were added since
-        self._latest: dict[int, Rows] = {}  # the rows that were asked for lately, by tool
+        self._latest: dict[
+            int, Rows
+        ] = {}  # the rows that were asked for lately, by tool
 
     def add(self, run: int, labels: Sequence[tuple[Any, ...]], packed: str) -> None:
         """Add the states of a run: labels as `LABELS` has them, with places from 0 on, and vectors from `pack`."""
@@ -168,12 +189,16 @@ class States:
     def of_runs(self, runs: Sequence[int]) -> Rows:
         """The states of some runs, by their hashes."""
         labels = [np.zeros(0, LABELS), *(self._labels[run] for run in runs)]
-        return Rows(np.concatenate(labels), self._stacked(self._numbers(run) for run in runs))
+        return Rows(
+            np.concatenate(labels), self._stacked(self._numbers(run) for run in runs)
+        )
 
     def after(self, source: int) -> Rows:
         """The states after a tool, by its number; a sample of `COMPARED` where there are more."""
         table = self._table
-        return self._rows(source, table[np.flatnonzero(table["source"] == source)[:COMPARED]])
+        return self._rows(
+            source, table[np.flatnonzero(table["source"] == source)[:COMPARED]]
+        )
 
     def compared(self, source: int) -> Rows:
         """The states that one after a tool is compared with: first those after the same tool, then a sample of others.
@@ -185,7 +210,9 @@ class States:
             return after
         # The first states of all hold enough others: no more of them than `after` are after the same tool.
         sample = self._rows(ANY, self._table[:COMPARED])
-        others = sample.at(np.flatnonzero(sample.labels["source"] != source)[: COMPARED - len(after)])
+        others = sample.at(
+            np.flatnonzero(sample.labels["source"] != source)[: COMPARED - len(after)]
+        )
         labels = np.concatenate([after.labels, others.labels])
         return Rows(labels, np.concatenate([after.numbers, others.numbers]))
 
@@ -193,19 +220,28 @@ class States:
     def _table(self) -> Labels:
         if self._unsorted:
             # As rows of plain numbers, which numpy copies ten times as fast as records.
-            parts = [np.ascontiguousarray(each).view(np.int64) for each in (self._sorted, *self._unsorted)]
+            parts = [
+                np.ascontiguousarray(each).view(np.int64)
+                for each in (self._sorted, *self._unsorted)
+            ]
             table = np.concatenate(parts).reshape(-1, LABELS.itemsize // 8)
             every = table.view(LABELS)[:, 0]
             # As good as random, and the same whatever else is there: the first of them are a sample.
             keys = every["run"] + every["place"].astype(np.uint64) * STRIDE
-            self._sorted, self._unsorted = table[np.argsort(keys, kind="stable")].view(LABELS)[:, 0], []
+            self._sorted, self._unsorted = (
+                table[np.argsort(keys, kind="stable")].view(LABELS)[:, 0],
+                [],
+            )
         return self._sorted
 
     def _rows(self, tool: int, labels: Labels) -> Rows:
         """States with their vectors, which are put together once for each tool, until runs come or go."""
         if tool not in self._latest:
             pairs = zip(labels["run"].tolist(), labels["place"].tolist(), strict=True)
-            rows = Rows(labels, self._stacked(self._numbers(run)[at : at + 1] for run, at in pairs))
+            rows = Rows(
+                labels,
+                self._stacked(self._numbers(run)[at : at + 1] for run, at in pairs),
+            )
             while self._latest and sum(map(len, self._latest.values())) > KEPT:
                 del self._latest[next(iter(self._latest))]
             self._latest[tool] = rows
@@ -213,7 +249,9 @@ class States:
 
     def _numbers(self, run: int) -> Bytes:
         if run not in self._unpacked:
-            self._unpacked[run] = unpack(self._packed[run], np.int8, self._views, DIMENSIONS)
+            self._unpacked[run] = unpack(
+                self._packed[run], np.int8, self._views, DIMENSIONS
+            )
         return self._unpacked[run]
 
     def _stacked(self, parts: Iterable[Bytes]) -> Bytes:
@@ -222,18 +260,24 @@ class States:
 
 def mean_of(vectors: Floats) -> Floats:
     """The mean of states, drawn towards zero where they are few."""
-    mean: Floats = (vectors.astype(np.float64).sum(axis=0) / (len(vectors) + CENTERING)).astype(np.float32)
+    mean: Floats = (
+        vectors.astype(np.float64).sum(axis=0) / (len(vectors) + CENTERING)
+    ).astype(np.float32)
     return mean
 
 
 def recenter(numbers: Bytes, center: Floats) -> Floats:
     """Stored states as seen from a center, with unit length; an empty view stays zero."""
-    x = numbers.astype(np.float32)  # a copy, changed in place: three arrays of this size would take twice the time
+    x = numbers.astype(
+        np.float32
+    )  # a copy, changed in place: three arrays of this size would take twice the time
     lengths = np.sqrt(np.vecdot(x, x))[..., None]
     x /= np.where(lengths > 0, lengths, 1)
     x -= center
     radii = np.sqrt(np.vecdot(x, x))[..., None]
-    x *= np.divide(1, radii, out=np.zeros_like(radii), where=(lengths > 0) & (radii > 0))
+    x *= np.divide(
+        1, radii, out=np.zeros_like(radii), where=(lengths > 0) & (radii > 0)
+    )
     return x
 
 
@@ -255,5 +299,7 @@ def cosines(numbers: Bytes, state: Floats, center: Floats) -> Floats:
     radii = np.sqrt(np.maximum(1 - 2 * x_center + (center * center).sum(axis=1), 0))
     radii *= np.sqrt((shifted * shifted).sum(axis=1))
     defined = (lengths > 0) & state.any(axis=-1) & (radii > NOTHING)
-    similar: Floats = np.divide(products, radii, out=np.zeros_like(products), where=defined)
+    similar: Floats = np.divide(
+        products, radii, out=np.zeros_like(products), where=defined
+    )
     return similar

@@ -12,13 +12,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from langchain_tooltree.sitgraph.graph import Graph, Outgoing, weights
-from langchain_tooltree.sitgraph.states import END, LABELS, Floats, Labels, Places, Rows, cosines, mean_of, recenter
+from langchain_tooltree.sitgraph.states import (
+    END,
+    LABELS,
+    Floats,
+    Labels,
+    Places,
+    Rows,
+    cosines,
+    mean_of,
+    recenter,
+)
 from langchain_tooltree.sitgraph.transitions import START, TEXT_VIEWS
 
 Figures = NDArray[np.float64]
 Numbers = NDArray[Any]
 
-NEAREST = 128  # states that vote: more change no figure of the next-tool benchmark by a point
+NEAREST = (
+    128  # states that vote: more change no figure of the next-tool benchmark by a point
+)
 SAME_TOOL = 0.05  # added to the kernel of two states after the same tool; chosen by hand, and the same for all data
 SAME_TWO = 0.05  # and of two after the same two tools
 BANDWIDTH = 0.05  # difference in cosine that divides the share of a summary by e; chosen by hand, the same for all data
@@ -50,11 +62,21 @@ LIMITS = SourceLimits()
 class FitSettings:
     """How the vote is fitted: the values that are tried, and what is expected beforehand."""
 
-    temperatures: tuple[float, ...] = tuple(np.geomspace(0.04, 0.6, 25).tolist())  # scores lie about between 0 and 1
-    others: tuple[float, ...] = tuple(np.arange(-6.0, 3.25, 0.25).tolist())  # scores of what no run did
-    temperature_spread: float = 0.5  # standard deviation of its logarithm, as far as is known without any runs
-    other_spread: float = 2.0  # standard deviation of the score of what no run did, around 0
-    weight_step: float = 2.0  # factor by which the weight of a view is changed in a step
+    temperatures: tuple[float, ...] = tuple(
+        np.geomspace(0.04, 0.6, 25).tolist()
+    )  # scores lie about between 0 and 1
+    others: tuple[float, ...] = tuple(
+        np.arange(-6.0, 3.25, 0.25).tolist()
+    )  # scores of what no run did
+    temperature_spread: float = (
+        0.5  # standard deviation of its logarithm, as far as is known without any runs
+    )
+    other_spread: float = (
+        2.0  # standard deviation of the score of what no run did, around 0
+    )
+    weight_step: float = (
+        2.0  # factor by which the weight of a view is changed in a step
+    )
     ridge_step: float = math.sqrt(10)  # and the ridge
     sweeps: int = 4  # times that all steps are tried
     rounding: float = 1e-9  # gain that rounding may have made
@@ -93,12 +115,19 @@ class Fit:
 
     def to_dict(self) -> dict[str, Any]:
         """The fit as plain data."""
-        return {**asdict(self), "weights": self.weights.tolist(), "center": self.center.tolist()}
+        return {
+            **asdict(self),
+            "weights": self.weights.tolist(),
+            "center": self.center.tolist(),
+        }
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """The fit of which `to_dict` made plain data."""
-        arrays = {name: np.array(data[name], dtype=np.float32) for name in ("weights", "center")}
+        arrays = {
+            name: np.array(data[name], dtype=np.float32)
+            for name in ("weights", "center")
+        }
         return cls(**{**data, **arrays})
 
 
@@ -113,7 +142,9 @@ def kernel(similar: NDArray[Any], some: Labels, others: Labels) -> Floats:
     last = some["source"] == others["source"]
     near = SAME_TOOL * last + SAME_TWO * (last & (some["before"] == others["before"]))
     # k(x, y) = (exp(cos(x, y) - 1) + .05 [same last tool] + .05 [same last two tools]) / 1.1
-    whole: Floats = (np.exp(similar - 1) + near.astype(np.float32)) / (1 + SAME_TOOL + SAME_TWO)
+    whole: Floats = (np.exp(similar - 1) + near.astype(np.float32)) / (
+        1 + SAME_TOOL + SAME_TWO
+    )
     return whole
 
 
@@ -141,27 +172,41 @@ class Ballot:
     """How the nearest states vote."""
 
     labels: Labels  # of these states, in the order of their keys
-    similar: Floats  # the weighted mean of each one's cosines with the state asked about
+    similar: (
+        Floats  # the weighted mean of each one's cosines with the state asked about
+    )
     beta: Figures  # their votes
 
     def scores(self) -> dict[int, float]:
         """The sum of the votes for each tool, by its number, in the order in which they come."""
         targets, places = in_order(self.labels["target"])
-        return dict(zip(targets.tolist(), np.bincount(places, self.beta, minlength=len(targets)).tolist(), strict=True))
+        return dict(
+            zip(
+                targets.tolist(),
+                np.bincount(places, self.beta, minlength=len(targets)).tolist(),
+                strict=True,
+            )
+        )
 
     def support(self) -> Counter[int]:
         """How many distinct voices there are for each tool, by its number."""
-        pairs = zip(self.labels["target"].tolist(), self.labels["voice"].tolist(), strict=True)
+        pairs = zip(
+            self.labels["target"].tolist(), self.labels["voice"].tolist(), strict=True
+        )
         return Counter(target for target, _ in set(pairs))
 
     def evidence(self, target: int, most: int) -> list[int]:
         """The places of the states that vote most for a tool."""
         places = np.flatnonzero(self.labels["target"] == target)
-        best: list[int] = places[np.argsort(-self.beta[places], kind="stable")][:most].tolist()
+        best: list[int] = places[np.argsort(-self.beta[places], kind="stable")][
+            :most
+        ].tolist()
         return best
 
 
-def vote(rows: Rows, among: Places, similar: Floats, question: Labels, fit: Fit) -> Ballot:
+def vote(
+    rows: Rows, among: Places, similar: Floats, question: Labels, fit: Fit
+) -> Ballot:
     """Have the `NEAREST` of some states vote on what follows another one.
 
     The score of a tool is the posterior mean of a Gaussian process, or ridge regression in the kernel's space: each
@@ -174,17 +219,28 @@ def vote(rows: Rows, among: Places, similar: Floats, question: Labels, fit: Fit)
         question: The label of that state, of which the last two tools count.
         fit: What the vote goes by.
     """
-    k = kernel(similar, rows.labels, question)  # k_i = k(x_i, x) for the state x asked about
+    k = kernel(
+        similar, rows.labels, question
+    )  # k_i = k(x_i, x) for the state x asked about
     order = among[np.argsort(-k[among], kind="stable")]
     givers = rows.labels["giver"]
-    late = (_places_within(givers[order]) >= LIMITS.seats) & (givers[order] >= 0)  # an unnamed run has no copies
+    late = (_places_within(givers[order]) >= LIMITS.seats) & (
+        givers[order] >= 0
+    )  # an unnamed run has no copies
     nearest = np.sort(np.concatenate([order[~late], order[late]])[:NEAREST])
     rows = rows.at(nearest)
     # The sum over views v of w_v x_iv x_jv, as one product of all views: `gram` would take twice the time.
-    x = (recenter(rows.numbers, fit.center) * np.sqrt(fit.weights)[:, None]).reshape(len(rows), -1)
+    x = (recenter(rows.numbers, fit.center) * np.sqrt(fit.weights)[:, None]).reshape(
+        len(rows), -1
+    )
     K = kernel(x @ x.T, rows.labels[:, None], rows.labels)  # noqa: N806 - K_ij = k(x_i, x_j)
     # beta = (K + ridge I)^-1 k, and the score of a tool is the sum of beta_i over the states that it followed.
-    beta = _limited(K + fit.ridge * np.eye(len(K)), k[nearest], givers[nearest], in_order(rows.labels["target"])[1])
+    beta = _limited(
+        K + fit.ridge * np.eye(len(K)),
+        k[nearest],
+        givers[nearest],
+        in_order(rows.labels["target"])[1],
+    )
     return Ballot(rows.labels, similar[nearest], beta)
 
 
@@ -260,7 +316,15 @@ def fit_vote(rows: Rows, sample: str = "") -> Fit:
     # All views are equal where it is foretold whether the turn ends: other weights foretell it no better.
     ends = _Foretelling(rows, targets == END, center)
     ending, _ = ends.calibration(np.array([start.ridge, *start.weights]), start.ending)
-    return Fit(setting[1:].astype(np.float32), center, float(setting[0]), temperature, other, ending, sample)
+    return Fit(
+        setting[1:].astype(np.float32),
+        center,
+        float(setting[0]),
+        temperature,
+        other,
+        ending,
+        sample,
+    )
 
 
 def _is_gain(gains: Figures) -> bool:
@@ -280,30 +344,43 @@ class _Foretelling:
         self._gram = gram(recenter(rows.numbers, center))
         runs, self._runs = in_order(rows.labels["run"])
         names, self._targets = in_order(targets)
-        self._Y = np.eye(len(names))[self._targets]  # Y_it is 1 where tool t came after state i
+        self._Y = np.eye(len(names))[
+            self._targets
+        ]  # Y_it is 1 where tool t came after state i
         self._blocks = [np.flatnonzero(self._runs == run) for run in range(len(runs))]
         of_run = np.stack([self._Y[block].sum(axis=0) for block in self._blocks])
-        self._others = (of_run.sum(axis=0) - of_run)[self._runs] > 0  # by state: what the other runs did
+        self._others = (of_run.sum(axis=0) - of_run)[
+            self._runs
+        ] > 0  # by state: what the other runs did
         self._foretold = self._others[np.arange(len(rows)), self._targets]
 
     def likelihood(self, setting: Figures) -> Figures:
         """The logarithm of the likelihood of each run at the best temperature, of what other runs did as well."""
         every = self._likelihoods(self._scores(setting))
         best = every[every.sum(axis=1).argmax()]
-        return np.bincount(self._runs[self._foretold], best, minlength=len(self._blocks)).astype(np.float64)
+        return np.bincount(
+            self._runs[self._foretold], best, minlength=len(self._blocks)
+        ).astype(np.float64)
 
     def calibration(self, setting: Figures, expected: float) -> tuple[float, float]:
         """The most probable temperature, and the most probable score of what no run did."""
         scores = self._scores(setting)
         temperatures = np.array(FITTING.temperatures)
         prior = (np.log(temperatures / expected) / FITTING.temperature_spread) ** 2 / 2
-        temperature = float(temperatures[(self._likelihoods(scores).sum(axis=1) - prior).argmax()])
-        powers = np.concatenate([scores / temperature, np.zeros((len(scores), 1))], axis=1)
+        temperature = float(
+            temperatures[(self._likelihoods(scores).sum(axis=1) - prior).argmax()]
+        )
+        powers = np.concatenate(
+            [scores / temperature, np.zeros((len(scores), 1))], axis=1
+        )
         places = np.where(self._foretold, self._targets, -1)
 
         def probability(other: float) -> float:
             powers[:, -1] = other
-            return float(_log_shares(powers, places).sum()) - (other / FITTING.other_spread) ** 2 / 2
+            return (
+                float(_log_shares(powers, places).sum())
+                - (other / FITTING.other_spread) ** 2 / 2
+            )
 
         return temperature, max(FITTING.others, key=probability)
 
@@ -314,13 +391,19 @@ class _Foretelling:
 
     def _scores(self, setting: Figures) -> Figures:
         """The score of each tool in each state by all other runs; -inf for what they never did."""
-        K = kernel(np.tensordot(setting[1:], self._gram, 1), self._labels[:, None], self._labels)  # noqa: N806
+        K = kernel(  # noqa: N806
+            np.tensordot(setting[1:], self._gram, 1),
+            self._labels[:, None],
+            self._labels,
+        )
         # P = (K + ridge I)^-1, A = P Y, and for the states R of a run in closed form: F_R = Y_R - (P_RR)^-1 A_R
         P = np.linalg.inv(K.astype(np.float64) + setting[0] * np.eye(len(K)))  # noqa: N806
         A = P @ self._Y  # noqa: N806
         F = np.empty_like(A)  # noqa: N806
         for block in self._blocks:
-            F[block] = self._Y[block] - np.linalg.solve(P[np.ix_(block, block)], A[block])
+            F[block] = self._Y[block] - np.linalg.solve(
+                P[np.ix_(block, block)], A[block]
+            )
         return np.where(self._others, F, -np.inf)
 
 
@@ -372,7 +455,9 @@ class Suggestion:
         return {**data, "evidence": list(data["evidence"])}
 
 
-Ablation = Literal["w/o graph", "w/o weight", "w/o state", "only weight w/o efficiency", "w/o adapt"]
+Ablation = Literal[
+    "w/o graph", "w/o weight", "w/o state", "only weight w/o efficiency", "w/o adapt"
+]
 """Parts of SIT-Graph that can be left out, named and meant as in the paper:
 
 - `w/o graph`: nothing is suggested, and what is left is the tool that sums up the state;
@@ -393,7 +478,9 @@ class Ranking:
     shares: Mapping[str, float]
     support: Mapping[str, int]
     mode: Mode
-    evidence: Callable[[str], tuple[Evidence, ...]] = lambda _: ()  # for a tool, best first
+    evidence: Callable[[str], tuple[Evidence, ...]] = (
+        lambda _: ()
+    )  # for a tool, best first
 
 
 @dataclass(frozen=True, slots=True)
@@ -426,28 +513,46 @@ class Recommender:
             return []
         shares, support = ranking.shares, ranking.support
         counts = self.ablation != "w/o weight"
-        best = heapq.nsmallest(k, shares, key=lambda tool: (-shares[tool], -support[tool] * counts, tool))
+        best = heapq.nsmallest(
+            k, shares, key=lambda tool: (-shares[tool], -support[tool] * counts, tool)
+        )
         of = self._of(source, best)
         return [
-            Suggestion(tool, shares[tool], ranking.mode, support[tool], ranking.evidence(tool), of[tool])
+            Suggestion(
+                tool,
+                shares[tool],
+                ranking.mode,
+                support[tool],
+                ranking.evidence(tool),
+                of[tool],
+            )
             for tool in best
         ]
 
     def next_tools(
-        self, source: str, *, before: str, views: Floats | None, allowed: Collection[str] | None
+        self,
+        source: str,
+        *,
+        before: str,
+        views: Floats | None,
+        allowed: Collection[str] | None,
     ) -> dict[str, Any]:
         """What may come after `source`, by the fields of `NextTools`; empty where nothing is known."""
         if views is None or self.ablation is not None:
             return self._by_count(source, allowed)
         votes = self._votes(source, before, views)
-        scores, runs = self._scores(votes[0], source, allowed, least=1) if votes else ({}, {})
+        scores, runs = (
+            self._scores(votes[0], source, allowed, least=1) if votes else ({}, {})
+        )
         if votes is None or not scores:
             return {}
         # What no run did has a score of its own: it is likely where nothing stored is like this state.
         powers = [score / self.fit.temperature for score in scores.values()]
         *called, other = softmax(np.array([*powers, self.fit.other]), 1.0).tolist()
         done = self._done(votes[1])
-        shares = {tool: share * (1 - done) for tool, share in zip(scores, called, strict=True)}
+        shares = {
+            tool: share * (1 - done) for tool, share in zip(scores, called, strict=True)
+        }
         return {
             "shares": shares,
             "runs": runs,
@@ -464,9 +569,16 @@ class Recommender:
             return {}
         counts = [edge.count for edge in self.graph.outgoing(source).values()]
         other = counts.count(1) / sum(counts)
-        shares = {tool: (1 - other) * weight for tool, weight in self._weights(edges).items()}
+        shares = {
+            tool: (1 - other) * weight for tool, weight in self._weights(edges).items()
+        }
         runs = {tool: edge.support for tool, edge in edges.items()}
-        return {"shares": shares, "runs": runs, "of": self._of(source, shares), "other": other}
+        return {
+            "shares": shares,
+            "runs": runs,
+            "of": self._of(source, shares),
+            "other": other,
+        }
 
     def _of(self, source: str, tools: Iterable[str]) -> dict[str, int]:
         """How many voices went on after `source`, with any tool, for the tools that ever followed it; else 0."""
@@ -487,19 +599,31 @@ class Recommender:
     def _weights(self, edges: Outgoing) -> dict[str, float]:
         if self.ablation == "w/o weight":
             return dict.fromkeys(edges, 1 / len(edges))
-        return weights(edges, 0.0 if self.ablation == "only weight w/o efficiency" else self.alpha)
+        return weights(
+            edges, 0.0 if self.ablation == "only weight w/o efficiency" else self.alpha
+        )
 
     def _ranking(
-        self, source: str, before: str, views: Floats | None, summary: Floats | None, allowed: Collection[str] | None
+        self,
+        source: str,
+        before: str,
+        views: Floats | None,
+        summary: Floats | None,
+        allowed: Collection[str] | None,
     ) -> Ranking | None:
         """Rank by the summary, by the vote of states where few edges have summaries, or by weight."""
         if self.ablation == "w/o adapt" and summary is None and views is not None:
             summary = views[: len(TEXT_VIEWS)].sum(axis=0)
         ranking = None
-        if summary is not None and self.ablation not in {"w/o state", "only weight w/o efficiency"}:
+        if summary is not None and self.ablation not in {
+            "w/o state",
+            "only weight w/o efficiency",
+        }:
             ranking = self._by_summary(source, summary, allowed)
         # Where most edges have no summary, the few that have one would stand for all.
-        is_rare = ranking is None or 2 * len(ranking.shares) < len(self._edges(source, allowed))
+        is_rare = ranking is None or 2 * len(ranking.shares) < len(
+            self._edges(source, allowed)
+        )
         if is_rare and views is not None and self.ablation in {None, "w/o weight"}:
             ranking = self._by_vote(source, before, views, allowed) or ranking
         if ranking is not None:
@@ -508,21 +632,37 @@ class Recommender:
         support = {tool: edge.support for tool, edge in edges.items()}
         return Ranking(self._weights(edges), support, "procedural") if edges else None
 
-    def _by_vote(self, source: str, before: str, views: Floats, allowed: Collection[str] | None) -> Ranking | None:
+    def _by_vote(
+        self, source: str, before: str, views: Floats, allowed: Collection[str] | None
+    ) -> Ranking | None:
         """Rank by the vote of all states; `None` where nothing is known."""
         votes = self._votes(source, before, views)
-        if votes is None or (not self.graph.outgoing(source) and self._done(votes[1]) >= MOSTLY):
+        if votes is None or (
+            not self.graph.outgoing(source) and self._done(votes[1]) >= MOSTLY
+        ):
             return None
-        scores, support = self._scores(votes[0], source, allowed, least=self.min_support)
+        scores, support = self._scores(
+            votes[0], source, allowed, least=self.min_support
+        )
         # A tool that is less likely than all that no run did is no suggestion.
-        likely = [tool for tool, score in scores.items() if score >= self.fit.other * self.fit.temperature]
+        likely = [
+            tool
+            for tool, score in scores.items()
+            if score >= self.fit.other * self.fit.temperature
+        ]
         if not likely:
             return None
-        shares = softmax(np.array([scores[tool] for tool in likely]), self.fit.temperature).tolist()
+        shares = softmax(
+            np.array([scores[tool] for tool in likely]), self.fit.temperature
+        ).tolist()
         evidence = partial(self._evidence, votes[0])
-        return Ranking(dict(zip(likely, shares, strict=True)), support, "contextual", evidence)
+        return Ranking(
+            dict(zip(likely, shares, strict=True)), support, "contextual", evidence
+        )
 
-    def _votes(self, source: str, before: str, views: Floats) -> tuple[Ballot, Ballot] | None:
+    def _votes(
+        self, source: str, before: str, views: Floats
+    ) -> tuple[Ballot, Ballot] | None:
         """The votes on the next tool, and on the end of the turn against any tool, of which the target is 0.
 
         `None` where there are no states to compare.
@@ -540,10 +680,17 @@ class Recommender:
         rows = Rows(rows.labels.copy(), rows.numbers)
         rows.labels["target"][called] = 0
         even = Fit.even(self.fit.center)
-        return on_tools, vote(rows, np.arange(len(rows)), similar @ even.weights, question, even)
+        return on_tools, vote(
+            rows, np.arange(len(rows)), similar @ even.weights, question, even
+        )
 
     def _scores(
-        self, ballot: Ballot, source: str, allowed: Collection[str] | None, *, least: int
+        self,
+        ballot: Ballot,
+        source: str,
+        allowed: Collection[str] | None,
+        *,
+        least: int,
     ) -> tuple[dict[str, float], dict[str, int]]:
         """The tools that are voted for and allowed, with their scores, and how many voices there are for each."""
         edges = self.graph.outgoing(source)
@@ -568,32 +715,51 @@ class Recommender:
         runs = ballot.labels["run"][places].tolist()
         similar = ballot.similar[places].tolist()
         return tuple(
-            Evidence(self.graph.run_of(run).id, round(each, 4)) for run, each in zip(runs, similar, strict=True)
+            Evidence(self.graph.run_of(run).id, round(each, 4))
+            for run, each in zip(runs, similar, strict=True)
         )
 
-    def _by_summary(self, source: str, summary: Floats, allowed: Collection[str] | None) -> Ranking | None:
+    def _by_summary(
+        self, source: str, summary: Floats, allowed: Collection[str] | None
+    ) -> Ranking | None:
         """Rank by the agent's summary; `None` where nothing is similar.
 
         An edge is as similar as the most similar of its summaries.
         """
         edges = self._edges(source, allowed)
         rows = self.graph.summaries.after(self.graph.number(source))
-        similar = cosines(rows.numbers, summary[None], np.zeros_like(summary[None]))[:, 0].astype(np.float64)
+        similar = cosines(rows.numbers, summary[None], np.zeros_like(summary[None]))[
+            :, 0
+        ].astype(np.float64)
         order = np.argsort(-similar, kind="stable")
         places: dict[str, list[int]] = {}
-        for place, target in zip(order.tolist(), rows.labels["target"][order].tolist(), strict=True):
+        for place, target in zip(
+            order.tolist(), rows.labels["target"][order].tolist(), strict=True
+        ):
             places.setdefault(self.graph.names[target], []).append(place)
-        nearest = {tool: max(similar[places[tool][0]], 0.0) for tool in edges if tool in places}
+        nearest = {
+            tool: max(similar[places[tool][0]], 0.0) for tool in edges if tool in places
+        }
         if not any(nearest.values()):
             return None
 
         def evidence(tool: str) -> tuple[Evidence, ...]:
             best = places.get(tool, [])[:EVIDENCE]
             runs = [self.graph.run_of(run) for run in rows.labels["run"][best].tolist()]
-            texts = [run.summaries[at][1] for run, at in zip(runs, rows.labels["place"][best].tolist(), strict=True)]
+            texts = [
+                run.summaries[at][1]
+                for run, at in zip(
+                    runs, rows.labels["place"][best].tolist(), strict=True
+                )
+            ]
             near = (round(each, 4) for each in similar[best].tolist())
-            return tuple(Evidence(run.id, each, text) for run, each, text in zip(runs, near, texts, strict=True))
+            return tuple(
+                Evidence(run.id, each, text)
+                for run, each, text in zip(runs, near, texts, strict=True)
+            )
 
         shares = softmax(np.array([*nearest.values()]), BANDWIDTH).tolist()
         support = {tool: edges[tool].support for tool in nearest}
-        return Ranking(dict(zip(nearest, shares, strict=True)), support, "episodic", evidence)
+        return Ranking(
+            dict(zip(nearest, shares, strict=True)), support, "episodic", evidence
+        )

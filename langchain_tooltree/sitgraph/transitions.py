@@ -78,19 +78,30 @@ def read_run(record: Trajectory) -> tuple[list[Transition], list[Moment]]:
     return transitions, ends
 
 
-def _read_dialogue(messages: Sequence[ChatMessage], transitions: list[Transition], ends: list[Moment]) -> None:
+def _read_dialogue(
+    messages: Sequence[ChatMessage], transitions: list[Transition], ends: list[Moment]
+) -> None:
     """Add the transitions and ends of one dialogue of a run."""
     plain = _plain(messages)
-    positions, dialogue = [position for position, _ in plain], [message for _, message in plain]
+    positions, dialogue = (
+        [position for position, _ in plain],
+        [message for _, message in plain],
+    )
     steps = steps_in(messages)
     calls = [step for step in steps if step.tool != SUMMARIZE_STATE]
     # Once for the dialogue, and not for each of its moments: that would take the square of a long one.
-    asked = [(position, text) for position, message in plain for text in requests_in([message])]
+    asked = [
+        (position, text)
+        for position, message in plain
+        for text in requests_in([message])
+    ]
     arguments = [_argument_features(step) for step in calls]
 
     def moment_at(position: int, number: int) -> Moment:
         """Before the message at a position, after so many calls: of those it makes itself, nothing has come yet."""
-        earlier = bisect_left(calls, position, hi=number, key=lambda step: step.position)
+        earlier = bisect_left(
+            calls, position, hi=number, key=lambda step: step.position
+        )
         pending = [replace(step, outcome=None) for step in calls[earlier:number]]
         return Moment(
             dialogue[: bisect_left(positions, position)],
@@ -106,12 +117,25 @@ def _read_dialogue(messages: Sequence[ChatMessage], transitions: list[Transition
             summaries += filter(None, [summary_of(step)])
             continue
         moment, failed = moment_at(step.position, number), has_failed(step)
-        transitions.append(Transition(moment.last_tool, step.tool, tuple(summaries), moment, failed))
+        transitions.append(
+            Transition(moment.last_tool, step.tool, tuple(summaries), moment, failed)
+        )
         number += 1
-        summaries = summaries if failed else []  # the agent does something else in place of a call that failed
+        summaries = (
+            summaries if failed else []
+        )  # the agent does something else in place of a call that failed
     for position, message in plain:
-        if part_of(message) == "reply" and not entries_in(message) and text_of(message.get("content")):
-            ends.append(moment_at(position, bisect_left(calls, position, key=lambda step: step.position)))
+        if (
+            part_of(message) == "reply"
+            and not entries_in(message)
+            and text_of(message.get("content"))
+        ):
+            ends.append(
+                moment_at(
+                    position,
+                    bisect_left(calls, position, key=lambda step: step.position),
+                )
+            )
 
 
 def moment_of(messages: Sequence[ChatMessage]) -> tuple[Moment, str | None]:
@@ -126,7 +150,12 @@ def moment_of(messages: Sequence[ChatMessage]) -> tuple[Moment, str | None]:
             steps.append(step)
             summary = None
     dialogue = [message for _, message in _plain(own)]
-    return Moment(dialogue, tuple(steps), [*requests_in(dialogue)], [*map(_argument_features, steps)]), summary
+    return Moment(
+        dialogue,
+        tuple(steps),
+        [*requests_in(dialogue)],
+        [*map(_argument_features, steps)],
+    ), summary
 
 
 def summary_of(step: Step) -> str:
@@ -153,11 +182,22 @@ def _plain(messages: Sequence[ChatMessage]) -> list[tuple[int, ChatMessage]]:
     summaries: set[str] = set()  # ids of calls
     for position, message in enumerate(messages):
         calls = entries_in(message)
-        summing_up = [call for call in calls if function_of(call).get("name") == SUMMARIZE_STATE]
-        summaries.difference_update(str(call.get("id")) for call in calls)  # of some models, ids come again
+        summing_up = [
+            call for call in calls if function_of(call).get("name") == SUMMARIZE_STATE
+        ]
+        summaries.difference_update(
+            str(call.get("id")) for call in calls
+        )  # of some models, ids come again
         summaries.update(str(call["id"]) for call in summing_up if call.get("id"))
-        only = bool(summing_up) and len(summing_up) == len(calls) and not text_of(message.get("content"))
-        is_result = message.get("name") == SUMMARIZE_STATE or str(message.get("tool_call_id")) in summaries
+        only = (
+            bool(summing_up)
+            and len(summing_up) == len(calls)
+            and not text_of(message.get("content"))
+        )
+        is_result = (
+            message.get("name") == SUMMARIZE_STATE
+            or str(message.get("tool_call_id")) in summaries
+        )
         if not only and not (is_result and part_of(message) == "observation"):
             plain.append((position, message))
     return plain
@@ -170,7 +210,9 @@ what the last call brought."""
 VIEWS = (*TEXT_VIEWS, "calls")
 """All views; `calls` is a bag of features of the calls so far and of how the dialogue went on since."""
 
-MAX_CHARACTERS = 8_000  # of a text view: some 2,000 tokens, which every embedding model takes
+MAX_CHARACTERS = (
+    8_000  # of a text view: some 2,000 tokens, which every embedding model takes
+)
 MAX_CALLS = 200  # latest calls that the features tell of, so that a step costs the same in a long run
 MAX_COUNT = 4  # calls of a tool, or messages, from which on they are just many: more tells apart runs that are alike
 MAX_LEAVES = 50  # values among the arguments of one call that are looked at, of a call that sends data
@@ -180,8 +222,14 @@ RECENT = 1.5  # weight of what happened last among the features of the calls
 
 def texts_of(moment: Moment) -> dict[str, str]:
     """A text for each name of `TEXT_VIEWS`; empty where there is nothing to say."""
-    replies = (text_of(each.get("content")) for each in reversed(moment.messages) if part_of(each) == "reply")
-    observations = (step.outcome.text for step in reversed(moment.steps) if step.outcome)
+    replies = (
+        text_of(each.get("content"))
+        for each in reversed(moment.messages)
+        if part_of(each) == "reply"
+    )
+    observations = (
+        step.outcome.text for step in reversed(moment.steps) if step.outcome
+    )
     return {
         "news": both_ends(" ".join(_news(moment))),
         "message": both_ends(moment.requests[-1] if moment.requests else ""),
@@ -212,20 +260,31 @@ def features_of(moment: Moment) -> dict[str, float]:
     features[f"last {tools[-2:]}"] = RECENT
     features[f"latest {tools[-3:]}"] = RECENT
     features[f"{min(len(_news(moment)), MAX_COUNT - 1)} messages since"] = RECENT
-    made = dict.fromkeys(chain.from_iterable(moment.arguments[-MAX_CALLS:]))  # in order, so that sums are the same
+    made = dict.fromkeys(
+        chain.from_iterable(moment.arguments[-MAX_CALLS:])
+    )  # in order, so that sums are the same
     features |= {f"argument {feature}": 1.0 for feature in made}
-    features |= {f"last argument {feature}": 1.0 for each in moment.arguments[-1:] for feature in each}
+    features |= {
+        f"last argument {feature}": 1.0
+        for each in moment.arguments[-1:]
+        for feature in each
+    }
     return features
 
 
 def _news(moment: Moment) -> list[str]:
     """What the user has said since the last observation."""
-    since = takewhile(lambda message: part_of(message) != "observation", reversed(moment.messages))
+    since = takewhile(
+        lambda message: part_of(message) != "observation", reversed(moment.messages)
+    )
     return list(requests_in(since))[::-1]
 
 
 def _argument_features(step: Step) -> list[str]:
-    return [f"{step.tool} {path} {shape}" for path, shape in islice(_leaves(step.arguments or {}, ""), MAX_LEAVES)]
+    return [
+        f"{step.tool} {path} {shape}"
+        for path, shape in islice(_leaves(step.arguments or {}, ""), MAX_LEAVES)
+    ]
 
 
 def _leaves(value: Any, path: str) -> Iterator[tuple[str, str]]:

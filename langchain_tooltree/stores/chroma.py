@@ -72,20 +72,35 @@ WHOLE = "$"  # the path of an item's whole value
 BATCH = 500  # rows read, written or deleted at once: chromadb refuses to write more than 5,461
 PAYLOAD = 8 * 2**20  # bytes written at once: a Chroma server refuses more than 40 MB
 FIRST = 50  # rows that a query with a filter asks for first
-INDEXED, PLAIN = "indexed", "plain"  # kinds of collections: for a namespace, with vectors; for sibling namespaces
+INDEXED, PLAIN = (
+    "indexed",
+    "plain",
+)  # kinds of collections: for a namespace, with vectors; for sibling namespaces
 
 LOCK_FILE = "tooltree.lock"
 DATABASE = "chroma.sqlite3"  # where Chroma keeps rows; the folders beside it are its indexes, one for each collection
-INDEX = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")  # the name of such a folder
+INDEX = re.compile(
+    r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+)  # the name of such a folder
 CATALOGUE = ("catalogue", ())  # home of the collection with a row for each namespace
 COPY = "-copy"  # end of the name of a collection that `vacuum` is writing
 
-NO_VECTOR: Any = [0.0]  # of a row that is not indexed: without one, chromadb embeds it by a model that it downloads
+NO_VECTOR: Any = [
+    0.0
+]  # of a row that is not indexed: without one, chromadb embeds it by a model that it downloads
 # Each write reads again what was written since the index was saved last, by default up to 1,000 rows with their texts.
 SAVED: Any = {"sync_threshold": 20, "batch_size": 20}
 # Chroma's defaults leave some 0.5 % of 10,000 text vectors unreachable in the graph; these leave 0.03 %.
-COSINE: Any = {"space": "cosine", "max_neighbors": 32, "ef_construction": 200, "ef_search": 200}
-CONFIGURATIONS: Mapping[str, Any] = {INDEXED: {"hnsw": COSINE | SAVED}, PLAIN: {"hnsw": SAVED}}
+COSINE: Any = {
+    "space": "cosine",
+    "max_neighbors": 32,
+    "ef_construction": 200,
+    "ef_search": 200,
+}
+CONFIGURATIONS: Mapping[str, Any] = {
+    INDEXED: {"hnsw": COSINE | SAVED},
+    PLAIN: {"hnsw": SAVED},
+}
 
 
 class ChromaStore(BaseStore):
@@ -131,7 +146,11 @@ class ChromaStore(BaseStore):
         embeddings: Embeddings | str | None = None,
         fields: Sequence[str] = (WHOLE,),
     ) -> None:
-        if isinstance(fields, str) or not fields or not all(isinstance(path, str) and path for path in fields):
+        if (
+            isinstance(fields, str)
+            or not fields
+            or not all(isinstance(path, str) and path for path in fields)
+        ):
             msg = f"fields must be a list of paths such as ['text', 'steps[*].result'] or ['$'], got {fields!r}."
             raise ConfigurationError(msg)
         self.embeddings = resolve_embeddings(embeddings)
@@ -149,17 +168,43 @@ class ChromaStore(BaseStore):
             validate_op_namespace(op)
             if isinstance(op, PutOp):
                 puts[op.namespace, op.key] = op
-        texts = {place: text for place, op in puts.items() if (text := self._indexed_text(op)) is not None}
+        texts = {
+            place: text
+            for place, op in puts.items()
+            if (text := self._indexed_text(op)) is not None
+        }
         distinct = list(dict.fromkeys(texts.values()))
-        vectors = dict(zip(distinct, run_flow(embedded(self.embeddings, distinct)), strict=True)) if distinct else {}
-        questions = {op.query for op in operations if isinstance(op, SearchOp) and op.query}  # an empty query is none
+        vectors = (
+            dict(
+                zip(
+                    distinct, run_flow(embedded(self.embeddings, distinct)), strict=True
+                )
+            )
+            if distinct
+            else {}
+        )
+        questions = {
+            op.query for op in operations if isinstance(op, SearchOp) and op.query
+        }  # an empty query is none
         queries = {query: self.embeddings.embed_query(query) for query in questions}
         # Writers are kept away while reading, where they are all in this process; a server is read freely.
-        with self._chroma.mutex if puts or self._chroma.folder else contextlib.nullcontext():
+        with (
+            self._chroma.mutex
+            if puts or self._chroma.folder
+            else contextlib.nullcontext()
+        ):
             self._check_open()  # it may have been closed while embedding
-            rows = self._rows([(op.namespace, op.key) for op in operations if isinstance(op, GetOp | PutOp)])
+            rows = self._rows(
+                [
+                    (op.namespace, op.key)
+                    for op in operations
+                    if isinstance(op, GetOp | PutOp)
+                ]
+            )
             results = [self._read(op, queries, rows) for op in operations]
-            self._write(puts, rows, {place: vectors[text] for place, text in texts.items()})
+            self._write(
+                puts, rows, {place: vectors[text] for place, text in texts.items()}
+            )
         return results
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
@@ -197,10 +242,16 @@ class ChromaStore(BaseStore):
         """The text by which a query finds an item; `None` if none does."""
         if op.value is None or op.index is False:
             return None
-        texts = [text for path in op.index or self._fields for text in get_text_at_path(op.value, path)]
+        texts = [
+            text
+            for path in op.index or self._fields
+            for text in get_text_at_path(op.value, path)
+        ]
         return "\n".join(texts) if texts else None
 
-    def _read(self, op: Op, queries: Mapping[str, Sequence[float]], rows: Rows) -> Result:
+    def _read(
+        self, op: Op, queries: Mapping[str, Sequence[float]], rows: Rows
+    ) -> Result:
         match op:
             case PutOp():
                 return None
@@ -209,17 +260,31 @@ class ChromaStore(BaseStore):
                     return None
                 return Item(namespace=op.namespace, key=op.key, **_content(latest[1]))
             case SearchOp():
-                return self._nearest(op, queries[op.query]) if op.query else self._newest(op)
+                return (
+                    self._nearest(op, queries[op.query])
+                    if op.query
+                    else self._newest(op)
+                )
             case ListNamespacesOp():
                 conditions = op.match_conditions or ()
-                spaces = [each for each in self._chroma.below() if all(fits_condition(each, one) for one in conditions)]
-                labels = {each[: op.max_depth] for each in spaces if not self._is_empty(each)}
+                spaces = [
+                    each
+                    for each in self._chroma.below()
+                    if all(fits_condition(each, one) for one in conditions)
+                ]
+                labels = {
+                    each[: op.max_depth] for each in spaces if not self._is_empty(each)
+                }
                 return sorted(labels)[op.offset : op.offset + op.limit]
         msg = f"Unknown operation type: {type(op)}"
         raise ValueError(msg)
 
     def _collections(self, namespace: Labels) -> list[Collection]:
-        return [each for each in map(self._chroma.find, _homes(namespace)) if each is not None]
+        return [
+            each
+            for each in map(self._chroma.find, _homes(namespace))
+            if each is not None
+        ]
 
     def _is_empty(self, namespace: Labels) -> bool:
         own: Any = {"where": {"label": namespace[-1]}, "include": [], "limit": 1}
@@ -235,7 +300,9 @@ class ChromaStore(BaseStore):
         for home, ids in homes.items():
             if (collection := self._chroma.find(home)) is not None:
                 for batch in batch_iterate(BATCH, ids):
-                    for row_id, row in _rows_in(collection.get(ids=batch, include=["metadatas"])):
+                    for row_id, row in _rows_in(
+                        collection.get(ids=batch, include=["metadatas"])
+                    ):
                         rows[ids[row_id]][home] = row
         return rows
 
@@ -244,14 +311,23 @@ class ChromaStore(BaseStore):
         rows: dict[Place, Row] = {}
         for namespace in self._chroma.below(op.namespace_prefix):
             for collection in self._collections(namespace):
-                for row_id, row in _rows_in(collection.get(where={"label": namespace[-1]}, include=["metadatas"])):
+                for row_id, row in _rows_in(
+                    collection.get(
+                        where={"label": namespace[-1]}, include=["metadatas"]
+                    )
+                ):
                     place = namespace, json.loads(row_id)[1]
                     if place not in rows or rows[place]["updated"] < row["updated"]:
                         rows[place] = row
-        matching = [place for place, row in rows.items() if fits_filter(row["value"], op.filter)]
+        matching = [
+            place for place, row in rows.items() if fits_filter(row["value"], op.filter)
+        ]
         matching.sort(key=lambda place: -rows[place]["updated"])
         chosen = matching[op.offset : op.offset + op.limit]
-        return [SearchItem(namespace=place[0], key=place[1], **_content(rows[place])) for place in chosen]
+        return [
+            SearchItem(namespace=place[0], key=place[1], **_content(rows[place]))
+            for place in chosen
+        ]
 
     def _nearest(self, op: SearchOp, query: Sequence[float]) -> list[SearchItem]:
         """The matching items below a prefix that are nearest to a query."""
@@ -261,18 +337,34 @@ class ChromaStore(BaseStore):
             if (collection := self._chroma.find((INDEXED, namespace))) is not None:
                 self._check_embedder(collection, len(query))
                 pages = _hits(collection, query, max(end, FIRST) if op.filter else end)
-                items += islice(chain.from_iterable(self._fitting(namespace, page, op) for page in pages), end)
+                items += islice(
+                    chain.from_iterable(
+                        self._fitting(namespace, page, op) for page in pages
+                    ),
+                    end,
+                )
         items.sort(key=lambda item: item.score or 0.0, reverse=True)
         return items[op.offset : end]
 
-    def _fitting(self, namespace: Labels, hits: Sequence[Hit], op: SearchOp) -> Iterator[SearchItem]:
+    def _fitting(
+        self, namespace: Labels, hits: Sequence[Hit], op: SearchOp
+    ) -> Iterator[SearchItem]:
         """The items of hits that a filter lets through; one that was written last without an index is none."""
         places = [(namespace, json.loads(row_id)[1]) for row_id, _ in hits]
         rows = self._rows(places)
         for place, (_, score) in zip(places, hits, strict=True):
             latest = _latest(rows.get(place, {}))
-            if latest and latest[0][0] == INDEXED and fits_filter(latest[1]["value"], op.filter):
-                yield SearchItem(namespace=namespace, key=place[1], score=score, **_content(latest[1]))
+            if (
+                latest
+                and latest[0][0] == INDEXED
+                and fits_filter(latest[1]["value"], op.filter)
+            ):
+                yield SearchItem(
+                    namespace=namespace,
+                    key=place[1],
+                    score=score,
+                    **_content(latest[1]),
+                )
 
     def _check_embedder(self, collection: Collection, dims: int) -> None:
         """Raise `EmbedderMismatchError` where a collection has vectors of another embedder."""
@@ -285,9 +377,16 @@ class ChromaStore(BaseStore):
             )
             raise EmbedderMismatchError(msg)
 
-    def _write(self, puts: Mapping[Place, PutOp], before: Rows, vectors: Mapping[Place, Sequence[float]]) -> None:
+    def _write(
+        self,
+        puts: Mapping[Place, PutOp],
+        before: Rows,
+        vectors: Mapping[Place, Sequence[float]],
+    ) -> None:
         """Put and delete items; the caller holds the connection's mutex."""
-        for namespace, dims in {place[0]: len(vector) for place, vector in vectors.items()}.items():
+        for namespace, dims in {
+            place[0]: len(vector) for place, vector in vectors.items()
+        }.items():
             self._chroma.note(namespace)
             about = {"embedder": embedder_name(self.embeddings), "dims": dims}
             self._check_embedder(self._chroma.make((INDEXED, namespace), about), dims)
@@ -304,15 +403,24 @@ class ChromaStore(BaseStore):
                 self._chroma.note(place[0])
                 now += 1  # so that they have an order; writing one takes longer
                 created = next((each["created"] for each in old.values()), now)
-                row = json.dumps({"value": op.value, "created": created, "updated": now})
+                row = json.dumps(
+                    {"value": op.value, "created": created, "updated": now}
+                )
                 about = {"label": place[0][-1], "row": row}
-                changed[home].append((_row_id(place), vectors.get(place, NO_VECTOR), about))
+                changed[home].append(
+                    (_row_id(place), vectors.get(place, NO_VECTOR), about)
+                )
         # What is indexed goes first: the items beside it may tell other processes that it has changed.
         for home, rows in sorted(changed.items()):
             _upsert(self._chroma.make(home), rows)
-        self._delete(stale, {namespace for (namespace, _), op in puts.items() if op.value is None})
+        self._delete(
+            stale,
+            {namespace for (namespace, _), op in puts.items() if op.value is None},
+        )
 
-    def _delete(self, rows: Mapping[Home, Sequence[str]], namespaces: Iterable[Labels]) -> None:
+    def _delete(
+        self, rows: Mapping[Home, Sequence[str]], namespaces: Iterable[Labels]
+    ) -> None:
         """Delete rows, and namespaces that are empty now; on a server somebody else may be filling these."""
         for home, ids in sorted(rows.items()):
             for batch in batch_iterate(BATCH, ids):
@@ -334,7 +442,11 @@ def _row_id(place: Place) -> str:
 
 def _rows_in(page: Any) -> Iterator[tuple[str, Row]]:
     """Ids and rows in what Chroma returns."""
-    return zip(page["ids"], (json.loads(metadata["row"]) for metadata in page["metadatas"]), strict=True)
+    return zip(
+        page["ids"],
+        (json.loads(metadata["row"]) for metadata in page["metadatas"]),
+        strict=True,
+    )
 
 
 def _latest(rows: Mapping[Home, Row]) -> tuple[Home, Row] | None:
@@ -351,23 +463,33 @@ def _content(row: Row) -> dict[str, Any]:
     }
 
 
-def _hits(collection: Collection, query: Sequence[float], size: int) -> Iterator[list[Hit]]:
+def _hits(
+    collection: Collection, query: Sequence[float], size: int
+) -> Iterator[list[Hit]]:
     """Nearest first: so many hits, and where these are not enough, ten times as many."""
     ids: set[str] = set()
     while True:
         # Without the rows: chromadb cannot read those of 50,000 at once.
-        page: Any = collection.query(query_embeddings=[query], n_results=size, include=["distances"])
+        page: Any = collection.query(
+            query_embeddings=[query], n_results=size, include=["distances"]
+        )
         pairs = list(zip(page["ids"][0], page["distances"][0], strict=True))
-        yield [(row_id, 1 - distance) for row_id, distance in pairs if row_id not in ids]
+        yield [
+            (row_id, 1 - distance) for row_id, distance in pairs if row_id not in ids
+        ]
         if len(pairs) < size:
             return
         ids.update(row_id for row_id, _ in pairs)
         size *= 10
 
 
-def _upsert(collection: Collection, rows: Sequence[tuple[str, Any, Mapping[str, str]]]) -> None:
+def _upsert(
+    collection: Collection, rows: Sequence[tuple[str, Any, Mapping[str, str]]]
+) -> None:
     """Write ids, vectors and metadata in portions that chromadb takes at once."""
-    largest = max(6 * len(vector) + len(metadata["row"]) for _, vector, metadata in rows)  # in base64
+    largest = max(
+        6 * len(vector) + len(metadata["row"]) for _, vector, metadata in rows
+    )  # in base64
     for piece in batch_iterate(max(1, min(BATCH, PAYLOAD // largest)), rows):
         ids, vectors, metadatas = (list(column) for column in zip(*piece, strict=True))
         collection.upsert(ids=ids, embeddings=vectors, metadatas=metadatas)
@@ -390,8 +512,12 @@ class Connection:
     users: int = 0
     mutex: threading.RLock = field(default_factory=threading.RLock)
     _process: int = field(default_factory=os.getpid)
-    _collections: dict[str, Collection | None] = field(default_factory=dict)  # `None` for one that is not in the folder
-    _noted: set[Labels] = field(default_factory=set)  # namespaces that are in the catalogue
+    _collections: dict[str, Collection | None] = field(
+        default_factory=dict
+    )  # `None` for one that is not in the folder
+    _noted: set[Labels] = field(
+        default_factory=set
+    )  # namespaces that are in the catalogue
 
     def check(self) -> None:
         """Raise `StoreLockedError` in a forked child."""
@@ -413,7 +539,9 @@ class Connection:
                 return
             del _folders[self.folder]
             try:
-                with self.mutex:  # a write under way in another thread is finished first
+                with (
+                    self.mutex
+                ):  # a write under way in another thread is finished first
                     self.client.close()  # type: ignore[attr-defined]  # those of folders have it
                     _blank(self.folder)
             finally:
@@ -426,7 +554,9 @@ class Connection:
         name = _name(home)
         if name not in self._collections:
             try:
-                self._collections[name] = self.client.get_collection(name, embedding_function=None)
+                self._collections[name] = self.client.get_collection(
+                    name, embedding_function=None
+                )
             except NotFoundError:
                 if self.folder is None:  # somebody else may make it on a server
                     return None
@@ -436,22 +566,35 @@ class Connection:
     def make(self, home: Home, about: Any = None) -> Collection:
         """As `find`, made if need be. Of two processes that do so at once, the metadata of the first one count."""
         if (collection := self.find(home)) is None:
-            settings: Any = {"metadata": about, "configuration": CONFIGURATIONS.get(home[0])}
-            collection = self.client.get_or_create_collection(_name(home), embedding_function=None, **settings)
+            settings: Any = {
+                "metadata": about,
+                "configuration": CONFIGURATIONS.get(home[0]),
+            }
+            collection = self.client.get_or_create_collection(
+                _name(home), embedding_function=None, **settings
+            )
             self._collections[collection.name] = collection
         return collection
 
     def note(self, namespace: Labels) -> None:
         """Enter a namespace into the catalogue before it has items: the reverse order could lose them."""
         if namespace not in self._noted:
-            self.make(CATALOGUE).upsert(ids=[json.dumps(namespace)], embeddings=[NO_VECTOR])
+            self.make(CATALOGUE).upsert(
+                ids=[json.dumps(namespace)], embeddings=[NO_VECTOR]
+            )
             self._noted.add(namespace)
 
     def below(self, prefix: Labels = ()) -> list[Labels]:
         """The namespaces that start with a prefix."""
         rows = self.find(CATALOGUE)
-        namespaces = [tuple(json.loads(row)) for row in rows.get(include=[])["ids"]] if rows else []
-        return sorted(namespace for namespace in namespaces if namespace[: len(prefix)] == prefix)
+        namespaces = (
+            [tuple(json.loads(row)) for row in rows.get(include=[])["ids"]]
+            if rows
+            else []
+        )
+        return sorted(
+            namespace for namespace in namespaces if namespace[: len(prefix)] == prefix
+        )
 
     def drop(self, namespace: Labels) -> None:
         """Remove an empty namespace."""
@@ -471,15 +614,26 @@ class Connection:
         for home in (CATALOGUE, *homes):
             if (old := self.find(home)) is None:
                 continue
-            settings: Any = {"metadata": old.metadata, "configuration": CONFIGURATIONS.get(home[0])}
-            copy = self.client.create_collection(f"{old.name}{COPY}", embedding_function=None, **settings)
+            settings: Any = {
+                "metadata": old.metadata,
+                "configuration": CONFIGURATIONS.get(home[0]),
+            }
+            copy = self.client.create_collection(
+                f"{old.name}{COPY}", embedding_function=None, **settings
+            )
             for ids in batch_iterate(BATCH, old.get(include=[])["ids"]):
                 page = old.get(ids=ids, include=["embeddings", "metadatas"])
-                copy.upsert(ids=page["ids"], embeddings=page["embeddings"], metadatas=page["metadatas"])
+                copy.upsert(
+                    ids=page["ids"],
+                    embeddings=page["embeddings"],
+                    metadatas=page["metadatas"],
+                )
             self.client.delete_collection(old.name)
             copy.modify(name=old.name)
             self._collections.clear()
-        with contextlib.closing(sqlite3.connect(self.folder / DATABASE, timeout=60, isolation_level=None)) as database:
+        with contextlib.closing(
+            sqlite3.connect(self.folder / DATABASE, timeout=60, isolation_level=None)
+        ) as database:
             segments = {row[0] for row in database.execute("SELECT id FROM segments")}
             database.execute("VACUUM")
         for index in _indexes(self.folder):
@@ -496,7 +650,9 @@ class Connection:
             if (original := name.removesuffix(COPY)) in names:
                 self.client.delete_collection(name)
             else:
-                self.client.get_collection(name, embedding_function=None).modify(name=original)
+                self.client.get_collection(name, embedding_function=None).modify(
+                    name=original
+                )
 
 
 def _name(home: Home) -> str:
@@ -507,19 +663,27 @@ def _name(home: Home) -> str:
 _folders: dict[Path, Connection] = {}
 """What this process has open; in a forked child also what its parent had, which is refused there."""
 
-_folders_lock = threading.RLock()  # a store may be collected, and so release its folder, while another one is opened
+_folders_lock = (
+    threading.RLock()
+)  # a store may be collected, and so release its folder, while another one is opened
 
 
 def _after_fork() -> None:
     for connection in _folders.values():
-        os.close(connection.lock)  # a copy of the parent's lock would outlive the parent
+        os.close(
+            connection.lock
+        )  # a copy of the parent's lock would outlive the parent
         # chromadb hangs when an inherited client is torn down, even as the interpreter exits: one reference too many.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection.client))
     _folders_lock.release()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_folders_lock.acquire, after_in_parent=_folders_lock.release, after_in_child=_after_fork)
+    os.register_at_fork(
+        before=_folders_lock.acquire,
+        after_in_parent=_folders_lock.release,
+        after_in_child=_after_fork,
+    )
 
 
 def connect(path_or_client: str | os.PathLike[str] | ClientAPI) -> Connection:
@@ -534,7 +698,11 @@ def connect(path_or_client: str | os.PathLike[str] | ClientAPI) -> Connection:
             shared.check()
             shared.users += 1
         return shared
-    settings = path_or_client.get_settings() if isinstance(path_or_client, chromadb.api.ClientAPI) else None
+    settings = (
+        path_or_client.get_settings()
+        if isinstance(path_or_client, chromadb.api.ClientAPI)
+        else None
+    )
     if settings is None or (settings.is_persistent and not settings.chroma_server_host):
         msg = (
             "ChromaStore takes a folder, or a sync client of a Chroma server such as HttpClient, got "
@@ -560,7 +728,9 @@ def _open(folder: Path) -> Connection:
             raise StoreLockedError(msg)  # noqa: TRY301 - the lock file is closed below
         os.ftruncate(lock, 0)
         os.write(lock, f"{os.getpid()}\n".encode())
-        settings = chromadb.config.Settings(anonymized_telemetry=False)  # telemetry would use the network
+        settings = chromadb.config.Settings(
+            anonymized_telemetry=False
+        )  # telemetry would use the network
         client = chromadb.PersistentClient(path=str(folder), settings=settings)
         connection = Connection(client, folder, lock)
         connection.recover()
@@ -580,7 +750,9 @@ def snapshot(folder: Path) -> Iterator[str]:
             contextlib.closing(sqlite3.connect(Path(place, DATABASE))) as copy,
         ):
             database.execute("BEGIN")
-            database.execute("SELECT 1 FROM sqlite_master").fetchone()  # until the end, a process that writes waits
+            database.execute(
+                "SELECT 1 FROM sqlite_master"
+            ).fetchone()  # until the end, a process that writes waits
             database.backup(copy)
             for index in _indexes(folder):
                 shutil.copytree(index, Path(place, index.name))
@@ -589,7 +761,11 @@ def snapshot(folder: Path) -> Iterator[str]:
 
 def _indexes(folder: Path) -> list[Path]:
     """The folders of Chroma's indexes."""
-    return [each for each in folder.glob("*") if INDEX.fullmatch(each.name) and each.is_dir()]
+    return [
+        each
+        for each in folder.glob("*")
+        if INDEX.fullmatch(each.name) and each.is_dir()
+    ]
 
 
 def _blank(folder: Path) -> None:

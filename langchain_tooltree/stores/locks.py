@@ -12,7 +12,9 @@ if sys.platform == "win32":
 else:
     import fcntl
 
-LOCKED_BYTE = 1 << 30  # of a file on Windows: others cannot read what is locked, so it is far behind what is written
+LOCKED_BYTE = (
+    1 << 30
+)  # of a file on Windows: others cannot read what is locked, so it is far behind what is written
 POLL_SECONDS = 0.01
 
 
@@ -41,7 +43,11 @@ def locked(path: Path, patience: float) -> Iterator[bool]:
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         # Its holder may have removed the file before it was locked here: then another one may hold a new file.
-        is_mine = try_lock(descriptor) and path.exists() and os.path.samestat(os.fstat(descriptor), path.stat())
+        is_mine = (
+            try_lock(descriptor)
+            and path.exists()
+            and os.path.samestat(os.fstat(descriptor), path.stat())
+        )
         if is_mine or time.monotonic() > until:
             break
         os.close(descriptor)
@@ -50,6 +56,8 @@ def locked(path: Path, patience: float) -> Iterator[bool]:
         yield is_mine
     finally:
         if is_mine:
-            with contextlib.suppress(OSError):  # Windows does not remove what somebody else has open
+            with contextlib.suppress(
+                OSError
+            ):  # Windows does not remove what somebody else has open
                 path.unlink()
         os.close(descriptor)

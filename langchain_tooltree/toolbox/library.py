@@ -24,25 +24,70 @@ logger = logging.getLogger(__name__)
 MAX_SECONDS = 600  # the longest time limit of a call; nobody waits longer for an answer
 
 # The domains, the module of this folder in which each stands, and the package that it needs.
-DOMAINS = {"maths": ("computing", "sympy"), "units": ("computing", "pint"), "tables": ("sources", "duckdb")}
-DOMAINS |= {"documents": ("sources", "pypdf"), "images": ("sources", "PIL"), "knowledge": ("sources", "httpx")}
+DOMAINS = {
+    "maths": ("computing", "sympy"),
+    "units": ("computing", "pint"),
+    "tables": ("sources", "duckdb"),
+}
+DOMAINS |= {
+    "documents": ("sources", "pypdf"),
+    "images": ("sources", "PIL"),
+    "knowledge": ("sources", "httpx"),
+}
 # Domain, name and examples of each tool, a function of its domain's module, whose keyword-only parameters are settings.
 TOOLS: tuple[tuple[Any, ...], ...] = (
-    ("maths", "calculator", {"expression": "12.5 * (3 + 4) / 2"}, {"expression": "integrate(x^2, (x, 0, 3))"}),
-    ("maths", "solve_equations", {"equations": ["x + y = 10", "x - y = 2"]}, {"equations": ["x^2 - 5*x + 6 = 0"]}),
-    ("units", "convert_units", {"value": 26.2, "unit": "mile", "to": "km"}, {"value": 5, "unit": "degF", "to": "degC"}),
+    (
+        "maths",
+        "calculator",
+        {"expression": "12.5 * (3 + 4) / 2"},
+        {"expression": "integrate(x^2, (x, 0, 3))"},
+    ),
+    (
+        "maths",
+        "solve_equations",
+        {"equations": ["x + y = 10", "x - y = 2"]},
+        {"equations": ["x^2 - 5*x + 6 = 0"]},
+    ),
+    (
+        "units",
+        "convert_units",
+        {"value": 26.2, "unit": "mile", "to": "km"},
+        {"value": 5, "unit": "degF", "to": "degC"},
+    ),
     ("units", "time_between", {"start": "2026-03-01", "end": "2026-12-24"}),
     ("units", "add_to_date", {"start": "2024-01-31", "amount": 1, "unit": "months"}),
     ("tables", "describe_tables", {"files": ["sales.csv"]}),
-    ("tables", "query_tables", {"sql": "SELECT sum(amount) AS total FROM sales", "files": ["sales.csv"]}),
+    (
+        "tables",
+        "query_tables",
+        {"sql": "SELECT sum(amount) AS total FROM sales", "files": ["sales.csv"]},
+    ),
     ("documents", "list_files", {}, {"ending": ".pdf"}),
-    ("documents", "read_document", {"file": "report.pdf"}, {"file": "report.pdf", "start": 19800}),
-    ("documents", "search_documents", {"pattern": "annual leave"}, {"pattern": r"total:? \d+", "file": "report.pdf"}),
+    (
+        "documents",
+        "read_document",
+        {"file": "report.pdf"},
+        {"file": "report.pdf", "start": 19800},
+    ),
+    (
+        "documents",
+        "search_documents",
+        {"pattern": "annual leave"},
+        {"pattern": r"total:? \d+", "file": "report.pdf"},
+    ),
     ("images", "image_size", {"image": "photo.png"}),
     ("images", "zoom_image", {"image": "photo.png", "part": "top right"}),
-    ("images", "ask_image", {"image": "photo.png", "question": "How many people wear a helmet?"}),
+    (
+        "images",
+        "ask_image",
+        {"image": "photo.png", "question": "How many people wear a helmet?"},
+    ),
     ("knowledge", "search_encyclopaedia", {"query": "Alhambra"}),
-    ("knowledge", "query_knowledge_graph", {"sparql": "SELECT ?inhabitants WHERE { wd:Q8810 wdt:P1082 ?inhabitants }"}),
+    (
+        "knowledge",
+        "query_knowledge_graph",
+        {"sparql": "SELECT ?inhabitants WHERE { wd:Q8810 wdt:P1082 ?inhabitants }"},
+    ),
 )
 
 
@@ -85,7 +130,9 @@ def toolbox(
         ConfigurationError: For an unknown domain, a folder that does not exist, or a named tool without its setting.
         MissingExtraError: For a named tool without its package.
     """
-    settings = _check_settings(folder, vision, encyclopaedia=encyclopaedia, wikidata=wikidata, seconds=seconds)
+    settings = _check_settings(
+        folder, vision, encyclopaedia=encyclopaedia, wikidata=wikidata, seconds=seconds
+    )
     tools: dict[str, BaseTool] = {}
     left_out: dict[str, str] = {}
     for word in domains or DOMAINS:
@@ -110,10 +157,16 @@ def toolbox(
 
 
 def _check_settings(
-    folder: str | os.PathLike[str] | None, vision: Any, *, seconds: float, **services: str | None
+    folder: str | os.PathLike[str] | None,
+    vision: Any,
+    *,
+    seconds: float,
+    **services: str | None,
 ) -> dict[str, Any]:
     """The settings with the folder resolved and the model made of its name; refused where they cannot be right."""
-    if folder is not None and not (str(folder) and Path(folder).is_dir()):  # "" would be the current folder
+    if folder is not None and not (
+        str(folder) and Path(folder).is_dir()
+    ):  # "" would be the current folder
         msg = f"folder must be a folder that exists, got {str(folder)!r}."
         raise ConfigurationError(msg)
     if not 0 < seconds <= MAX_SECONDS:
@@ -124,11 +177,15 @@ def _check_settings(
             msg = f"{name} must be the address of a service, such as https://..., got {address!r}."
             raise ConfigurationError(msg)
     root = folder and str(Path(folder).resolve())
-    model = vision and resolve_model(vision).with_config(inner_config("vision", {}))  # kept out of the agent's stream
+    model = vision and resolve_model(vision).with_config(
+        inner_config("vision", {})
+    )  # kept out of the agent's stream
     return {**services, "folder": root, "vision": model, "seconds": seconds}
 
 
-def _make_tool(domain: str, name: str, examples: Sequence[Any], settings: Mapping[str, Any]) -> StructuredTool:
+def _make_tool(
+    domain: str, name: str, examples: Sequence[Any], settings: Mapping[str, Any]
+) -> StructuredTool:
     """A function as a LangChain tool, bounded, with refusals as error messages that the model reads."""
     module, package = DOMAINS[domain]
     function = getattr(import_module(f"langchain_tooltree.toolbox.{module}"), name)
@@ -136,24 +193,36 @@ def _make_tool(domain: str, name: str, examples: Sequence[Any], settings: Mappin
         msg = f"{name} needs {package}: pip install 'langchain-tooltree[toolbox]'."
         raise MissingExtraError(msg)
     parameters = signature(function).parameters.values()
-    needs = {each.name: settings[each.name] for each in parameters if each.kind is Parameter.KEYWORD_ONLY}
+    needs = {
+        each.name: settings[each.name]
+        for each in parameters
+        if each.kind is Parameter.KEYWORD_ONLY
+    }
     if missing := [f"{setting}=" for setting, value in needs.items() if not value]:
         msg = f"{name} needs {', '.join(missing)}."
         raise ConfigurationError(msg)
 
     def run(**arguments: Any) -> str:
         try:
-            if "vision" in needs:  # the model is asked in this process, the image is prepared in the other one
+            if (
+                "vision" in needs
+            ):  # the model is asked in this process, the image is prepared in the other one
                 return limit_result(perform(function, {**arguments, **needs}))
-            return limit_result(POOL.run(function, {**arguments, **needs}, settings["seconds"], package))
+            return limit_result(
+                POOL.run(function, {**arguments, **needs}, settings["seconds"], package)
+            )
         except RefusedError as error:
             where = f"{settings['folder']}{os.sep}"  # which is nobody's business
-            raise ToolException(cut(limit_result(str(error)).replace(where, ""), 1_000)) from None
+            raise ToolException(
+                cut(limit_result(str(error)).replace(where, ""), 1_000)
+            ) from None
 
     return StructuredTool(
         name=name,
         description=function.__doc__.partition("\n\n")[0],
-        args_schema=create_schema_from_function(name, function, filter_args=[*needs], parse_docstring=True),
+        args_schema=create_schema_from_function(
+            name, function, filter_args=[*needs], parse_docstring=True
+        ),
         func=run,
         tags=[domain],
         metadata={EXAMPLES: tuple(examples)},

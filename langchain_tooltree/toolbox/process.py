@@ -26,9 +26,28 @@ MAX_FILES = 2_000  # files of the folder that are listed or searched
 MAX_RESULT = 20_000  # characters of a result, about 5,000 tokens
 MEMORY = 3_000_000_000  # bytes of address space of a process, of which duckdb alone takes 0.9 GB
 START_SECONDS = 60.0  # how long a process may take to import what a tool needs, on a machine that is busy
-MAX_PROCESSES = 4  # processes at once, which bounds the memory of all calls; further calls wait
-PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR")  # in either case
-KEPT = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "TMPDIR", "TEMP", "SYSTEMROOT", "TZ", *PROXIES)
+MAX_PROCESSES = (
+    4  # processes at once, which bounds the memory of all calls; further calls wait
+)
+PROXIES = (
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "ALL_PROXY",
+    "NO_PROXY",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+)  # in either case
+KEPT = (
+    "PATH",
+    "LD_LIBRARY_PATH",
+    "LANG",
+    "LC_ALL",
+    "TMPDIR",
+    "TEMP",
+    "SYSTEMROOT",
+    "TZ",
+    *PROXIES,
+)
 
 
 class RefusedError(Exception):
@@ -53,7 +72,9 @@ def perform(function: Callable[..., str], arguments: Mapping[str, Any]) -> str:
 def limit_result(result: str) -> str:
     """A result, cut where it is too long, in characters that every provider takes."""
     result = whole_characters(result).replace("\0", "")
-    more = f"\n[cut: {MAX_RESULT:,} of {len(result):,} characters; ask for a smaller part]"
+    more = (
+        f"\n[cut: {MAX_RESULT:,} of {len(result):,} characters; ask for a smaller part]"
+    )
     return f"{result[:MAX_RESULT]}{more * (len(result) > MAX_RESULT)}"
 
 
@@ -64,14 +85,26 @@ def inside(folder: str, name: str) -> Path:
         path = (root / name).resolve()
         hidden = any(part.startswith(".") for part in path.relative_to(root).parts)
         is_file = path.is_file()
-    except (OSError, RuntimeError, ValueError):  # too long; a loop of links; outside, or with a \0
-        refuse(f"{name!r} is not a name in the folder. Give a path relative to it, such as 'reports/2024.pdf'.")
+    except (
+        OSError,
+        RuntimeError,
+        ValueError,
+    ):  # too long; a loop of links; outside, or with a \0
+        refuse(
+            f"{name!r} is not a name in the folder. Give a path relative to it, such as 'reports/2024.pdf'."
+        )
     if hidden:
-        refuse(f"{name!r} is hidden, and hidden files are not opened. Choose another file.")
+        refuse(
+            f"{name!r} is hidden, and hidden files are not opened. Choose another file."
+        )
     if not is_file:
-        refuse(f"There is no file {name!r} in the folder. Files: {cut(', '.join(names_in(folder)) or 'none', 500)}.")
+        refuse(
+            f"There is no file {name!r} in the folder. Files: {cut(', '.join(names_in(folder)) or 'none', 500)}."
+        )
     if (size := path.stat().st_size) > MAX_FILE:
-        refuse(f"{name!r} has {size:,} bytes; at most {MAX_FILE:,} are read. Choose a smaller file.")
+        refuse(
+            f"{name!r} has {size:,} bytes; at most {MAX_FILE:,} are read. Choose a smaller file."
+        )
     return path
 
 
@@ -80,8 +113,16 @@ def names_in(folder: str, endings: tuple[str, ...] = ("",)) -> list[str]:
     names: list[str] = []
     for place, folders, files in os.walk(folder):  # follows no links
         folders[:] = sorted(each for each in folders if not each.startswith("."))
-        paths = [Path(place, each) for each in sorted(files) if each.lower().endswith(endings) and each[0] != "."]
-        names += [path.relative_to(folder).as_posix() for path in paths if not path.is_symlink()]
+        paths = [
+            Path(place, each)
+            for each in sorted(files)
+            if each.lower().endswith(endings) and each[0] != "."
+        ]
+        names += [
+            path.relative_to(folder).as_posix()
+            for path in paths
+            if not path.is_symlink()
+        ]
     return names[:MAX_FILES]
 
 
@@ -97,12 +138,23 @@ class Pool:
         for _ in range(MAX_PROCESSES):
             self._free.put(None)
 
-    def run(self, function: Callable[..., str], arguments: Mapping[str, Any], seconds: float, package: str) -> str:
+    def run(
+        self,
+        function: Callable[..., str],
+        arguments: Mapping[str, Any],
+        seconds: float,
+        package: str,
+    ) -> str:
         """The result of a function of this package, which has so many seconds once what it needs is imported.
 
         A `RefusedError` if it refuses or fails, or the process has ended before an answer.
         """
-        call = {"module": function.__module__, "name": function.__name__, "package": package, "seconds": seconds}
+        call = {
+            "module": function.__module__,
+            "name": function.__name__,
+            "package": package,
+            "seconds": seconds,
+        }
         process, line = self._free.get(), ""
         try:
             with contextlib.suppress(OSError):  # it has ended, or cannot be started
@@ -110,7 +162,11 @@ class Pool:
                     process.communicate()  # which closes its pipes
                     process = None
                 process = process or _start()
-                print(json.dumps({**call, "arguments": arguments}), file=process.stdin, flush=True)
+                print(
+                    json.dumps({**call, "arguments": arguments}),
+                    file=process.stdin,
+                    flush=True,
+                )
                 line = process.stdout.readline() if process.stdout else ""
         finally:  # even at an interrupt, after which the answer would be taken for that of the next call
             if process is not None and not line:
@@ -132,7 +188,9 @@ class Pool:
 
 
 def _start() -> "subprocess.Popen[str]":
-    environment = {name: value for name, value in os.environ.items() if name.upper() in KEPT}
+    environment = {
+        name: value for name, value in os.environ.items() if name.upper() in KEPT
+    }
     paths = os.pathsep.join(map(os.path.abspath, sys.path))
     # This interpreter and this module. As `-m`, the process would have two of each class of it.
     return subprocess.Popen(  # noqa: S603 - nothing of what is run comes from outside
@@ -158,10 +216,16 @@ def serve() -> None:
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     sys.stdout = sys.stderr  # what a library prints is no answer
     sys.set_int_max_str_digits(0)  # time and memory are bounded
-    with contextlib.suppress(ImportError, ValueError, OSError):  # Windows has none, and macOS refuses the last one
+    with contextlib.suppress(
+        ImportError, ValueError, OSError
+    ):  # Windows has none, and macOS refuses the last one
         import resource  # noqa: PLC0415 - as said
 
-        for kind, most in ((resource.RLIMIT_FSIZE, 0), (resource.RLIMIT_CORE, 0), (resource.RLIMIT_AS, MEMORY)):
+        for kind, most in (
+            (resource.RLIMIT_FSIZE, 0),
+            (resource.RLIMIT_CORE, 0),
+            (resource.RLIMIT_AS, MEMORY),
+        ):
             resource.setrlimit(kind, (most, most))
     for line in sys.stdin:
         call = json.loads(line)

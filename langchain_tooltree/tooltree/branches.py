@@ -12,11 +12,25 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import takewhile
 from typing import Any
 
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolCall, ToolMessage
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    HumanMessage,
+    ToolCall,
+    ToolMessage,
+)
 from pydantic import TypeAdapter, ValidationError
 
 from langchain_tooltree.anomaly.rules import has_failed
-from langchain_tooltree.experience.trajectory import NOTES, Outcome, Step, added_to, call_key, calls_in, without_added
+from langchain_tooltree.experience.trajectory import (
+    NOTES,
+    Outcome,
+    Step,
+    added_to,
+    call_key,
+    calls_in,
+    without_added,
+)
 from langchain_tooltree.text import call_label
 
 KEY = NOTES  # under which a state or a message holds the mark
@@ -29,8 +43,12 @@ class Candidate:
 
     name: str  # of the tool
     args: dict[str, Any]
-    hidden: list[str]  # the ids that are hidden while it is tried: they say from which state of the turn it starts
-    message: dict[str, Any]  # the reply that offered it, for providers that want its reasoning back
+    hidden: list[
+        str
+    ]  # the ids that are hidden while it is tried: they say from which state of the turn it starts
+    message: dict[
+        str, Any
+    ]  # the reply that offered it, for providers that want its reasoning back
     score: float | None = None  # r_pre in [0, 1], if a judge gave one
 
     @property
@@ -44,7 +62,9 @@ class Best:
     """The best answer so far."""
 
     answer: dict[str, Any]  # the message, as `message_to_dict` gives it
-    path: list[str]  # ids of the messages of the turn that led to it, from the request on
+    path: list[
+        str
+    ]  # ids of the messages of the turn that led to it, from the request on
     missing: str  # what it leaves open, as far as is known
 
 
@@ -53,7 +73,9 @@ class PlannedStep:
     """One message with calls of a plan that was tried in a sandbox."""
 
     message: dict[str, Any]  # as `message_to_dict` gives it
-    tried: dict[str, str]  # what each call brought back in the fork, by the ids of the calls
+    tried: dict[
+        str, str
+    ]  # what each call brought back in the fork, by the ids of the calls
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,24 +92,40 @@ class Mark:
 
     turn: str | None = None  # id of the user's message that began the turn
     search: str = ""  # id of the search; empty while there was no doubt
-    hidden: list[str] = field(default_factory=list)  # ids of the messages of abandoned branches
-    parents: dict[str, str] = field(default_factory=dict)  # of the first message of each branch, what it follows
+    hidden: list[str] = field(
+        default_factory=list
+    )  # ids of the messages of abandoned branches
+    parents: dict[str, str] = field(
+        default_factory=dict
+    )  # of the first message of each branch, what it follows
     used: int = 0  # model calls beyond those of the agent by itself
-    usage: dict[str, Any] = field(default_factory=dict)  # their tokens, as `UsageMetadata`
+    usage: dict[str, Any] = field(
+        default_factory=dict
+    )  # their tokens, as `UsageMetadata`
     stops: int = 0  # how often the agent has answered in this turn
-    again: int = 0  # how often its own step was asked again because of what its answer left open
+    again: int = (
+        0  # how often its own step was asked again because of what its answer left open
+    )
     asked: int = 0  # how often other calls were asked for
     missing: str = ""  # what the latest report says is missing
-    doubts: list[list[str]] = field(default_factory=list)  # id of the message before a doubtful answer; what it lacks
-    writes: list[str] = field(default_factory=list)  # tools whose writes have a first voice: a report named them
+    doubts: list[list[str]] = field(
+        default_factory=list
+    )  # id of the message before a doubtful answer; what it lacks
+    writes: list[str] = field(
+        default_factory=list
+    )  # tools whose writes have a first voice: a report named them
     evident: bool = False  # whether the turn itself spoke against the latest answer, see `report.Stop.is_evident`
     resumed: bool = False  # whether a write was made since the latest answer
     best: Best | None = None  # the best answer so far
-    queue: list[Candidate] = field(default_factory=list)  # candidates that wait, most promising first
+    queue: list[Candidate] = field(
+        default_factory=list
+    )  # candidates that wait, most promising first
     plan: Plan | None = None  # what is left of a plan that was tried in a sandbox
     step: int = 0  # the super-step of the latest visit
     began: float = 0.0  # when the search began, in seconds of the clock
-    recalled: dict[str, Any] = field(default_factory=dict)  # what was told of past runs, as a record notes it
+    recalled: dict[str, Any] = field(
+        default_factory=dict
+    )  # what was told of past runs, as a record notes it
     checked: bool = False  # whether a write was checked in this turn, see `SearchConfig.check_writes`
 
     @classmethod
@@ -137,11 +175,21 @@ class Branches:
         request = messages[self.begin] if self.begin is not None else None
         if request is not None and not _is_summary(request) and request.id != mark.turn:
             mark = Mark(turn=request.id, hidden=mark.hidden)
-        if mark.hidden or mark.parents or mark.best:  # what other middleware has removed is forgotten
+        if (
+            mark.hidden or mark.parents or mark.best
+        ):  # what other middleware has removed is forgotten
             ids = {message.id for message in messages}
-            places = {*mark.parents, *mark.parents.values(), *(mark.best.path if mark.best else ())}
-            if not ids.issuperset(places):  # and a tree that does not fit any more is given up
-                mark = replace(mark, parents={}, best=None, queue=[], plan=None, missing="")
+            places = {
+                *mark.parents,
+                *mark.parents.values(),
+                *(mark.best.path if mark.best else ()),
+            }
+            if not ids.issuperset(
+                places
+            ):  # and a tree that does not fit any more is given up
+                mark = replace(
+                    mark, parents={}, best=None, queue=[], plan=None, missing=""
+                )
             mark = replace(mark, hidden=[each for each in mark.hidden if each in ids])
         self.mark = mark
 
@@ -153,7 +201,11 @@ class Branches:
     def path(self, hidden: Iterable[str] | None = None) -> Sequence[BaseMessage]:
         """The messages that the model sees; with `hidden`, those it would see if these ids were hidden instead."""
         ids = set(self.mark.hidden if hidden is None else hidden)
-        return [message for message in self.messages if message.id not in ids] if ids else self.messages
+        return (
+            [message for message in self.messages if message.id not in ids]
+            if ids
+            else self.messages
+        )
 
     def this_turn(self, path: Sequence[BaseMessage]) -> Sequence[BaseMessage]:
         """The part of a path since the user's latest message."""
@@ -164,18 +216,32 @@ class Branches:
     def tried(self) -> dict[str, ToolCall]:
         """All calls of this turn, on any branch, by their canonical texts."""
         turn = self.messages if self.begin is None else self.messages[self.begin + 1 :]
-        return {call_key(call["name"], call["args"]): call for message in turn for call in calls_in(message)}
+        return {
+            call_key(call["name"], call["args"]): call
+            for message in turn
+            for call in calls_in(message)
+        }
 
     @property
     def latest(self) -> list[ToolMessage]:
         """What the latest calls of the path brought back; nothing if the path does not end with it."""
-        results: list[Any] = [*takewhile(lambda each: isinstance(each, ToolMessage), reversed(self.path()))]
+        results: list[Any] = [
+            *takewhile(
+                lambda each: isinstance(each, ToolMessage), reversed(self.path())
+            )
+        ]
         return results[::-1]
 
     def results(self, path: Sequence[BaseMessage]) -> list[tuple[str, bool]]:
         """Of each result of the turn on a path, its tool and whether it has failed; a person's refusal is none."""
-        results = (each for each in self.this_turn(path) if isinstance(each, ToolMessage))
-        return [(each.name or "", each.status == "error") for each in results if not is_decided(each)]
+        results = (
+            each for each in self.this_turn(path) if isinstance(each, ToolMessage)
+        )
+        return [
+            (each.name or "", each.status == "error")
+            for each in results
+            if not is_decided(each)
+        ]
 
     def weakest(self) -> list[str]:
         """The ids that are hidden if the search goes on from the weakest state of the turn.
@@ -190,8 +256,14 @@ class Branches:
             if isinstance(path[at], HumanMessage) or not is_free:
                 break
             results = results_of(path, at)
-            if results and is_fruitless(path[at], results) and not any(map(is_decided, results)):
-                hidden = self.mark.hidden + [message.id for message in path[at:] if message.id]
+            if (
+                results
+                and is_fruitless(path[at], results)
+                and not any(map(is_decided, results))
+            ):
+                hidden = self.mark.hidden + [
+                    message.id for message in path[at:] if message.id
+                ]
         return hidden
 
     def may_be_given_up(self, ids: Iterable[str | None]) -> bool:
@@ -213,7 +285,10 @@ def results_of(messages: Sequence[BaseMessage], at: int) -> list[ToolMessage]:
     return [each for each in later if isinstance(each, ToolMessage)]
 
 
-DECISIONS = ("User rejected the tool call", "Note: a human reviewer replaced this tool call")
+DECISIONS = (
+    "User rejected the tool call",
+    "Note: a human reviewer replaced this tool call",
+)
 """How results begin that `HumanInTheLoopMiddleware` writes where a person has rejected or edited a call."""
 
 
@@ -225,15 +300,22 @@ def is_decided(result: BaseMessage) -> bool:
 def is_fruitless(message: BaseMessage, results: Sequence[ToolMessage]) -> bool:
     """Whether all calls of a message have failed or brought nothing back."""
     arguments = {call["id"]: call["args"] for call in calls_in(message)}
-    return all(_brought_nothing(result, arguments.get(result.tool_call_id) or {}) for result in results)
+    return all(
+        _brought_nothing(result, arguments.get(result.tool_call_id) or {})
+        for result in results
+    )
 
 
 def _brought_nothing(result: ToolMessage, arguments: dict[str, Any]) -> bool:
-    content = without_added(result.content, added_to(result.response_metadata))  # such as a reflection
+    content = without_added(
+        result.content, added_to(result.response_metadata)
+    )  # such as a reflection
     text = content.strip() if isinstance(content, str) else result.text.strip()
     if result.status == "error" or not (text or content):
         return True
-    return text in _EMPTY or has_failed(Step(result.name or "", arguments, Outcome(content, result.status)))
+    return text in _EMPTY or has_failed(
+        Step(result.name or "", arguments, Outcome(content, result.status))
+    )
 
 
 _EMPTY = frozenset({"[]", "{}", "null", "None", '""'})
@@ -243,14 +325,20 @@ def _is_summary(message: BaseMessage) -> bool:
     return message.additional_kwargs.get("lc_source") == SUMMARY
 
 
-def _last(messages: Sequence[BaseMessage], holds: Callable[[BaseMessage], bool]) -> int | None:
+def _last(
+    messages: Sequence[BaseMessage], holds: Callable[[BaseMessage], bool]
+) -> int | None:
     """The place of the last message of which something holds; `None` if there is none."""
-    return next((at for at in range(len(messages) - 1, -1, -1) if holds(messages[at])), None)
+    return next(
+        (at for at in range(len(messages) - 1, -1, -1) if holds(messages[at])), None
+    )
 
 
 # --- calls in the blocks of a reply, as providers write them ---
 
-FORM = frozenset({"model_provider", "output_version"})  # metadata of a message that says how its blocks are to be read
+FORM = frozenset(
+    {"model_provider", "output_version"}
+)  # metadata of a message that says how its blocks are to be read
 
 CALL_BLOCKS = frozenset({"tool_use", "tool_call", "function_call", "tool_call_chunk"})
 """Types of content blocks that repeat the calls of a message."""
@@ -259,7 +347,13 @@ CALL_BLOCKS = frozenset({"tool_use", "tool_call", "function_call", "tool_call_ch
 def made_anew(reply: AIMessage, calls: Sequence[ToolCall], **others: Any) -> AIMessage:
     """A reply with other calls and fields, as one that costs nothing: its form is kept, but no id and no usage."""
     form = {key: each for key, each in reply.response_metadata.items() if key in FORM}
-    fresh = {"id": None, "tool_calls": [*calls], "usage_metadata": None, "response_metadata": form, **others}
+    fresh = {
+        "id": None,
+        "tool_calls": [*calls],
+        "usage_metadata": None,
+        "response_metadata": form,
+        **others,
+    }
     return reply.model_copy(update=fresh)
 
 
@@ -268,7 +362,14 @@ def call_blocks(call: ToolCall, form: Mapping[str, Any]) -> list[dict[str, Any]]
     if form.get("output_version") == "v1":
         return [{**call, "type": "tool_call"}]
     if form.get("model_provider") == "anthropic":
-        return [{"type": "tool_use", "id": call["id"], "name": call["name"], "input": call["args"]}]
+        return [
+            {
+                "type": "tool_use",
+                "id": call["id"],
+                "name": call["name"],
+                "input": call["args"],
+            }
+        ]
     return []
 
 
@@ -282,13 +383,24 @@ def with_only_call(message: AIMessage, call: ToolCall | None) -> AIMessage:
             for block in content
             if isinstance(block, dict)
             and block.get("type") != "text"
-            and (block.get("type") not in CALL_BLOCKS or (block.get("call_id") or block.get("id")) in ids)
+            and (
+                block.get("type") not in CALL_BLOCKS
+                or (block.get("call_id") or block.get("id")) in ids
+            )
             # OpenAI's items of reasoning belong to the item behind them, and are refused without it.
-            and (call is not None or block.get("type") != "reasoning" or "id" not in block)
+            and (
+                call is not None
+                or block.get("type") != "reasoning"
+                or "id" not in block
+            )
         ]
     else:
         content = ""
-    update = {"content": content, "tool_calls": [call] if call else [], "invalid_tool_calls": []}
+    update = {
+        "content": content,
+        "tool_calls": [call] if call else [],
+        "invalid_tool_calls": [],
+    }
     return message.model_copy(update=update)
 
 
@@ -301,10 +413,15 @@ def repeated(reply: AIMessage, call: ToolCall) -> AIMessage:
     own = str(reply.tool_calls[0]["id"])
     content: Any = reply.content
     if isinstance(content, list):
-        content = [_repeating(block, own, call) if isinstance(block, dict) else block for block in content]
+        content = [
+            _repeating(block, own, call) if isinstance(block, dict) else block
+            for block in content
+        ]
     keywords = dict(reply.additional_kwargs)
     if signatures := keywords.get(GEMINI_SIGNATURES):
-        keywords[GEMINI_SIGNATURES] = {call["id"]: signatures.get(own, next(iter(signatures.values())))}
+        keywords[GEMINI_SIGNATURES] = {
+            call["id"]: signatures.get(own, next(iter(signatures.values())))
+        }
     return made_anew(reply, [call], content=content, additional_kwargs=keywords)
 
 
@@ -312,6 +429,14 @@ def _repeating(block: dict[str, Any], own: str, call: ToolCall) -> dict[str, Any
     """A block of content; one that repeats the call has its id and arguments, as providers name and write them."""
     if own not in (block.get("id"), block.get("call_id")):
         return block
-    arguments = {"input": call["args"], "args": call["args"], "arguments": json.dumps(call["args"])}
+    arguments = {
+        "input": call["args"],
+        "args": call["args"],
+        "arguments": json.dumps(call["args"]),
+    }
     ids = {key: call["id"] for key in ("id", "call_id") if block.get(key) == own}
-    return {**block, **ids, **{key: value for key, value in arguments.items() if key in block}}
+    return {
+        **block,
+        **ids,
+        **{key: value for key, value in arguments.items() if key in block},
+    }

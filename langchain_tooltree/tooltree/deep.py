@@ -26,7 +26,13 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolCall, message_to_dict
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    SystemMessage,
+    ToolCall,
+    message_to_dict,
+)
 from langchain_core.runnables.config import ensure_config, merge_configs
 from langchain_core.tools import BaseTool, StructuredTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
@@ -37,7 +43,15 @@ from langchain_tooltree._langgraph import tool_node_input, with_runtime
 from langchain_tooltree.conversation import Conversation, is_observation, transcript
 from langchain_tooltree.errors import EmptyQueryError, described
 from langchain_tooltree.experience.trajectory import UNREADABLE, readable
-from langchain_tooltree.flows import Flow, FunctionStep, TwinStep, arun_flow, awaited, in_thread, run_flow
+from langchain_tooltree.flows import (
+    Flow,
+    FunctionStep,
+    TwinStep,
+    arun_flow,
+    awaited,
+    in_thread,
+    run_flow,
+)
 from langchain_tooltree.models import (
     ATTEMPTS,
     UNTRUSTED,
@@ -120,8 +134,14 @@ class DeepSearch:
         pre_judge, post_judge = planner.judges
         pre_judge = pre_judge or ModelEvaluator(model, kernel.seed, planner.prompts)
         self._pre_judge = _in_form(pre_judge, explains=kernel.explains_before)
-        self._post_judge = _in_form(post_judge or pre_judge, explains=kernel.explains_after)
-        self._host, self._effects, self._bound_tools = host, offering.effects, planner.bound_tools
+        self._post_judge = _in_form(
+            post_judge or pre_judge, explains=kernel.explains_after
+        )
+        self._host, self._effects, self._bound_tools = (
+            host,
+            offering.effects,
+            planner.bound_tools,
+        )
         self._library = offering.library
         self._tools: Sequence[str] = self._library.names  # that may be proposed
         self._proposer = Proposer(model, self._library, self._effect_of, kernel)
@@ -132,7 +152,9 @@ class DeepSearch:
         self._search = TreeSearch(
             kernel,
             tools=len(self._library),
-            judge_calls=max(self._pre_judge.calls_per_question, self._post_judge.calls_per_question),
+            judge_calls=max(
+                self._pre_judge.calls_per_question, self._post_judge.calls_per_question
+            ),
             reserved_model_calls=ANSWER_CALLS,
             is_under_way=bool(outcomes) and outcomes[-1].status != "error",
         )
@@ -140,7 +162,9 @@ class DeepSearch:
         self._id = uuid.uuid4().hex
         # By version: what each write has led to, and the user's own world, which is only ever forked.
         self._worlds = {} if planner.sandbox is None else {"": planner.sandbox}
-        self._forking = threading.Lock()  # a world may not be copied while it is being copied elsewhere
+        self._forking = (
+            threading.Lock()
+        )  # a world may not be copied while it is being copied elsewhere
         self._meters: dict[int, Meter] = {}  # of each operation, by its launch number
         self._meter = Meter(0)  # of all that was told
         self._began = time.monotonic()
@@ -162,8 +186,20 @@ class DeepSearch:
         """
         search, emit = self._search, self._host.emit
         running: deque[Any] = deque()  # in the order of launch
-        limits = {"max_rollouts": self._config.max_rollouts, "max_model_calls": search.max_model_calls}
-        yield from emit([{"type": "start", "query": self._conversation.goal, "tools": len(self._library), **limits}])
+        limits = {
+            "max_rollouts": self._config.max_rollouts,
+            "max_model_calls": search.max_model_calls,
+        }
+        yield from emit(
+            [
+                {
+                    "type": "start",
+                    "query": self._conversation.goal,
+                    "tools": len(self._library),
+                    **limits,
+                }
+            ]
+        )
         try:
             if self._config.coarse_planner:
                 yield from self._narrow_tools()
@@ -171,7 +207,9 @@ class DeepSearch:
                 if time.monotonic() >= self._deadline:
                     search.stop("max_seconds")
                 for operation in search.ask():
-                    running.append((yield _launch(self._perform(operation), "tooltree")))
+                    running.append(
+                        (yield _launch(self._perform(operation), "tooltree"))
+                    )
                 yield from emit(search.take_events())
                 if not running:
                     break
@@ -185,8 +223,12 @@ class DeepSearch:
         result, events = self._result(), list[dict[str, Any]]()
         if result.fallback:
             details = [*self._tree.root.dropped, *search.problems]
-            events.append({"type": "fallback", "reason": result.fallback, "details": details})
-            logger.warning("Planning failed, the plain model takes the turn: %s", result.fallback)
+            events.append(
+                {"type": "fallback", "reason": result.fallback, "details": details}
+            )
+            logger.warning(
+                "Planning failed, the plain model takes the turn: %s", result.fallback
+            )
         yield from emit([*events, *search.take_events()])
         return result
 
@@ -196,9 +238,14 @@ class DeepSearch:
         """Have the coarse planner choose the tools that may be proposed."""
         search, spent = self._search, self._search.spent
         meter = Meter(min(ATTEMPTS, search.max_model_calls - ANSWER_CALLS))
-        self._tools = yield from plan_tools(self._host.model, self._library, self._conversation.goal, meter)
+        self._tools = yield from plan_tools(
+            self._host.model, self._library, self._conversation.goal, meter
+        )
         self._meter.add(meter)
-        spent.model_calls, spent.tokens = meter.model_calls, meter.input_tokens + meter.output_tokens
+        spent.model_calls, spent.tokens = (
+            meter.model_calls,
+            meter.input_tokens + meter.output_tokens,
+        )
 
     def _perform(self, operation: Operation) -> Flow[OperationOutcome]:
         """Carry out one operation."""
@@ -209,7 +256,11 @@ class DeepSearch:
         match operation.kind:
             case "propose":
                 request = ProposalRequest(
-                    conversation=[*self._system, *self._messages, *self._path_messages(node, observation)],
+                    conversation=[
+                        *self._system,
+                        *self._messages,
+                        *self._path_messages(node, observation),
+                    ],
                     tools=self._tools,
                     operation=operation.id,
                     attempt=operation.attempt,
@@ -218,24 +269,40 @@ class DeepSearch:
                 )
                 outcome = yield from self._proposer.propose(request, meter)
             case "score":
-                candidates = [self._tree[candidate] for candidate in operation.candidates]
-                groups = [[each] for each in candidates] if self._config.pre_evaluation == "single" else [candidates]
+                candidates = [
+                    self._tree[candidate] for candidate in operation.candidates
+                ]
+                groups = (
+                    [[each] for each in candidates]
+                    if self._config.pre_evaluation == "single"
+                    else [candidates]
+                )
                 verdicts: list[Judged] = []
                 for group in groups:
-                    verdicts += yield from self._pre_judge.pre(self._question("pre", group), meter)
+                    verdicts += yield from self._pre_judge.pre(
+                        self._question("pre", group), meter
+                    )
                 outcome.scores = [each.score for each in verdicts]
                 outcome.reasons = [each.reason for each in verdicts]
                 outcome.error = _cause(meter) if None in outcome.scores else None
             case "evaluate":
                 question = self._question("post", [node])
-                (outcome.reward, reason), outcome.goal = yield from self._post_judge.post(question, meter)
+                (
+                    (outcome.reward, reason),
+                    outcome.goal,
+                ) = yield from self._post_judge.post(question, meter)
                 outcome.reasons = [reason] if reason else []
                 outcome.error = _cause(meter) if outcome.reward is None else None
         outcome.observation = observation
-        outcome.model_calls, outcome.tokens = meter.model_calls, meter.input_tokens + meter.output_tokens
+        outcome.model_calls, outcome.tokens = (
+            meter.model_calls,
+            meter.input_tokens + meter.output_tokens,
+        )
         return outcome
 
-    def _question(self, stage: Literal["pre", "post"], nodes: Sequence[Node]) -> JudgeRequest:
+    def _question(
+        self, stage: Literal["pre", "post"], nodes: Sequence[Node]
+    ) -> JudgeRequest:
         """A question about calls, after what had come to pass in the state in which they are made."""
         first = nodes[0]
         before = self._tree.state_before(first)
@@ -246,19 +313,38 @@ class DeepSearch:
             query=self._conversation.goal,
             history=[*self._history, *transcript(self._path_messages(before))],
             calls=[
-                JudgedCall(key, call.tool, call.arguments, call.effect == "write", call.effect != "read")
+                JudgedCall(
+                    key,
+                    call.tool,
+                    call.arguments,
+                    call.effect == "write",
+                    call.effect != "read",
+                )
                 for key, call in calls
             ],
-            tools=[self._library.card(name).to_dict() for name in sorted({call.tool for _, call in calls})],
-            observation=shortened(readable(observation.content), JUDGED_CHARS) if observation else None,
+            tools=[
+                self._library.card(name).to_dict()
+                for name in sorted({call.tool for _, call in calls})
+            ],
+            observation=shortened(readable(observation.content), JUDGED_CHARS)
+            if observation
+            else None,
             tool_names=tuple(self._tools)[:60],  # about 300 tokens
-            tried=[child.label for child in self._tree.children(before) if child.offer < first.offer],
+            tried=[
+                child.label
+                for child in self._tree.children(before)
+                if child.offer < first.offer
+            ],
         )
 
     def _steps(self, node: Node) -> list[PlanStep]:
-        return steps_of(self._tree.path(node), search_id=self._id, taken=self._conversation.call_ids)
+        return steps_of(
+            self._tree.path(node), search_id=self._id, taken=self._conversation.call_ids
+        )
 
-    def _path_messages(self, node: Node, observation: Observation | None = None) -> list[BaseMessage]:
+    def _path_messages(
+        self, node: Node, observation: Observation | None = None
+    ) -> list[BaseMessage]:
         """The messages of the path to a node; its own observation may be one that the tree does not hold yet."""
         steps = self._steps(node)
         if observation is not None:
@@ -271,7 +357,9 @@ class DeepSearch:
         """Run the call of a node, which is no deferred write: for real, or in a fork of the sandbox."""
         call = cast("Call", node.call)
         if call.tool not in self._bound_tools:
-            return (yield from self._observe(self._library.by_name.get(call.tool), node))
+            return (
+                yield from self._observe(self._library.by_name.get(call.tool), node)
+            )
         before = self._tree.state_before(node)
         world = yield FunctionStep(self._fork, before.world)
         tool = next((tool for tool in world.tools if tool.name == call.tool), None)
@@ -287,16 +375,27 @@ class DeepSearch:
     def _observe(self, tool: BaseTool | None, node: Node) -> Flow[Observation]:
         """Run a call with a tool; what the tool raises is an observation, too."""
         if tool is None:
-            return Observation(f"There is no tool to run {node.label}.", kind="unsupported")
+            return Observation(
+                f"There is no tool to run {node.label}.", kind="unsupported"
+            )
         step = self._steps(node)[-1]
-        call = ToolCall(name=tool.name, args=copy.deepcopy(step.call.arguments), id=step.call_id, type="tool_call")
+        call = ToolCall(
+            name=tool.name,
+            args=copy.deepcopy(step.call.arguments),
+            id=step.call_id,
+            type="tool_call",
+        )
         path = messages_of([*self._steps(node)[:-1], replace(step, observation=None)])
         state = {**self._host.state, self._host.messages_key: [*self._messages, *path]}
         runner = ToolNode([with_sync_form(tool)], handle_tool_errors=False)
-        call_input, config = tool_node_input(call, state), with_runtime(merge_configs(ensure_config(), inner_marks({})))
+        call_input, config = (
+            tool_node_input(call, state),
+            with_runtime(merge_configs(ensure_config(), inner_marks({}))),
+        )
         try:
             output = yield TwinStep(
-                partial(runner.invoke, call_input, config), partial(runner.ainvoke, call_input, config)
+                partial(runner.invoke, call_input, config),
+                partial(runner.ainvoke, call_input, config),
             )
         except Exception as error:  # noqa: BLE001 - whatever a tool raises is something to learn from
             return _failure(tool.name, error)
@@ -305,7 +404,11 @@ class DeepSearch:
         if result is None:
             problem = "returned a Command, which only the graph itself can apply. Declare the tool a write."
             return Observation(f"{tool.name} {problem}", kind="unsupported")
-        return Observation(result.content, kind="ok" if result.status == "success" else "exception", message=result)
+        return Observation(
+            result.content,
+            kind="ok" if result.status == "success" else "exception",
+            message=result,
+        )
 
     # --- the result ---
 
@@ -341,24 +444,37 @@ class DeepSearch:
         root, stopped = self._tree.root, self._search.stop_reason
         if stopped == "exhausted" and not (root.children or root.dropped):
             return None
-        causes = [f"no call was worth keeping ({stopped})", *self._search.problems[-1:], *root.dropped[-1:]]
+        causes = [
+            f"no call was worth keeping ({stopped})",
+            *self._search.problems[-1:],
+            *root.dropped[-1:],
+        ]
         return ": ".join(causes[:2])
 
 
 def _in_form(judge: Evaluator, *, explains: bool) -> Evaluator:
     """A judge that is asked in the paper's form, if it is a model."""
-    return replace(judge, explains=explains) if isinstance(judge, ModelEvaluator) else judge
+    return (
+        replace(judge, explains=explains)
+        if isinstance(judge, ModelEvaluator)
+        else judge
+    )
 
 
 def _failure(tool: str, error: Exception) -> Observation:
     """What an exception of a tool says."""
-    text = shortened(described(error), 20_000)  # about 5,000 tokens; without a planner it would end the run
+    text = shortened(
+        described(error), 20_000
+    )  # about 5,000 tokens; without a planner it would end the run
     if isinstance(error, ToolInvocationError):
         return Observation(text, kind="invalid_arguments")
     # An agent's tools node would raise it.
     logger.warning("%s raised while searching, and its result says so: %s", tool, text)
     logger.debug("The traceback, which may hold secrets:", exc_info=error)
-    return Observation(text, kind="unsupported" if isinstance(error, NotImplementedError) else "exception")
+    return Observation(
+        text,
+        kind="unsupported" if isinstance(error, NotImplementedError) else "exception",
+    )
 
 
 def _cause(meter: Meter) -> str:
@@ -367,13 +483,20 @@ def _cause(meter: Meter) -> str:
 
 def with_sync_form(tool: BaseTool) -> BaseTool:
     """A tool that can be run on the sync path as well: in an event loop of its own if it is async-only."""
-    coroutine = tool.coroutine if isinstance(tool, StructuredTool) and tool.func is None else None
+    coroutine = (
+        tool.coroutine
+        if isinstance(tool, StructuredTool) and tool.func is None
+        else None
+    )
     if coroutine is None:
         return tool
 
     @wraps(coroutine)
     def run(*args: Any, **kwargs: Any) -> Any:
-        return in_thread(lambda: asyncio.run(awaited(coroutine(*args, **kwargs))), f"tooltree-{tool.name}").result()
+        return in_thread(
+            lambda: asyncio.run(awaited(coroutine(*args, **kwargs))),
+            f"tooltree-{tool.name}",
+        ).result()
 
     return tool.model_copy(update={"func": run})
 
@@ -407,14 +530,22 @@ class BoundTools:
 
     tools: Sequence[BaseTool]
     bound: Sequence[BaseTool | dict[str, Any]]
-    scored: frozenset[str] = frozenset()  # names of the tools that have a field for the confidence
-    assess: str | None = None  # name of the tool that says how the request stands, if there is one
+    scored: frozenset[str] = (
+        frozenset()
+    )  # names of the tools that have a field for the confidence
+    assess: str | None = (
+        None  # name of the tool that says how the request stands, if there is one
+    )
 
     @classmethod
-    def with_scores(cls, tools: Sequence[BaseTool], *, assess: bool, observed: bool = False) -> "BoundTools":
+    def with_scores(
+        cls, tools: Sequence[BaseTool], *, assess: bool, observed: bool = False
+    ) -> "BoundTools":
         """The tools with room for scores; the latest result is only asked about where there is one."""
         forms = {tool.name: _with_confidence(tool) for tool in tools}
-        bound: list[BaseTool | dict[str, Any]] = [forms[tool.name] or tool for tool in tools]
+        bound: list[BaseTool | dict[str, Any]] = [
+            forms[tool.name] or tool for tool in tools
+        ]
         scored = frozenset(name for name, form in forms.items() if form)
         if not assess:
             return cls(tools, bound, scored)
@@ -431,13 +562,20 @@ def _with_confidence(tool: BaseTool) -> dict[str, Any] | None:
     properties = parameters.setdefault("properties", {})
     if "function" not in form or prompts.CONFIDENCE in properties:
         return None
-    properties[prompts.CONFIDENCE] = {"type": "number", "description": prompts.CONFIDENCE_DESCRIPTION}
+    properties[prompts.CONFIDENCE] = {
+        "type": "number",
+        "description": prompts.CONFIDENCE_DESCRIPTION,
+    }
     parameters["required"] = [*parameters.get("required", ()), prompts.CONFIDENCE]
     return form
 
 
 _ASSESSMENT = {
-    name: {key: value for key, value in form.items() if key not in {"title", "default", "anyOf"}}
+    name: {
+        key: value
+        for key, value in form.items()
+        if key not in {"title", "default", "anyOf"}
+    }
     for name, form in prompts.Assessment.model_json_schema()["properties"].items()
 }
 
@@ -445,9 +583,16 @@ _ASSESSMENT = {
 def _assessment(name: str, *, observed: bool) -> dict[str, Any]:
     properties = {each: _ASSESSMENT[each] for each in ("missing", "fulfilled")}
     if observed:
-        properties = {"last_result": {"type": "number", **_ASSESSMENT["last_result"]}, **properties}
+        properties = {
+            "last_result": {"type": "number", **_ASSESSMENT["last_result"]},
+            **properties,
+        }
     parameters = {"type": "object", "properties": properties, "required": [*properties]}
-    function = {"name": name, "description": prompts.ASSESS_DESCRIPTION, "parameters": parameters}
+    function = {
+        "name": name,
+        "description": prompts.ASSESS_DESCRIPTION,
+        "parameters": parameters,
+    }
     return {"type": "function", "function": function}
 
 
@@ -467,11 +612,17 @@ class Proposer:
         ask = partial(self._ask, request, meter, proposal)
         if self.config.proposals == "per_tool":
             for tool in tools:
-                yield from ask(BoundTools([tool], [tool]), prompts.DRAFT_PROMPT.format(tool=tool.name))
+                yield from ask(
+                    BoundTools([tool], [tool]),
+                    prompts.DRAFT_PROMPT.format(tool=tool.name),
+                )
         elif self.config.selection == "posterior":
             yield from self._ask_with_scores(request, meter, proposal, tools)
         else:
-            yield from ask(BoundTools(tools, tools), prompts.PROPOSE_PROMPT.format(count=self.config.top_k))
+            yield from ask(
+                BoundTools(tools, tools),
+                prompts.PROPOSE_PROMPT.format(count=self.config.top_k),
+            )
         if proposal.dropped and meter.left:
             yield from self._repair(request, meter, proposal, tools)
         if proposal.calls:
@@ -480,9 +631,15 @@ class Proposer:
         return proposal
 
     def _ask_with_scores(
-        self, request: ProposalRequest, meter: Meter, proposal: OperationOutcome, tools: Sequence[BaseTool]
+        self,
+        request: ProposalRequest,
+        meter: Meter,
+        proposal: OperationOutcome,
+        tools: Sequence[BaseTool],
     ) -> Flow[None]:
-        observed = bool(request.conversation) and is_observation(request.conversation[-1])
+        observed = bool(request.conversation) and is_observation(
+            request.conversation[-1]
+        )
         candidates = prompts.CANDIDATES_PROMPT.format(count=self.config.top_k)
         bound = BoundTools.with_scores(tools, assess=True, observed=observed)
         end = prompts.ASSESS_PROMPT.format(assess=bound.assess)
@@ -494,18 +651,33 @@ class Proposer:
             yield from self._ask(request, meter, proposal, bound, instruction)
 
     def _repair(
-        self, request: ProposalRequest, meter: Meter, proposal: OperationOutcome, tools: Sequence[BaseTool]
+        self,
+        request: ProposalRequest,
+        meter: Meter,
+        proposal: OperationOutcome,
+        tools: Sequence[BaseTool],
     ) -> Flow[None]:
         """Have invalid calls written again; what is still invalid stays a problem."""
         propose = prompts.PROPOSE_PROMPT.format(count=len(proposal.dropped))
         repair = prompts.REPAIR_PROMPT.format(problems=_bullets(proposal.dropped))
         has_scores = self.config.selection == "posterior"
-        shown = BoundTools.with_scores(tools, assess=False) if has_scores else BoundTools(tools, tools)
+        shown = (
+            BoundTools.with_scores(tools, assess=False)
+            if has_scores
+            else BoundTools(tools, tools)
+        )
         first_time = replace(request, attempt=1, missing=())
-        yield from self._ask(first_time, meter, proposal, shown, f"{propose}\n\n{repair}")
+        yield from self._ask(
+            first_time, meter, proposal, shown, f"{propose}\n\n{repair}"
+        )
 
     def _ask(
-        self, request: ProposalRequest, meter: Meter, proposal: OperationOutcome, tools: BoundTools, instruction: str
+        self,
+        request: ProposalRequest,
+        meter: Meter,
+        proposal: OperationOutcome,
+        tools: BoundTools,
+        instruction: str,
     ) -> Flow[None]:
         """Ask for candidates, and take them."""
         if not meter.left:
@@ -514,38 +686,66 @@ class Proposer:
         cards = {name: self.library.additions(name) for name in request.tools}
         messages = proposal_messages(request, instruction, cards)
         try:
-            reply = yield from call_tools(self.model, tools.bound, messages, meter, inner_config("propose", {}))
+            reply = yield from call_tools(
+                self.model, tools.bound, messages, meter, inner_config("propose", {})
+            )
         except Exception as error:  # noqa: BLE001 - a model that fails ends the search with what it has
             proposal.error = f"the model failed: {described(error)}"
         else:
             proposal.error = None
-            yield FunctionStep(partial(self._take, reply, tools), proposal)  # which may parse what was proposed
+            yield FunctionStep(
+                partial(self._take, reply, tools), proposal
+            )  # which may parse what was proposed
 
-    def _take(self, reply: AIMessage, tools: BoundTools, proposal: OperationOutcome) -> None:
+    def _take(
+        self, reply: AIMessage, tools: BoundTools, proposal: OperationOutcome
+    ) -> None:
         """Read a reply: each call is a candidate, but for the one that says how the request stands."""
         names = {tool.name: tool for tool in tools.tools}
         offers = [call for call in reply.tool_calls if call["name"] != tools.assess]
-        standing = next((call["args"] for call in reply.tool_calls if call["name"] == tools.assess), None)
+        standing = next(
+            (call["args"] for call in reply.tool_calls if call["name"] == tools.assess),
+            None,
+        )
         if assessment := validated(prompts.Assessment, standing):
-            (proposal.goal, proposal.missing), proposal.reward = Standing.of(assessment), assessment.last_result
+            (proposal.goal, proposal.missing), proposal.reward = (
+                Standing.of(assessment),
+                assessment.last_result,
+            )
         most = READ_CANDIDATES * self.config.top_k
         for call in offers[:most]:
             arguments = dict(call["args"])
             problem: str | None = "there is no tool of this name"
-            confidence = as_score(arguments.pop(prompts.CONFIDENCE, None)) if call["name"] in tools.scored else None
+            confidence = (
+                as_score(arguments.pop(prompts.CONFIDENCE, None))
+                if call["name"] in tools.scored
+                else None
+            )
             if tool := names.get(call["name"]):
                 arguments, problem = checked_arguments(tool, arguments)
             if problem:
-                proposal.dropped.append(shortened(f"{Call(call['name'], arguments, 'write').label}: {problem}"))
+                proposal.dropped.append(
+                    shortened(
+                        f"{Call(call['name'], arguments, 'write').label}: {problem}"
+                    )
+                )
                 continue
-            signed = message_to_dict(with_only_call(reply, call)) if _is_signed(reply) else None
+            signed = (
+                message_to_dict(with_only_call(reply, call))
+                if _is_signed(reply)
+                else None
+            )
             effect = self.effect_of(call["name"], arguments)
             proposal.calls.append(Call(call["name"], arguments, effect, signed))
             proposal.confidences.append(confidence)
         if len(offers) > most:
-            proposal.dropped.append(f"{len(offers) - most} calls: only {most} of one reply are read")
+            proposal.dropped.append(
+                f"{len(offers) - most} calls: only {most} of one reply are read"
+            )
         for broken in reply.invalid_tool_calls:
-            proposal.dropped.append(shortened(f"{broken.get('name')}({broken.get('args')}): {UNREADABLE}"))
+            proposal.dropped.append(
+                shortened(f"{broken.get('name')}({broken.get('args')}): {UNREADABLE}")
+            )
 
 
 def _is_empty(proposal: OperationOutcome) -> bool:
@@ -561,22 +761,35 @@ def proposal_messages(
     `cards` is what the cards of tools say beyond what is bound, by name.
     """
     parts = [instruction, UNTRUSTED]
-    if lines := [f"{name}: {compact_json(card)}" for name, card in (cards or {}).items() if card]:
+    if lines := [
+        f"{name}: {compact_json(card)}" for name, card in (cards or {}).items() if card
+    ]:
         parts.append(f"More about the tools:\n{_bullets(lines)}")
-    instructions = list(takewhile(lambda each: isinstance(each, SystemMessage), request.conversation))
+    instructions = list(
+        takewhile(lambda each: isinstance(each, SystemMessage), request.conversation)
+    )
     if instructions:
         own = "\n\n".join(str(each.text) for each in instructions)
         parts.append(prompts.INSTRUCTIONS_PROMPT.format(instructions=own))
     if request.attempt > 1:
-        parts.append(prompts.TRIED_PROMPT.format(attempt=request.attempt, tried=_bullets(request.tried or ["nothing"])))
+        parts.append(
+            prompts.TRIED_PROMPT.format(
+                attempt=request.attempt, tried=_bullets(request.tried or ["nothing"])
+            )
+        )
     if request.missing:
         parts.append(prompts.MISSING_PROMPT.format(missing=_bullets(request.missing)))
-    return [SystemMessage("\n\n".join(parts)), *request.conversation[len(instructions) :]]
+    return [
+        SystemMessage("\n\n".join(parts)),
+        *request.conversation[len(instructions) :],
+    ]
 
 
 def _is_signed(reply: AIMessage) -> bool:
     """Whether a model may want more back than a call: reasoning or signatures, in blocks or additional arguments."""
-    return isinstance(reply.content, list) or bool(reply.additional_kwargs.keys() - {"tool_calls", "refusal"})
+    return isinstance(reply.content, list) or bool(
+        reply.additional_kwargs.keys() - {"tool_calls", "refusal"}
+    )
 
 
 def _bullets(entries: Iterable[str]) -> str:
@@ -587,7 +800,9 @@ def _bullets(entries: Iterable[str]) -> str:
 RELEVANT = 0.3  # p_t in [0, 1] below which a tool is dropped, as the paper's ACL-format version prints it
 
 
-def plan_tools(model: BaseChatModel, library: ToolLibrary, query: str, meter: Meter) -> Flow[tuple[str, ...]]:
+def plan_tools(
+    model: BaseChatModel, library: ToolLibrary, query: str, meter: Meter
+) -> Flow[tuple[str, ...]]:
     """Ask for the tools that a request may need.
 
     A tool stays if it belongs to a domain of the request (or to none), its relevance p_t is at least .3, its input can
@@ -595,16 +810,26 @@ def plan_tools(model: BaseChatModel, library: ToolLibrary, query: str, meter: Me
     that fails must not take tools away.
     """
     cards = [library.card(name) for name in library.names]
-    prompt = document_prompt(prompts.PLAN_PROMPT, {"request": query, "tools": [card.to_dict() for card in cards]})
-    plan = yield from filled_in(model, prompts.CoarsePlan, prompt, inner_config("plan", {}), meter)
+    prompt = document_prompt(
+        prompts.PLAN_PROMPT,
+        {"request": query, "tools": [card.to_dict() for card in cards]},
+    )
+    plan = yield from filled_in(
+        model, prompts.CoarsePlan, prompt, inner_config("plan", {}), meter
+    )
     if plan is None:
         return library.names
     # A tool that nothing was said of is not judged irrelevant.
-    unfit = {each.name for each in plan.tools if each.relevance < RELEVANT or not (each.obtainable and each.useful)}
+    unfit = {
+        each.name
+        for each in plan.tools
+        if each.relevance < RELEVANT or not (each.obtainable and each.useful)
+    }
     domains = set(plan.domains)
     chosen = (
         card.name
         for card in cards
-        if card.name not in unfit and (not card.domains or not domains or not domains.isdisjoint(card.domains))
+        if card.name not in unfit
+        and (not card.domains or not domains or not domains.isdisjoint(card.domains))
     )
     return tuple(chosen) or library.names

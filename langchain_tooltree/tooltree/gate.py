@@ -49,7 +49,9 @@ class Withheld:
         gate = self.gates.get(answer.id) or next(iter(latest), None)
         if gate is None or not gate.is_shut:
             return answer, gate.report if gate else None
-        return with_first_text(answer, gate.text).model_copy(update={"id": None}), gate.report
+        return with_first_text(answer, gate.text).model_copy(
+            update={"id": None}
+        ), gate.report
 
 
 _WITHHELD: ContextVar[Withheld | None] = ContextVar("tooltree_withheld", default=None)
@@ -76,7 +78,9 @@ def as_said(reply: AIMessage) -> AIMessage:
     gate = withheld.gates.get(reply.id) if withheld is not None else None
     if gate is None or not gate.line:
         return reply
-    return reply.model_copy(update={"content": gate.line + (gate.text if gate.is_shut else reply.text)})
+    return reply.model_copy(
+        update={"content": gate.line + (gate.text if gate.is_shut else reply.text)}
+    )
 
 
 def gated(model: ModelT) -> ModelT:
@@ -85,11 +89,18 @@ def gated(model: ModelT) -> ModelT:
 
 
 def _gated(model: BaseChatModel) -> BaseChatModel:
-    if type(model) in _GATED_KINDS:  # a copy that other middleware has made of a gated model
+    if (
+        type(model) in _GATED_KINDS
+    ):  # a copy that other middleware has made of a gated model
         return model
     # A view and no copy: counters, caches and cached properties of the model stay one and the same.
     view = object.__new__(_gated_class(type(model)))
-    for name in ("__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__"):
+    for name in (
+        "__dict__",
+        "__pydantic_fields_set__",
+        "__pydantic_extra__",
+        "__pydantic_private__",
+    ):
         object.__setattr__(view, name, getattr(model, name))
     return cast("BaseChatModel", view)
 
@@ -104,11 +115,15 @@ def _gated_class(kind: Any) -> Any:
 
     def _generate_with_cache(self: Any, *args: Any, **kwargs: Any) -> ChatResult:
         with _holding(_GATE, _Gate(_WITHHELD.get())) as gate:
-            return gate.close(kind._generate_with_cache(_uncached(self, gate), *args, **kwargs))  # noqa: SLF001
+            return gate.close(
+                kind._generate_with_cache(_uncached(self, gate), *args, **kwargs)  # noqa: SLF001
+            )
 
     async def _agenerate_with_cache(self: Any, *args: Any, **kwargs: Any) -> ChatResult:
         with _holding(_GATE, _Gate(_WITHHELD.get())) as gate:
-            return gate.close(await kind._agenerate_with_cache(_uncached(self, gate), *args, **kwargs))  # noqa: SLF001
+            return gate.close(
+                await kind._agenerate_with_cache(_uncached(self, gate), *args, **kwargs)  # noqa: SLF001
+            )
 
     def _stream(
         self: Any,
@@ -143,7 +158,9 @@ def _gated_class(kind: Any) -> Any:
         for each in (_stream, _astream)
         if getattr(kind, each.__name__) is not getattr(BaseChatModel, each.__name__)
     ]
-    gated_kind = type(kind.__name__, (kind,), {**own, **{each.__name__: each for each in methods}})
+    gated_kind = type(
+        kind.__name__, (kind,), {**own, **{each.__name__: each for each in methods}}
+    )
     for events in ("_stream_chat_model_events", "_astream_chat_model_events"):
         setattr(gated_kind, events, None)  # which would go past the gate
     _GATED_KINDS.add(gated_kind)
@@ -152,8 +169,14 @@ def _gated_class(kind: Any) -> Any:
 
 def _uncached(model: Any, gate: "_Gate") -> Any:
     """The model without LangChain's cache of replies: it would keep what is shown, and give back empty answers."""
-    has_cache = model.cache is not False and (model.cache or get_llm_cache()) is not None
-    return model.model_copy(update={"cache": False}) if has_cache and gate.withheld is not None else model
+    has_cache = (
+        model.cache is not False and (model.cache or get_llm_cache()) is not None
+    )
+    return (
+        model.model_copy(update={"cache": False})
+        if has_cache and gate.withheld is not None
+        else model
+    )
 
 
 def _streaming_gate() -> "_Gate":
@@ -178,7 +201,9 @@ class _Gate:
     def admit(self, chunk: ChatGenerationChunk) -> Sequence[ChatGenerationChunk]:
         """The chunks of a stream that pass when one more has come."""
         is_step = bool(getattr(chunk.message, "tool_call_chunks", None))
-        if self.is_open or not (self.chunks or is_step or chunk.message.text):  # reasoning comes before the text
+        if self.is_open or not (
+            self.chunks or is_step or chunk.message.text
+        ):  # reasoning comes before the text
             return [chunk]
         self.chunks.append(chunk)
         self.text += chunk.message.text
@@ -189,7 +214,9 @@ class _Gate:
             return []
         parts = parse_report(self.text) if "}" in self.text else None
         self.is_shut = parts is not None and parts[0].doubtful
-        is_waiting = may_be_report(self.text) if parts is None else self.is_shut or not parts[1]
+        is_waiting = (
+            may_be_report(self.text) if parts is None else self.is_shut or not parts[1]
+        )
         return [] if is_waiting else self.release()
 
     def release(self) -> list[ChatGenerationChunk]:
@@ -198,7 +225,11 @@ class _Gate:
         parts = parse_report(self.text) if waiting else None
         if parts is None:
             return waiting
-        self.report, self.line, self.text = parts[0], self.text.removesuffix(parts[1]), parts[1]
+        self.report, self.line, self.text = (
+            parts[0],
+            self.text.removesuffix(parts[1]),
+            parts[1],
+        )
         return [_merged(waiting, "" if self.is_shut else self.text)]
 
     def close(self, result: ChatResult) -> ChatResult:
@@ -211,15 +242,26 @@ class _Gate:
 
     def _show(self, generation: ChatGeneration) -> ChatGeneration:
         """A reply without a report, and without the text of a doubtful answer."""
-        if self.report is not None or not isinstance(generation.message, AIMessage):  # it has come through `admit`
+        if self.report is not None or not isinstance(
+            generation.message, AIMessage
+        ):  # it has come through `admit`
             return generation
         message, self.report = split_report(generation.message)
-        self.line = generation.message.text.removesuffix(message.text) if self.report is not None else ""
+        self.line = (
+            generation.message.text.removesuffix(message.text)
+            if self.report is not None
+            else ""
+        )
         is_step = bool(message.tool_calls or message.invalid_tool_calls)
         self.is_shut = self.report is not None and self.report.doubtful and not is_step
         if self.is_shut:
-            self.text, message = message.text, with_texts(message, [""] * len(texts_of(message)))
-        return ChatGeneration(message=message, generation_info=generation.generation_info)
+            self.text, message = (
+                message.text,
+                with_texts(message, [""] * len(texts_of(message))),
+            )
+        return ChatGeneration(
+            message=message, generation_info=generation.generation_info
+        )
 
 
 def _merged(chunks: Sequence[ChatGenerationChunk], text: str) -> ChatGenerationChunk:
@@ -227,5 +269,7 @@ def _merged(chunks: Sequence[ChatGenerationChunk], text: str) -> ChatGenerationC
     merged = functools.reduce(operator.add, chunks)
     texts = texts_of(merged.message)
     last = max(at for at, each in enumerate(texts) if each)
-    message = with_texts(merged.message, [text if at == last else "" for at in range(len(texts))])
+    message = with_texts(
+        merged.message, [text if at == last else "" for at in range(len(texts))]
+    )
     return ChatGenerationChunk(message=message, generation_info=merged.generation_info)

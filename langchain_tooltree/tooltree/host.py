@@ -26,12 +26,22 @@ from langchain_tooltree.experience.trajectory import sound
 from langchain_tooltree.flows import EventSink, Flow, current_writer, emit
 from langchain_tooltree.models import ATTEMPTS, Meter, usage_sum
 from langchain_tooltree.sandbox import Sandbox, names_bound_by
-from langchain_tooltree.text import forget_oldest, mapping_in, telling_words, without_reference
+from langchain_tooltree.text import (
+    forget_oldest,
+    mapping_in,
+    telling_words,
+    without_reference,
+)
 from langchain_tooltree.tools import ToolLibrary, checked_arguments, returns_command
 from langchain_tooltree.tooltree.branches import KEY, Branches, Candidate, Mark
 from langchain_tooltree.tooltree.deep import DeepSearch
 from langchain_tooltree.tooltree.gate import Withheld, withholding
-from langchain_tooltree.tooltree.judge import Judge, JudgedCall, JudgeRequest, resolve_judge
+from langchain_tooltree.tooltree.judge import (
+    Judge,
+    JudgedCall,
+    JudgeRequest,
+    resolve_judge,
+)
 from langchain_tooltree.tooltree.prompts import Prompts
 from langchain_tooltree.tooltree.report import (
     LARGE_REQUEST,
@@ -67,7 +77,9 @@ class Offering:
     tools: Sequence[Any]
     names: frozenset[str]  # of all tools, those that a provider runs included
     effects: CallEffects  # of their calls
-    trials: frozenset[str]  # tools of which a read may be tried: not one that ends the run or updates the state
+    trials: frozenset[
+        str
+    ]  # tools of which a read may be tried: not one that ends the run or updates the state
 
     @cached_property
     def library(self) -> ToolLibrary:
@@ -80,25 +92,36 @@ class Offering:
     def words(self) -> dict[str, frozenset[str]]:
         """The telling words of each tool's name and description."""
         own = (tool for tool in self.tools if isinstance(tool, BaseTool))
-        return {tool.name: telling_words(f"{tool.name} {tool.description}") for tool in own}
+        return {
+            tool.name: telling_words(f"{tool.name} {tool.description}") for tool in own
+        }
 
     @cached_property
     def argless(self) -> frozenset[str]:
         """Names of the tools that can be called without an argument."""
         own = (tool for tool in self.tools if isinstance(tool, BaseTool))
-        return frozenset(tool.name for tool in own if checked_arguments(tool, {})[1] is None)
+        return frozenset(
+            tool.name for tool in own if checked_arguments(tool, {})[1] is None
+        )
 
     @cached_property
     def size(self) -> int:
         """Characters of the tools as the model is shown them."""
-        forms = (convert_to_openai_tool(tool) if isinstance(tool, BaseTool) else tool for tool in self.tools)
+        forms = (
+            convert_to_openai_tool(tool) if isinstance(tool, BaseTool) else tool
+            for tool in self.tools
+        )
         return sum(len(json.dumps(tool, default=str)) for tool in forms)
 
 
 OPTION_KINDS: Sequence[tuple[str, Any, str]] = (
     ("config", SearchConfig, "a SearchConfig"),
     ("prompts", Prompts, "a Prompts, such as Prompts(pre_judge=...)"),
-    ("sandbox", Sandbox, "an object with `tools` and `fork()`, such as an ObjectSandbox"),
+    (
+        "sandbox",
+        Sandbox,
+        "an object with `tools` and `fork()`, such as an ObjectSandbox",
+    ),
     ("record_searches", str | os.PathLike, "the path of a folder"),
 )
 """Of each option that may be left out, what it has to be."""
@@ -110,20 +133,31 @@ class Planner:
     def __init__(self, **options: Any) -> None:
         for name, kind, expected in OPTION_KINDS:
             value = options.get(name)
-            if value is not None and (isinstance(value, type) or not isinstance(value, kind)):
+            if value is not None and (
+                isinstance(value, type) or not isinstance(value, kind)
+            ):
                 msg = f"{name} must be {expected}, got {type(value).__name__} {value!r:.80}."
                 raise ConfigurationError(msg)
-        config, sandbox, folder = options.get("config"), options.get("sandbox"), options.get("record_searches")
+        config, sandbox, folder = (
+            options.get("config"),
+            options.get("sandbox"),
+            options.get("record_searches"),
+        )
         self.config: SearchConfig = config or SearchConfig()
         self.is_deep, self.extra_calls = self.config.is_deep, self.config.extra_calls
         self.sandbox: Sandbox | None = sandbox
-        self.bound_tools = frozenset[str]() if sandbox is None else names_bound_by(sandbox)
+        self.bound_tools = (
+            frozenset[str]() if sandbox is None else names_bound_by(sandbox)
+        )
         self.prompts: Prompts = options.get("prompts") or Prompts.of(self.config)
         self.folder = Path(folder) if folder else None
         self.effects = CallEffects.declared_as(options.get("effects"))
         judge, post_judge = options.get("judge"), options.get("post_judge")
         judge = None if judge is None else resolve_judge(judge, self.prompts)
-        self.judges = judge, judge if post_judge is None else resolve_judge(post_judge, self.prompts)
+        self.judges = (
+            judge,
+            judge if post_judge is None else resolve_judge(post_judge, self.prompts),
+        )
         if self.config.selection == "posterior" and self.judges != (None, None):
             msg = (
                 "selection='posterior' goes by the scores that a model gives its own candidates, so it takes no judge; "
@@ -141,15 +175,23 @@ class Planner:
             effects = self.effects.among(own)
             effects.check_arguments()
             may_read = effects.reads | effects.by_arguments
-            trials = (t.name for t in own if t.name in may_read and not t.return_direct and not returns_command(t))
+            trials = (
+                t.name
+                for t in own
+                if t.name in may_read and not t.return_direct and not returns_command(t)
+            )
             names = (name_of(tool) or str(tool.get("type")) for tool in tools)
             library = tools if isinstance(tools, ToolLibrary) else tuple(tools)
             offering = Offering(library, frozenset(names), effects, frozenset(trials))
-            self._offerings[key] = offering  # it holds the tools, so that no others get their ids
+            self._offerings[key] = (
+                offering  # it holds the tools, so that no others get their ids
+            )
             forget_oldest(self._offerings, MOST_OFFERINGS)
         return offering
 
-    def branches(self, messages: Sequence[BaseMessage], mark: Mark, offering: Offering) -> Branches:
+    def branches(
+        self, messages: Sequence[BaseMessage], mark: Mark, offering: Offering
+    ) -> Branches:
         """The conversation as a tree."""
 
         def is_read(name: str, args: Any) -> bool:
@@ -196,10 +238,14 @@ class PlannerHost(ABC):
         return self.offering.trials | self.bound
 
     @abstractmethod
-    def ask(self, messages: Sequence[BaseMessage], *, line: str = "", silent: bool = True) -> Flow[AIMessage]:
+    def ask(
+        self, messages: Sequence[BaseMessage], *, line: str = "", silent: bool = True
+    ) -> Flow[AIMessage]:
         """Ask the agent's model, with a line at the end of its instructions; in silence, the user does not see it."""
 
-    def own_step(self, messages: Sequence[BaseMessage]) -> Flow[tuple[AIMessage, Report | None]]:
+    def own_step(
+        self, messages: Sequence[BaseMessage]
+    ) -> Flow[tuple[AIMessage, Report | None]]:
         """Ask the agent's own step: the reply without its report, and the report; that of a step does not count."""
         withheld = Withheld()
         with withholding(withheld):
@@ -232,8 +278,12 @@ class PlannerHost(ABC):
     def _deep_visit(self, branches: Branches) -> Flow[Outcome]:
         """Search where a turn begins, or goes on after a write that a search has planned; answer from the plan."""
         path = branches.path()
-        latest = next((each for each in reversed(path) if isinstance(each, AIMessage)), None)
-        plans = latest is not None and "plan" in mapping_in(latest.response_metadata, KEY)
+        latest = next(
+            (each for each in reversed(path) if isinstance(each, AIMessage)), None
+        )
+        plans = latest is not None and "plan" in mapping_in(
+            latest.response_metadata, KEY
+        )
         if path[-1] is not branches.request and not plans:
             yield from self.own_step(path)
             return Outcome()
@@ -249,7 +299,9 @@ class PlannerHost(ABC):
         yield from keep_search(result, self.planner.folder)
         return Outcome(result.answer, before=plan)
 
-    def instructions_for(self, system: SystemMessage | None, messages: Sequence[BaseMessage]) -> SystemMessage | None:
+    def instructions_for(
+        self, system: SystemMessage | None, messages: Sequence[BaseMessage]
+    ) -> SystemMessage | None:
         """The instructions for a question: hints for the path of the visit do not fit where it goes by another."""
         if system is None or len(visible_path(messages)) == self.visible:
             return system
@@ -273,17 +325,26 @@ class PlannerHost(ABC):
         """What past runs say of other calls on a path."""
         if (guide := (yield from self.past_runs())) is None:
             return Advice()
-        return (yield from guide.advice(path, missing, trials=self.trials, names=self.offering.names))
+        return (
+            yield from guide.advice(
+                path, missing, trials=self.trials, names=self.offering.names
+            )
+        )
 
     def remedy(self, tried: Sequence[BaseMessage]) -> Flow[tuple[str, int]]:
         """A reflection on calls that brought nothing back, and the model calls for it."""
         if (guide := (yield from self.past_runs())) is None:
             return "", 0
-        instructed, once = Conversation([*([self.system] if self.system is not None else ()), *tried]), self._meter(1)
+        instructed, once = (
+            Conversation([*([self.system] if self.system is not None else ()), *tried]),
+            self._meter(1),
+        )
         text = yield from guide.remedy(instructed, self.offering.tools, once)
         return text, once.model_calls
 
-    def is_unusual(self, path: Sequence[BaseMessage], tools: Iterable[str]) -> Flow[bool]:
+    def is_unusual(
+        self, path: Sequence[BaseMessage], tools: Iterable[str]
+    ) -> Flow[bool]:
         """Whether runs that went well hardly ever went on with one of some tools, and mostly did something else."""
         if (guide := (yield from self.past_runs())) is None:
             return False
@@ -300,7 +361,11 @@ class PlannerHost(ABC):
 
     def judge_usage(self) -> UsageMetadata | None:
         """Tokens that questions to a judge have cost since this was last called."""
-        usage = reduce(usage_sum, (meter.usage for meter in self.meters), None) if self.meters else None
+        usage = (
+            reduce(usage_sum, (meter.usage for meter in self.meters), None)
+            if self.meters
+            else None
+        )
         self.meters.clear()
         return usage
 
@@ -309,31 +374,52 @@ class PlannerHost(ABC):
         self.meters.append(Meter(calls))
         return self.meters[-1]
 
-    def judge_answer(self, path: Sequence[BaseMessage], answer: AIMessage) -> Flow[str | None]:
+    def judge_answer(
+        self, path: Sequence[BaseMessage], answer: AIMessage
+    ) -> Flow[str | None]:
         """What a judge says is missing; `None` without a judge or a verdict."""
         _, judge = self.planner.judges
         if judge is None:
             return None
         _, calls, results = _latest_call(path)
-        question = self._question(path, "post", calls, answer=answer.text, observation=results)
+        question = self._question(
+            path, "post", calls, answer=answer.text, observation=results
+        )
         standing = yield from judge.check(question, self._meter(ATTEMPTS))
         if standing.goal is None:
             return None
         if standing.missing:
             return "; ".join(standing.missing)
-        return "" if standing.goal >= DONE else "something, as a check of the answer says"
+        return (
+            "" if standing.goal >= DONE else "something, as a check of the answer says"
+        )
 
-    def judge_candidates(self, path: Sequence[BaseMessage], calls: Sequence[Candidate]) -> Flow[list[Candidate]]:
+    def judge_candidates(
+        self, path: Sequence[BaseMessage], calls: Sequence[Candidate]
+    ) -> Flow[list[Candidate]]:
         """Candidates with their r_pre, best first, without those below `pre_threshold`; unscored ones stay."""
         judge, _ = self.planner.judges
         if judge is None or not calls:
             return list(calls)
-        questions = [JudgedCall(f"c{at}", each.name, each.args) for at, each in enumerate(calls)]
-        scores = yield from judge.pre(self._question(path, "pre", questions), self._meter(ATTEMPTS))
+        questions = [
+            JudgedCall(f"c{at}", each.name, each.args) for at, each in enumerate(calls)
+        ]
+        scores = yield from judge.pre(
+            self._question(path, "pre", questions), self._meter(ATTEMPTS)
+        )
         threshold = self.planner.config.pre_threshold
-        scored = [replace(each, score=judged.score) for each, judged in zip(calls, scores, strict=True)]
-        promising = [each for each in scored if each.score is None or each.score >= threshold]
-        return sorted(promising, key=lambda each: threshold if each.score is None else each.score, reverse=True)
+        scored = [
+            replace(each, score=judged.score)
+            for each, judged in zip(calls, scores, strict=True)
+        ]
+        promising = [
+            each for each in scored if each.score is None or each.score >= threshold
+        ]
+        return sorted(
+            promising,
+            key=lambda each: threshold if each.score is None else each.score,
+            reverse=True,
+        )
 
     def judge_result(self, path: Sequence[BaseMessage]) -> Flow[bool]:
         """Whether r_post of the latest call is below `post_threshold`."""
@@ -343,19 +429,33 @@ class PlannerHost(ABC):
             return False
         question = self._question(path[:at], "post", calls, observation=results)
         judged, _ = yield from judge.post(question, self._meter(ATTEMPTS))
-        return judged.score is not None and judged.score < self.planner.config.post_threshold
+        return (
+            judged.score is not None
+            and judged.score < self.planner.config.post_threshold
+        )
 
     def _question(
-        self, path: Sequence[BaseMessage], stage: Any, calls: Sequence[JudgedCall], **more: Any
+        self,
+        path: Sequence[BaseMessage],
+        stage: Any,
+        calls: Sequence[JudgedCall],
+        **more: Any,
     ) -> JudgeRequest:
         conversation, names = Conversation(path), tuple(sorted(self.offering.names))
         history = transcript(conversation)
-        return JudgeRequest(stage, conversation.goal, history, calls, tools=(), tool_names=names, **more)
+        return JudgeRequest(
+            stage, conversation.goal, history, calls, tools=(), tool_names=names, **more
+        )
 
 
-def _latest_call(path: Sequence[BaseMessage]) -> tuple[int, list[JudgedCall], str | None]:
+def _latest_call(
+    path: Sequence[BaseMessage],
+) -> tuple[int, list[JudgedCall], str | None]:
     """The place of the latest reply on a path, its first call and what its calls brought back, if it makes any."""
-    at = next((at for at in range(len(path) - 1, -1, -1) if isinstance(path[at], AIMessage)), 0)
+    at = next(
+        (at for at in range(len(path) - 1, -1, -1) if isinstance(path[at], AIMessage)),
+        0,
+    )
     latest = path[at] if path else None
     if not (isinstance(latest, AIMessage) and latest.tool_calls):
         return at, [], None

@@ -70,7 +70,9 @@ class Standing(NamedTuple):
     @classmethod
     def of(cls, form: RequestCheck) -> "Standing":
         """What a form says."""
-        missing = tuple(one_line(each, 200) for each in form.missing if each.strip())[:5]  # what one prompt shows
+        missing = tuple(one_line(each, 200) for each in form.missing if each.strip())[
+            :5
+        ]  # what one prompt shows
         return cls(SAID_DONE if form.fulfilled else SAID_OPEN, missing)
 
 
@@ -129,7 +131,10 @@ class JudgeRequest:
 
         The request stands by itself only where it is not in the history.
         """
-        in_history = any(part_of(entry) == "request" and entry.get("text") == self.query for entry in self.history)
+        in_history = any(
+            part_of(entry) == "request" and entry.get("text") == self.query
+            for entry in self.history
+        )
         document = {
             "request": None if in_history else self.query,
             "history": self.history,
@@ -138,7 +143,9 @@ class JudgeRequest:
             "tried": self.tried,
             **more,
         }
-        return {key: value for key, value in document.items() if value not in (None, [], ())}
+        return {
+            key: value for key, value in document.items() if value not in (None, [], ())
+        }
 
 
 class Judge(Protocol):
@@ -174,32 +181,56 @@ class ModelEvaluator:
             return [(yield from self._explained("pre_judge", document, meter))]
         candidates = [call.to_dict() for call in request.calls]
         random.Random(f"{self.seed}:{request.calls[0].id}").shuffle(candidates)  # noqa: S311 - no secret depends on it
-        prompt = document_prompt(self.prompts.pre_judge, request.to_dict(candidates=candidates))
-        form = yield from filled_in(self.model, CandidateScores, prompt, inner_config("pre_judge", {}), meter)
-        scores = {each.id: Judged.of(each.score, each.reason) for each in form.scores} if form else {}
+        prompt = document_prompt(
+            self.prompts.pre_judge, request.to_dict(candidates=candidates)
+        )
+        form = yield from filled_in(
+            self.model, CandidateScores, prompt, inner_config("pre_judge", {}), meter
+        )
+        scores = (
+            {each.id: Judged.of(each.score, each.reason) for each in form.scores}
+            if form
+            else {}
+        )
         return [scores.get(call.id, Judged()) for call in request.calls]
 
     def post(self, request: JudgeRequest, meter: Meter) -> Flow[tuple[Judged, Score]]:
         """Score an observation, and the request."""
         call = request.calls[0]
-        outcome = {"executed": False} if call.deferred else {"observation": request.observation}
+        outcome = (
+            {"executed": False}
+            if call.deferred
+            else {"observation": request.observation}
+        )
         document = request.to_dict(call=call.to_dict()) | outcome
         if self.explains:
             return (yield from self._explained("post_judge", document, meter)), None
         prompt = document_prompt(self.prompts.post_judge, document)
-        form = yield from filled_in(self.model, ObservationScore, prompt, inner_config("post_judge", {}), meter)
-        return (Judged.of(form.score, form.reason), form.goal) if form else (Judged(), None)
+        form = yield from filled_in(
+            self.model, ObservationScore, prompt, inner_config("post_judge", {}), meter
+        )
+        return (
+            (Judged.of(form.score, form.reason), form.goal)
+            if form
+            else (Judged(), None)
+        )
 
-    def _explained(self, role: str, document: dict[str, Any], meter: Meter) -> Flow[Judged]:
+    def _explained(
+        self, role: str, document: dict[str, Any], meter: Meter
+    ) -> Flow[Judged]:
         prompt = document_prompt(getattr(self.prompts, role), document)
-        form = yield from filled_in(self.model, ExplainedScore, prompt, inner_config(role, {}), meter)
+        form = yield from filled_in(
+            self.model, ExplainedScore, prompt, inner_config(role, {}), meter
+        )
         return Judged.of(form.score, form.explanation) if form else Judged()
 
     def check(self, request: JudgeRequest, meter: Meter) -> Flow[Standing]:
         """Say what of the request is not done yet, where the assistant would answer now."""
         document = replace(request, tools=(), tried=()).to_dict(answer=request.answer)
         prompt = document_prompt(self.prompts.check, document)
-        form = yield from filled_in(self.model, RequestCheck, prompt, inner_config("check", {}), meter)
+        form = yield from filled_in(
+            self.model, RequestCheck, prompt, inner_config("check", {}), meter
+        )
         return Standing.of(form) if form else Standing()
 
 
@@ -213,10 +244,17 @@ class FunctionEvaluator:
     def pre(self, request: JudgeRequest, meter: Meter) -> Flow[list[Judged]]:
         """Score candidates; those without a usable score stay unscored."""
         answer = yield from self._ask(request)
-        values = list(answer) if isinstance(answer, Sequence) and not isinstance(answer, str) else []
+        values = (
+            list(answer)
+            if isinstance(answer, Sequence) and not isinstance(answer, str)
+            else []
+        )
         if len(values) != len(request.calls):
             values = [None] * len(request.calls)
-        scores = [_judged_of(*value) if isinstance(value, tuple) else _judged_of(value) for value in values]
+        scores = [
+            _judged_of(*value) if isinstance(value, tuple) else _judged_of(value)
+            for value in values
+        ]
         if any(judged.score is None for judged in scores):
             _note(meter, answer, "a number in [0, 1] for each call")
         return scores
@@ -245,10 +283,14 @@ class FunctionEvaluator:
             return error
 
 
-Evaluator = ModelEvaluator | FunctionEvaluator  # a judge with the checks around it, as the search asks it for scores
+Evaluator = (
+    ModelEvaluator | FunctionEvaluator
+)  # a judge with the checks around it, as the search asks it for scores
 
 
-def resolve_judge(judge: str | BaseChatModel | Judge, prompts: Prompts = DEFAULT_PROMPTS) -> Evaluator:
+def resolve_judge(
+    judge: str | BaseChatModel | Judge, prompts: Prompts = DEFAULT_PROMPTS
+) -> Evaluator:
     """Turn what a user passed as `judge`, a chat model, the name of one, or a function, into an evaluator."""
     if isinstance(judge, str) or is_chat_model(judge):
         return ModelEvaluator(resolve_model(judge), prompts=prompts)
@@ -276,6 +318,10 @@ def _judged_of(score: Any = None, reason: Any = None, *_: Any) -> Judged:
 def _note(meter: Meter, answer: Any, expected: str) -> None:
     """Say what is wrong with a function's answer, or that there is none because it raised."""
     text = repr(answer)[:200]
-    problem = f"raised {text}" if isinstance(answer, Exception) else f"returned {text}; expected {expected}"
+    problem = (
+        f"raised {text}"
+        if isinstance(answer, Exception)
+        else f"returned {text}; expected {expected}"
+    )
     logger.warning("No score came of a question: the judge %s", problem)
     meter.problems.append(f"the judge {problem}")

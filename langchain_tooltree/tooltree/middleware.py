@@ -5,8 +5,15 @@ from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import Annotated, Any, NotRequired, Self, Unpack, cast
 
-from langchain.agents.middleware import AgentMiddleware, AgentState, ModelRequest, ModelResponse
-from langchain.agents.middleware.internal_call_transformer import InternalCallTransformer
+from langchain.agents.middleware import (
+    AgentMiddleware,
+    AgentState,
+    ModelRequest,
+    ModelResponse,
+)
+from langchain.agents.middleware.internal_call_transformer import (
+    InternalCallTransformer,
+)
 from langchain.agents.middleware.types import ExtendedModelResponse, PrivateStateAttr
 from langchain_core.messages import AIMessage, BaseMessage, RemoveMessage
 from langgraph.runtime import Runtime
@@ -14,8 +21,19 @@ from langgraph.types import Command
 
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.experience.guide import Learner, checked_experience
-from langchain_tooltree.experience.run_identity import REMEMBERED, ModelRequests, TurnNote
-from langchain_tooltree.flows import Flow, TwinStep, arun_flow, async_twin, driven, run_flow
+from langchain_tooltree.experience.run_identity import (
+    REMEMBERED,
+    ModelRequests,
+    TurnNote,
+)
+from langchain_tooltree.flows import (
+    Flow,
+    TwinStep,
+    arun_flow,
+    async_twin,
+    driven,
+    run_flow,
+)
 from langchain_tooltree.models import extended, quiet
 from langchain_tooltree.tooltree.branches import KEY, Mark
 from langchain_tooltree.tooltree.gate import gated
@@ -66,10 +84,14 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         A hook is a node in the graph of the agent, whether or not it does anything.
         """
         learns = experience is not None and cls is ToolTreeMiddleware
-        planner: Self = super().__new__(cast("Any", _LearningMiddleware if learns else cls))
+        planner: Self = super().__new__(
+            cast("Any", _LearningMiddleware if learns else cls)
+        )
         return planner
 
-    def __init__(self, *, experience: Learner | None = None, **options: Unpack[PlannerOptions]) -> None:
+    def __init__(
+        self, *, experience: Learner | None = None, **options: Unpack[PlannerOptions]
+    ) -> None:
         super().__init__()
         self._planner = Planner(**options)
         self._experience = checked_experience(experience)
@@ -82,7 +104,9 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
             return handler(request)
         return run_flow(self._visited(request, handler))
 
-    async def awrap_model_call(self, request: ModelRequest[Any], handler: Callable[..., Awaitable[Any]]) -> Any:
+    async def awrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[..., Awaitable[Any]]
+    ) -> Any:
         """The async twin of `wrap_model_call`."""
         self._hear(request)
         if not _is_planned(request):
@@ -98,7 +122,11 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         branches = self._planner.branches(request.messages, mark, offering)
         remembered: Any = request.state.get(REMEMBERED)
         experience = self._experience
-        guide = None if experience is None else partial(guide_of, experience, request.messages, remembered)
+        guide = (
+            None
+            if experience is None
+            else partial(guide_of, experience, request.messages, remembered)
+        )
         host = _RequestHost(
             self._planner,
             offering,
@@ -113,7 +141,10 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         outcome = yield from host.visited(branches)
         response = _response(host, outcome)
         if outcome.ended is not None and (recalled := outcome.ended.mark.recalled):
-            response.command.update[REMEMBERED] = {**(remembered or {}), "recalled": recalled}
+            response.command.update[REMEMBERED] = {
+                **(remembered or {}),
+                "recalled": recalled,
+            }
         return response
 
 
@@ -137,10 +168,16 @@ class _LearningMiddleware(ToolTreeMiddleware):
         self._requests.add(request.runtime, request.tools, request.system_message)
 
     @driven
-    def before_agent(self, state: Any, runtime: Runtime[Any]) -> Flow[dict[str, Any] | None]:  # noqa: ARG002
+    def before_agent(
+        self,
+        state: Any,
+        runtime: Runtime[Any],  # noqa: ARG002
+    ) -> Flow[dict[str, Any] | None]:
         """Note whose turn begins, and take in what was learnt meanwhile."""
         assert self._experience is not None  # noqa: S101 - for mypy
-        remembered = yield from self._experience.begin(Conversation.of(state), state.get(REMEMBERED) or {})
+        remembered = yield from self._experience.begin(
+            Conversation.of(state), state.get(REMEMBERED) or {}
+        )
         return {REMEMBERED: remembered}
 
     abefore_agent = async_twin(before_agent)  # type: ignore[arg-type] # mypy takes `self` from the base class
@@ -152,7 +189,11 @@ class _LearningMiddleware(ToolTreeMiddleware):
         tools, instructions = [*offered.tools.values()], offered.instructions
         if self._experience is not None and (remembered := state.get(REMEMBERED)):
             yield from self._experience.end(
-                state["messages"], remembered, tools=tools, effects=self._planner.effects, instructions=instructions
+                state["messages"],
+                remembered,
+                tools=tools,
+                effects=self._planner.effects,
+                instructions=instructions,
             )
 
     aafter_agent = async_twin(after_agent)  # type: ignore[arg-type] # as above
@@ -171,17 +212,25 @@ class BranchCleanup(AgentMiddleware[AgentState[Any], Any, Any]):
         hidden = set(Mark.from_dict(state.get(KEY)).hidden)
         if not hidden:
             return None
-        gone = [RemoveMessage(id=each.id) for each in state["messages"] if each.id in hidden]
+        gone = [
+            RemoveMessage(id=each.id) for each in state["messages"] if each.id in hidden
+        ]
         return {"messages": gone, KEY: Mark().to_dict()}
 
-    async def aafter_agent(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any] | None:
+    async def aafter_agent(
+        self, state: Any, runtime: Runtime[Any]
+    ) -> dict[str, Any] | None:
         """The async twin of `after_agent`."""
         return self.after_agent(state, runtime)
 
 
 def _is_planned(request: ModelRequest[Any]) -> bool:
     """Whether a request has room for a report: a set form has none, and a forced call is no answer."""
-    return bool(request.tools) and request.response_format is None and request.tool_choice in (None, "auto")
+    return (
+        bool(request.tools)
+        and request.response_format is None
+        and request.tool_choice in (None, "auto")
+    )
 
 
 @dataclass(slots=True)
@@ -190,9 +239,13 @@ class _RequestHost(PlannerHost):
 
     request: Any = None
     handler: Any = None
-    response: ModelResponse[Any] = field(default_factory=lambda: ModelResponse(result=[]))
+    response: ModelResponse[Any] = field(
+        default_factory=lambda: ModelResponse(result=[])
+    )
 
-    def ask(self, messages: Sequence[BaseMessage], *, line: str = "", silent: bool = True) -> Flow[AIMessage]:
+    def ask(
+        self, messages: Sequence[BaseMessage], *, line: str = "", silent: bool = True
+    ) -> Flow[AIMessage]:
         """The agent's own request, with other messages."""
         request = self.request
         system = self.instructions_for(request.system_message, messages)
@@ -200,7 +253,10 @@ class _RequestHost(PlannerHost):
             request = request.override(system_message=system)
         asked = _Question.of(request, messages, quiet if silent else gated, line)
         self.response = yield from _respond(self.handler, asked)
-        return next((each for each in self.response.result if isinstance(each, AIMessage)), AIMessage(""))
+        return next(
+            (each for each in self.response.result if isinstance(each, AIMessage)),
+            AIMessage(""),
+        )
 
 
 class _Question(ModelRequest[Any]):
@@ -214,25 +270,41 @@ class _Question(ModelRequest[Any]):
     line: str
 
     @classmethod
-    def of(cls, request: ModelRequest[Any], messages: Any, prepared: Callable[[Any], Any], line: str = "") -> Self:
+    def of(
+        cls,
+        request: ModelRequest[Any],
+        messages: Any,
+        prepared: Callable[[Any], Any],
+        line: str = "",
+    ) -> Self:
         """A request with other messages, whose models are `prepared`, and with a line behind its instructions."""
         values = {each.name: getattr(request, each.name) for each in fields(request)}
-        asked = cls(**{**values, "messages": messages, "model": prepared(request.model)})
+        asked = cls(
+            **{**values, "messages": messages, "model": prepared(request.model)}
+        )
         return asked.holding(prepared, line)
 
     def override(self, **overrides: Any) -> Self:
         """A request with other values, as that of any request."""
         if overrides.get("model", self.model) is not self.model:
             overrides["model"] = self.prepared(overrides["model"])
-        return cast("Self", super().override(**overrides)).holding(self.prepared, self.line)
+        return cast("Self", super().override(**overrides)).holding(
+            self.prepared, self.line
+        )
 
     def holding(self, prepared: Callable[[Any], Any], line: str) -> Self:
         """This request, which is new, with what its models and its instructions are to keep."""
         system = self.system_message
         if line and (system is None or line not in system.text):
             system = extended(system, line)
-        for name, value in (("prepared", prepared), ("line", line), ("system_message", system)):
-            object.__setattr__(self, name, value)  # the usual way warns: a request is not to be changed
+        for name, value in (
+            ("prepared", prepared),
+            ("line", line),
+            ("system_message", system),
+        ):
+            object.__setattr__(
+                self, name, value
+            )  # the usual way warns: a request is not to be changed
         return self
 
 
@@ -242,15 +314,31 @@ def _respond(handler: Any, request: Any) -> Flow[ModelResponse[Any]]:
     result = yield TwinStep(ask, ask)
     if isinstance(result, ExtendedModelResponse):
         return result.model_response
-    return result if isinstance(result, ModelResponse) else ModelResponse(result=[result])
+    return (
+        result if isinstance(result, ModelResponse) else ModelResponse(result=[result])
+    )
 
 
 def _response(host: _RequestHost, outcome: Outcome) -> Any:
     """What the hook returns: the own step as it came, or another message, with what the state is to keep."""
-    response = ModelResponse(result=[outcome.message]) if outcome.message is not None else host.response
+    response = (
+        ModelResponse(result=[outcome.message])
+        if outcome.message is not None
+        else host.response
+    )
     if outcome.message is None:
-        at = next((at for at, each in enumerate(response.result) if isinstance(each, AIMessage)), 0)
-        response = replace(response, result=[*response.result[:at], host.reply, *response.result[at + 1 :]])
+        at = next(
+            (
+                at
+                for at, each in enumerate(response.result)
+                if isinstance(each, AIMessage)
+            ),
+            0,
+        )
+        response = replace(
+            response,
+            result=[*response.result[:at], host.reply, *response.result[at + 1 :]],
+        )
     if outcome.before:
         response = replace(response, result=[*outcome.before, *response.result])
     update: dict[str, Any] = {}
@@ -258,4 +346,6 @@ def _response(host: _RequestHost, outcome: Outcome) -> Any:
         update[KEY] = outcome.mark.to_dict()
     if outcome.remove:
         update["messages"] = [RemoveMessage(id=each) for each in outcome.remove]
-    return ExtendedModelResponse(response, Command(update=update)) if update else response
+    return (
+        ExtendedModelResponse(response, Command(update=update)) if update else response
+    )

@@ -18,7 +18,14 @@ from langchain_tooltree.errors import ConfigurationError, EmptyQueryError
 from langchain_tooltree.events import Event
 from langchain_tooltree.experience.guide import Learner, checked_experience, hints
 from langchain_tooltree.experience.trajectory import SEARCH_MARK
-from langchain_tooltree.flows import EventSink, Flow, TwinStep, async_twin, current_runtime, driven
+from langchain_tooltree.flows import (
+    EventSink,
+    Flow,
+    TwinStep,
+    async_twin,
+    current_runtime,
+    driven,
+)
 from langchain_tooltree.models import bind_tools, extended, quiet, resolve_model
 from langchain_tooltree.text import looks_marked, mapping_in, remarked
 from langchain_tooltree.tools import ToolLibrary, check_effects
@@ -26,7 +33,13 @@ from langchain_tooltree.tooltree.branches import KEY, Mark
 from langchain_tooltree.tooltree.deep import with_sync_form
 from langchain_tooltree.tooltree.gate import gated
 from langchain_tooltree.tooltree.host import Planner, PlannerHost, PlannerOptions
-from langchain_tooltree.tooltree.result import SearchResult, guide_of, keep_turn, result_of_path, search_result
+from langchain_tooltree.tooltree.result import (
+    SearchResult,
+    guide_of,
+    keep_turn,
+    result_of_path,
+    search_result,
+)
 from langchain_tooltree.tooltree.visit import Outcome
 
 
@@ -81,7 +94,10 @@ class ToolTreeNode(Runnable[Any, dict[str, list[BaseMessage]]]):
         self._experience = checked_experience(experience)
         self._sinks = sinks
         self._model = resolve_model(model)
-        self._models = tuple(bind_tools(each, list(library)) for each in (gated(self._model), quiet(self._model)))
+        self._models = tuple(
+            bind_tools(each, list(library))
+            for each in (gated(self._model), quiet(self._model))
+        )
 
     @property
     def tools_by_name(self) -> Mapping[str, BaseTool]:
@@ -93,7 +109,12 @@ class ToolTreeNode(Runnable[Any, dict[str, list[BaseMessage]]]):
         return self._offering.effects.of(name, args) == "read"
 
     @driven
-    def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Flow[dict[str, list[BaseMessage]]]:  # noqa: A002 - the name in Runnable
+    def invoke(
+        self,
+        input: Any,  # noqa: A002 - the name in Runnable
+        config: RunnableConfig | None = None,
+        **_: Any,
+    ) -> Flow[dict[str, list[BaseMessage]]]:
         """Make the next step of a conversation: a graph state, a mapping or an object, or just a list of messages.
 
         Returns the update of the state, under `messages_key`. Raises `EmptyQueryError` if the state has no such key.
@@ -107,7 +128,9 @@ class ToolTreeNode(Runnable[Any, dict[str, list[BaseMessage]]]):
         host = _NodeHost(
             self._planner,
             self._offering,
-            guide=partial(guide_of, self._experience, messages) if self._experience else None,
+            guide=partial(guide_of, self._experience, messages)
+            if self._experience
+            else None,
             sinks=self._sinks,
             model=self._model,
             system=self._system,
@@ -121,7 +144,9 @@ class ToolTreeNode(Runnable[Any, dict[str, list[BaseMessage]]]):
         outcome = yield from host.visited(branches)
         update = _update(messages, outcome, host.reply)
         if self._experience is not None and not update[-1].tool_calls:
-            yield from keep_turn(self._experience, [*branches.path(), update[-1]], outcome.ended, host)
+            yield from keep_turn(
+                self._experience, [*branches.path(), update[-1]], outcome.ended, host
+            )
         return {key: update}
 
     ainvoke = async_twin(invoke)  # type: ignore[arg-type] # mypy takes `self` from the declaration in Runnable
@@ -139,9 +164,15 @@ class ToolTreeNode(Runnable[Any, dict[str, list[BaseMessage]]]):
     def _instructions(self, values: Mapping[str, Any]) -> SystemMessage | None:
         """The system prompt with what a `SITGraphNode` suggests, and what a `CFGMRecallNode` has recalled."""
         _, suggestions_key, recalled_key = self._keys
-        system, recalled, suggested = self._system, values.get(recalled_key), values.get(suggestions_key)
+        system, recalled, suggested = (
+            self._system,
+            values.get(recalled_key),
+            values.get(suggestions_key),
+        )
         suggestions = (
-            [each for each in suggested if self._is_suggestion(each)] if isinstance(suggested, list | tuple) else []
+            [each for each in suggested if self._is_suggestion(each)]
+            if isinstance(suggested, list | tuple)
+            else []
         )
         if isinstance(recalled, str) and looks_marked(recalled):
             system = extended(system, remarked(recalled, source="memory"))
@@ -163,42 +194,75 @@ class _NodeHost(PlannerHost):
     config: RunnableConfig = field(default_factory=RunnableConfig)
     bare: SystemMessage | None = None
 
-    def ask(self, messages: Sequence[BaseMessage], *, line: str = "", silent: bool = True) -> Flow[AIMessage]:
+    def ask(
+        self, messages: Sequence[BaseMessage], *, line: str = "", silent: bool = True
+    ) -> Flow[AIMessage]:
         """The model with its tools."""
         shown, quiet_model = self.models
         model = quiet_model if silent else shown
         system = self.instructions_for(self.bare, messages)
         system = extended(system, line) if line else system
         prompt = [*([system] if system else ()), *messages]
-        ask, aask = partial(model.invoke, prompt, self.config), partial(model.ainvoke, prompt, self.config)
+        ask, aask = (
+            partial(model.invoke, prompt, self.config),
+            partial(model.ainvoke, prompt, self.config),
+        )
         return cast("AIMessage", (yield TwinStep(ask, aask)))
 
 
 def mark_in(messages: Sequence[BaseMessage]) -> Mark:
     """The mark that the newest message of the model's holds."""
-    newest = next((message for message in reversed(messages) if isinstance(message, AIMessage)), None)
-    return Mark.from_dict(_notes(newest).get(SEARCH_MARK)) if newest is not None else Mark()
+    newest = next(
+        (message for message in reversed(messages) if isinstance(message, AIMessage)),
+        None,
+    )
+    return (
+        Mark.from_dict(_notes(newest).get(SEARCH_MARK))
+        if newest is not None
+        else Mark()
+    )
 
 
 def _notes(message: BaseMessage) -> Mapping[str, Any]:
     return mapping_in(message.response_metadata, KEY)
 
 
-def _update(messages: Sequence[BaseMessage], outcome: Outcome, own: AIMessage) -> list[Any]:
+def _update(
+    messages: Sequence[BaseMessage], outcome: Outcome, own: AIMessage
+) -> list[Any]:
     """The messages to add, to remove, and to put back without their marks once a search is over."""
     message = own if outcome.message is None else outcome.message
     if outcome.mark is not None and (mark := outcome.mark.to_dict()):
-        metadata = {**message.response_metadata, KEY: {**_notes(message), SEARCH_MARK: mark}}
-        return [*outcome.before, message.model_copy(update={"response_metadata": metadata})]
+        metadata = {
+            **message.response_metadata,
+            KEY: {**_notes(message), SEARCH_MARK: mark},
+        }
+        return [
+            *outcome.before,
+            message.model_copy(update={"response_metadata": metadata}),
+        ]
     abandoned = set(outcome.remove)
-    bare = [_without_mark(each) for each in messages if each.id not in abandoned and SEARCH_MARK in _notes(each)]
-    return [*(RemoveMessage(id=each) for each in outcome.remove), *bare, *outcome.before, message]
+    bare = [
+        _without_mark(each)
+        for each in messages
+        if each.id not in abandoned and SEARCH_MARK in _notes(each)
+    ]
+    return [
+        *(RemoveMessage(id=each) for each in outcome.remove),
+        *bare,
+        *outcome.before,
+        message,
+    ]
 
 
 def _without_mark(message: BaseMessage) -> BaseMessage:
     rest = {key: value for key, value in _notes(message).items() if key != SEARCH_MARK}
-    others = {key: value for key, value in message.response_metadata.items() if key != KEY}
-    return message.model_copy(update={"response_metadata": {**others, KEY: rest} if rest else others})
+    others = {
+        key: value for key, value in message.response_metadata.items() if key != KEY
+    }
+    return message.model_copy(
+        update={"response_metadata": {**others, KEY: rest} if rest else others}
+    )
 
 
 # --- search() ---
@@ -255,24 +319,42 @@ def search(
         ConfigurationError: If the parts do not fit together.
         EmptyQueryError: If there is no request.
     """
-    if isinstance(query, Mapping) or not isinstance(query, str | BaseMessage | Sequence):
+    if isinstance(query, Mapping) or not isinstance(
+        query, str | BaseMessage | Sequence
+    ):
         msg = f"query must be a text, a message or a list of messages, got {type(query).__name__} {query!r:.80}."
         raise ConfigurationError(msg)
-    messages = Conversation([query] if isinstance(query, str | BaseMessage) else query).messages
+    messages = Conversation(
+        [query] if isinstance(query, str | BaseMessage) else query
+    ).messages
     if not Conversation(messages).goal:
         msg = "There is nothing to plan for: pass a request, or a conversation with a user message."
         raise EmptyQueryError(msg)
     library = ToolLibrary(tools)
-    node = ToolTreeNode(model, library, experience=experience, sinks=[on_event] if on_event else (), **options)
+    node = ToolTreeNode(
+        model,
+        library,
+        experience=experience,
+        sinks=[on_event] if on_event else (),
+        **options,
+    )
     graph = _compiled(node, library)
     config: RunnableConfig = {"callbacks": callbacks} if callbacks else {}
     if current_runtime() is None:  # inside a graph, its own limit holds
         config["recursion_limit"] = MOST_STEPS
     state: Any = {"messages": list(messages)}
-    end = yield TwinStep(partial(graph.invoke, state, config), partial(graph.ainvoke, state, config))
+    end = yield TwinStep(
+        partial(graph.invoke, state, config), partial(graph.ainvoke, state, config)
+    )
     last = end["messages"][-1]
-    searched = isinstance(last, AIMessage) and "search" in (last.response_metadata.get(KEY) or {})
-    return search_result(last) if searched else result_of_path(end["messages"], node.is_read, mark_in([last]).plan)
+    searched = isinstance(last, AIMessage) and "search" in (
+        last.response_metadata.get(KEY) or {}
+    )
+    return (
+        search_result(last)
+        if searched
+        else result_of_path(end["messages"], node.is_read, mark_in([last]).plan)
+    )
 
 
 asearch = async_twin(search)
@@ -285,11 +367,17 @@ def _compiled(node: ToolTreeNode, library: ToolLibrary) -> Any:
     def route(state: MessagesState) -> str:
         reply = state["messages"][-1]
         calls = reply.tool_calls if isinstance(reply, AIMessage) else []
-        return "tools" if calls and all(node.is_read(call["name"], call["args"]) for call in calls) else END
+        return (
+            "tools"
+            if calls and all(node.is_read(call["name"], call["args"]) for call in calls)
+            else END
+        )
 
     graph = StateGraph(MessagesState)
     graph.add_node("model", node)
-    graph.add_node("tools", ToolNode([*map(with_sync_form, library)], handle_tool_errors=True))
+    graph.add_node(
+        "tools", ToolNode([*map(with_sync_form, library)], handle_tool_errors=True)
+    )
     graph.add_edge(START, "model")
     graph.add_conditional_edges("model", route, ["tools", END])
     graph.add_edge("tools", "model")

@@ -166,10 +166,14 @@ carried out."""
 CONFIDENCE = "confidence"  # name of the field of a call's score; a tool that has such an argument itself gets none
 CONFIDENCE_DESCRIPTION = "How likely this is the right call to make now, 0 to 1"
 
-ASSESS_DESCRIPTION = "Not a candidate: says how the request stands before the next call."
+ASSESS_DESCRIPTION = (
+    "Not a candidate: says how the request stands before the next call."
+)
 
 
-Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False, strict=True)]  # a score in [0, 1]
+Share = Annotated[
+    float, Field(ge=0, le=1, allow_inf_nan=False, strict=True)
+]  # a score in [0, 1]
 
 
 class CandidateScore(BaseModel):
@@ -190,8 +194,12 @@ class ObservationScore(BaseModel):
     """The score of a call by its result."""
 
     reason: str = Field(description="Why it gets these scores")
-    score: Share = Field(description="Whether the call was the right one to make, between 0 and 1")
-    goal: Share = Field(description="Whether the whole request is fulfilled by now, between 0 and 1")
+    score: Share = Field(
+        description="Whether the call was the right one to make, between 0 and 1"
+    )
+    goal: Share = Field(
+        description="Whether the whole request is fulfilled by now, between 0 and 1"
+    )
 
 
 class ExplainedScore(BaseModel):
@@ -204,7 +212,9 @@ class ExplainedScore(BaseModel):
 class RequestCheck(BaseModel):
     """Whether a request is fulfilled."""
 
-    missing: list[str] = Field(description="What of the request is not done yet, each in a few words; empty if nothing")
+    missing: list[str] = Field(
+        description="What of the request is not done yet, each in a few words; empty if nothing"
+    )
     fulfilled: bool = Field(description="True if nothing is missing")
 
     @model_validator(mode="after")
@@ -274,14 +284,24 @@ class Prompts:
 
         `changes` are prompts to set differently.
         """
-        return cls(**{"pre_judge": PAPER_PRE_JUDGE_PROMPT, "post_judge": PAPER_POST_JUDGE_PROMPT, **changes})
+        return cls(
+            **{
+                "pre_judge": PAPER_PRE_JUDGE_PROMPT,
+                "post_judge": PAPER_POST_JUDGE_PROMPT,
+                **changes,
+            }
+        )
 
     @classmethod
     def of(cls, config: SearchConfig) -> "Prompts":
         """The default prompts of a search: the paper's where each score comes with an explanation, as it does there."""
         if not isinstance(config, KernelConfig) or not config.explains_after:
             return cls()
-        return cls.paper() if config.explains_before else cls(post_judge=PAPER_POST_JUDGE_PROMPT)
+        return (
+            cls.paper()
+            if config.explains_before
+            else cls(post_judge=PAPER_POST_JUDGE_PROMPT)
+        )
 
 
 DEFAULT_PROMPTS = Prompts()

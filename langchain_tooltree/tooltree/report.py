@@ -12,7 +12,14 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
 from langchain_core.messages import AIMessage, BaseMessage
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidatorFunctionWrapHandler, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    field_validator,
+)
 
 from langchain_tooltree.text import text_in
 
@@ -54,9 +61,15 @@ class Report(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    missing: str | None  # what of the request is not done yet, in words; empty if nothing is
-    call: NamedCall | None = None  # the one that would help most, if the answer names one
-    wrong: int | None = None  # number, from 1, of the first step of the turn that should not have been made, if named
+    missing: (
+        str | None
+    )  # what of the request is not done yet, in words; empty if nothing is
+    call: NamedCall | None = (
+        None  # the one that would help most, if the answer names one
+    )
+    wrong: int | None = (
+        None  # number, from 1, of the first step of the turn that should not have been made, if named
+    )
 
     @field_validator("missing")
     @classmethod
@@ -66,7 +79,9 @@ class Report(BaseModel):
 
     @field_validator("call", "wrong", mode="wrap")
     @classmethod
-    def _unreadable_is_none(cls, value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
+    def _unreadable_is_none(
+        cls, value: Any, validate: ValidatorFunctionWrapHandler
+    ) -> Any:
         try:
             return validate(value)
         except ValidationError:
@@ -79,7 +94,9 @@ class Report(BaseModel):
 
 
 _DECODER = json.JSONDecoder()
-_BEGINNING = re.compile(r'\s*(?:\{\s*(?:"(?:\w*\Z|(?:missing|call|wrong)").*)?)?', re.DOTALL)
+_BEGINNING = re.compile(
+    r'\s*(?:\{\s*(?:"(?:\w*\Z|(?:missing|call|wrong)").*)?)?', re.DOTALL
+)
 
 
 def may_be_report(text: str) -> bool:
@@ -118,7 +135,9 @@ def split_report(reply: AIMessage) -> tuple[AIMessage, Report | None]:
     if parts is None:
         return reply, None
     report, rest = parts
-    ahead = sum(map(len, texts)) - len(rest)  # characters of the report, which may stand in several blocks
+    ahead = sum(map(len, texts)) - len(
+        rest
+    )  # characters of the report, which may stand in several blocks
     for at, text in enumerate(texts):
         texts[at] = text[ahead:]
         ahead -= min(ahead, len(text))
@@ -127,7 +146,9 @@ def split_report(reply: AIMessage) -> tuple[AIMessage, Report | None]:
 
 def texts_of(message: BaseMessage) -> list[str]:
     """The text of each block of a message's content, empty for blocks of other kinds."""
-    blocks: list[Any] = [message.content] if isinstance(message.content, str) else message.content
+    blocks: list[Any] = (
+        [message.content] if isinstance(message.content, str) else message.content
+    )
     return [text_in(block) if _is_text(block) else "" for block in blocks]
 
 
@@ -137,7 +158,9 @@ def with_texts(message: MessageT, texts: Sequence[str]) -> MessageT:
         return message.model_copy(update={"content": texts[0]})
     pairs = zip(message.content, texts, strict=True)
     content = [
-        ({**block, "text": text} if isinstance(block, dict) else text) if _is_text(block) else block
+        ({**block, "text": text} if isinstance(block, dict) else text)
+        if _is_text(block)
+        else block
         for block, text in pairs
     ]
     return message.model_copy(update={"content": content})
@@ -148,9 +171,14 @@ def with_first_text(message: MessageT, text: str) -> MessageT:
     content: Any = text
     if isinstance(message.content, list):
         places = [
-            at for at, each in enumerate(message.content) if isinstance(each, dict) and each.get("type") == "text"
+            at
+            for at, each in enumerate(message.content)
+            if isinstance(each, dict) and each.get("type") == "text"
         ]
-        content = [*message.content, *([] if places else [{"type": "text", "text": ""}])]
+        content = [
+            *message.content,
+            *([] if places else [{"type": "text", "text": ""}]),
+        ]
         at = next(iter(places), -1)
         content[at] = {**content[at], "text": text}
     return without_blanks(message.model_copy(update={"content": content}))
@@ -163,7 +191,9 @@ def without_blanks(message: MessageT) -> MessageT:
     content = [
         block
         for block, text in zip(message.content, texts_of(message), strict=True)
-        if text.strip() or not _is_text(block) or (isinstance(block, dict) and block.get("extras"))
+        if text.strip()
+        or not _is_text(block)
+        or (isinstance(block, dict) and block.get("extras"))
     ]
     return message.model_copy(update={"content": content})
 
@@ -183,7 +213,9 @@ class Stop:
 
     missing: bool  # whether its report, or a judge, says that something is missing: "no" always counts
     has_read: bool  # whether an untried read is named by the report, or waits from an earlier question
-    idle: bool  # whether the turn ends without any call although a tool fits the request
+    idle: (
+        bool  # whether the turn ends without any call although a tool fits the request
+    )
     trouble: bool  # whether a call of the path has failed, and none of the same tool has succeeded since
     used: int  # extra model calls so far in this turn
     budget: int  # extra model calls at the most
@@ -221,7 +253,9 @@ def is_trouble(results: Iterable[tuple[str, bool]]) -> bool:
     return any(dict(results).values())  # of each tool, the latest result
 
 
-def admits(*, writes: bool, stops: int, named: bool, evident: bool, resumed: bool) -> bool:
+def admits(
+    *, writes: bool, stops: int, named: bool, evident: bool, resumed: bool
+) -> bool:
     """Whether an own step goes to the host: the first write after an answer needs two voices.
 
     One voice is the own step; the other one is a report that has `named` the tool, or a turn that was `evident`, see

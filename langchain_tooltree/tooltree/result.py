@@ -10,7 +10,13 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from langchain_core.messages import AIMessage, BaseMessage, ToolCall, ToolMessage, messages_from_dict
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    ToolCall,
+    ToolMessage,
+    messages_from_dict,
+)
 from langchain_core.messages.ai import UsageMetadata
 
 from langchain_tooltree._langgraph import thread_here
@@ -18,14 +24,28 @@ from langchain_tooltree.conversation import Conversation, is_observation
 from langchain_tooltree.errors import ConfigurationError, MissingExtraError
 from langchain_tooltree.experience.guide import Guide, Learner, latest_searches
 from langchain_tooltree.experience.run_identity import run_id
-from langchain_tooltree.experience.trajectory import ATTEMPT_OF, Trajectory, call_key, calls_in
+from langchain_tooltree.experience.trajectory import (
+    ATTEMPT_OF,
+    Trajectory,
+    call_key,
+    calls_in,
+)
 from langchain_tooltree.flows import Flow, FunctionStep, current_runtime, if_it_can
 from langchain_tooltree.models import usage_sum
 from langchain_tooltree.pages import in_notebook
 from langchain_tooltree.pages import search as search_page
 from langchain_tooltree.pages.search import as_data, as_saved, record
 from langchain_tooltree.text import digest, forget_oldest, mapping_in, one_line
-from langchain_tooltree.tooltree.branches import KEY, Best, Branches, Mark, Plan, is_fruitless, repeated, results_of
+from langchain_tooltree.tooltree.branches import (
+    KEY,
+    Best,
+    Branches,
+    Mark,
+    Plan,
+    is_fruitless,
+    repeated,
+    results_of,
+)
 from langchain_tooltree.tooltree.search.policies import StopReason
 from langchain_tooltree.tooltree.search.tree import Call, Node, Observation, Tree
 from langchain_tooltree.tooltree.visit import Ended
@@ -46,10 +66,14 @@ class PlanStep:
     call_id: str  # also the idempotency key of a write
     observation: Observation | None = None  # `None` if it was deferred
     node: int = 0  # its node in the tree, which has its scores
-    batched: bool = False  # whether it was made in the same message as the call before it
+    batched: bool = (
+        False  # whether it was made in the same message as the call before it
+    )
 
 
-def steps_of(nodes: Iterable[Node], *, search_id: str = "", taken: Collection[str | None] = ()) -> list[PlanStep]:
+def steps_of(
+    nodes: Iterable[Node], *, search_id: str = "", taken: Collection[str | None] = ()
+) -> list[PlanStep]:
     """The calls of a path as steps, each with an id that no other call of the conversation has.
 
     A call whose model expects its own id back keeps it, unless it is `taken` by a call before.
@@ -59,7 +83,11 @@ def steps_of(nodes: Iterable[Node], *, search_id: str = "", taken: Collection[st
     for node in nodes:
         call = cast("Call", node.call)
         own = call.reply["data"]["tool_calls"][0]["id"] if call.reply else None
-        call_id = own if own and own not in ids else f"call_{digest(f'{search_id}:{node.id}', 24)}"
+        call_id = (
+            own
+            if own and own not in ids
+            else f"call_{digest(f'{search_id}:{node.id}', 24)}"
+        )
         ids.add(call_id)
         steps.append(PlanStep(call, call_id, node.observation, node.id, node.batched))
     return steps
@@ -69,7 +97,9 @@ def messages_of(steps: Iterable[PlanStep]) -> list[BaseMessage]:
     """Steps as messages: each call, in the reply that its model expects back if it does, and what it brought back."""
     messages: list[BaseMessage] = []
     for step in steps:
-        call = ToolCall(name=step.call.tool, args=dict(step.call.arguments), id=step.call_id)
+        call = ToolCall(
+            name=step.call.tool, args=dict(step.call.arguments), id=step.call_id
+        )
         if step.call.reply is None:
             messages.append(AIMessage("", tool_calls=[call]))
         else:
@@ -85,7 +115,12 @@ def _answer(step: PlanStep, observation: Observation) -> ToolMessage:
     if is_observation(observation.message):
         return observation.message.model_copy(update={"tool_call_id": step.call_id})
     status: Any = "success" if observation.kind == "ok" else "error"
-    return ToolMessage(observation.content, tool_call_id=step.call_id, name=step.call.tool, status=status)
+    return ToolMessage(
+        observation.content,
+        tool_call_id=step.call_id,
+        name=step.call.tool,
+        status=status,
+    )
 
 
 def without_failed_writes(steps: Sequence[PlanStep]) -> tuple[PlanStep, ...]:
@@ -93,7 +128,10 @@ def without_failed_writes(steps: Sequence[PlanStep]) -> tuple[PlanStep, ...]:
     return tuple(
         step
         for step in steps
-        if step is steps[-1] or step.call.effect != "sandboxed" or not step.observation or step.observation.kind == "ok"
+        if step is steps[-1]
+        or step.call.effect != "sandboxed"
+        or not step.observation
+        or step.observation.kind == "ok"
     )
 
 
@@ -110,11 +148,17 @@ class SearchCost:
     tool_calls: int = 0  # tools run
     cache_hits: int = 0  # calls whose observation was reused instead
     seconds: float = 0.0  # the time it took, waiting for calls included
-    usage: UsageMetadata | None = None  # of all model calls, as far as the models reported it, details included
+    usage: UsageMetadata | None = (
+        None  # of all model calls, as far as the models reported it, details included
+    )
 
     def counts(self) -> dict[str, int]:
         """The numbers by name, without the time, which no two runs share."""
-        return {name: getattr(self, name) for name in SearchCost.__slots__ if name not in {"seconds", "usage"}}
+        return {
+            name: getattr(self, name)
+            for name in SearchCost.__slots__
+            if name not in {"seconds", "usage"}
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,9 +202,19 @@ class SearchResult:
         They are the first call that changes something and what the same message made after it. The rest of the plan
         depends on what they bring back.
         """
-        first = next((place for place, step in enumerate(self.steps) if step.call.effect != "read"), len(self.steps))
+        first = next(
+            (
+                place
+                for place, step in enumerate(self.steps)
+                if step.call.effect != "read"
+            ),
+            len(self.steps),
+        )
         later = self.steps[first + 1 :]
-        return (*self.steps[first : first + 1], *takewhile(lambda step: step.batched, later))
+        return (
+            *self.steps[first : first + 1],
+            *takewhile(lambda step: step.batched, later),
+        )
 
     @property
     def metadata(self) -> dict[str, Any]:
@@ -170,16 +224,27 @@ class SearchResult:
         wait to be carried out: `plan`, the calls that are planned after them; `alternatives`, the best other paths,
         best first; and `tried`, the reads that ran for other paths.
         """
-        about = {"search": self.search_id, "stop_reason": self.stop_reason, "model_calls": self.cost.model_calls}
+        about = {
+            "search": self.search_id,
+            "stop_reason": self.stop_reason,
+            "model_calls": self.cost.model_calls,
+        }
         waiting = self.waiting
         if not waiting:
             return about
         planned = {call.key for call in self.calls}
         ran = (node.call for node in self.tree.nodes if node.call and node.observation)
-        tried = {call.key: call.label for call in ran if call.effect == "read" and call.key not in planned}
+        tried = {
+            call.key: call.label
+            for call in ran
+            if call.effect == "read" and call.key not in planned
+        }
         return {
             **about,
-            "plan": [step.call.label for step in self.steps[self.steps.index(waiting[-1]) + 1 :]],
+            "plan": [
+                step.call.label
+                for step in self.steps[self.steps.index(waiting[-1]) + 1 :]
+            ],
             "alternatives": self.alternatives,
             "tried": [*tried.values()],
         }
@@ -190,7 +255,8 @@ class SearchResult:
         cost = replace(
             self.cost,
             model_calls=self.cost.model_calls + 1,
-            tokens=self.cost.tokens + (usage["input_tokens"] + usage["output_tokens"] if usage else 0),
+            tokens=self.cost.tokens
+            + (usage["input_tokens"] + usage["output_tokens"] if usage else 0),
             usage=usage_sum(self.cost.usage, usage),
         )
         result = replace(self, cost=cost)
@@ -201,7 +267,10 @@ class SearchResult:
     @property
     def alternatives(self) -> list[list[str]]:
         """The best paths beside the chosen one, best first, none part of another; each call as a line of text."""
-        return [[step.label for step in self.tree.path(end)] for end in self._alternative_ends()]
+        return [
+            [step.label for step in self.tree.path(end)]
+            for end in self._alternative_ends()
+        ]
 
     def _alternative_ends(self) -> list[Node]:
         """The leaves of highest value that are not on the plan and not pruned."""
@@ -209,9 +278,20 @@ class SearchResult:
         leaves = (
             node
             for node in self.tree.nodes[1:]
-            if not node.children and node.id not in on_plan and node.pruned is None and node.r_pre is not None
+            if not node.children
+            and node.id not in on_plan
+            and node.pruned is None
+            and node.r_pre is not None
         )
-        ranked = sorted(leaves, key=lambda node: (not node.evaluated, -_value(self.tree, node), node.depth, node.id))
+        ranked = sorted(
+            leaves,
+            key=lambda node: (
+                not node.evaluated,
+                -_value(self.tree, node),
+                node.depth,
+                node.id,
+            ),
+        )
         return ranked[:ALTERNATIVES]
 
     def to_rich(self) -> "TerminalTree":
@@ -250,10 +330,14 @@ def plan_messages(result: SearchResult) -> list[BaseMessage]:
     waiting = result.waiting
     reads = result.steps[: result.steps.index(waiting[0])] if waiting else result.steps
     # What ran in a fork has still to be made for real, so its result there does not count.
-    messages = messages_of([*reads, *(replace(step, observation=None) for step in waiting)])
+    messages = messages_of(
+        [*reads, *(replace(step, observation=None) for step in waiting)]
+    )
     for place, message in enumerate(messages):
         message.id = f"{KEY}-{digest(f'{result.search_id}:{place}')}"
-    if last := next((each for each in reversed(messages) if isinstance(each, AIMessage)), None):
+    if last := next(
+        (each for each in reversed(messages) if isinstance(each, AIMessage)), None
+    ):
         last.response_metadata = {**last.response_metadata, KEY: result.metadata}
         last.usage_metadata = result.cost.usage
     return messages
@@ -268,7 +352,9 @@ def _value(tree: Tree, node: Node) -> float:
 
 # --- searches that are kept ---
 
-MOST_SEARCHES = 64  # searches of which a process keeps the tree, the latest: some 0.2 MB each
+MOST_SEARCHES = (
+    64  # searches of which a process keeps the tree, the latest: some 0.2 MB each
+)
 
 
 def keep_search(result: SearchResult, folder: Path | None) -> Flow[None]:
@@ -276,7 +362,9 @@ def keep_search(result: SearchResult, folder: Path | None) -> Flow[None]:
     latest_searches[result.search_id] = result
     forget_oldest(latest_searches, MOST_SEARCHES)
     if folder is not None:
-        write = partial(record, folder, as_saved(result), key=result.search_id, thread=thread_here())
+        write = partial(
+            record, folder, as_saved(result), key=result.search_id, thread=thread_here()
+        )
         yield FunctionStep(lambda _: write(), None)
 
 
@@ -294,7 +382,11 @@ def search_result(message: BaseMessage) -> SearchResult:
     Raises:
         ConfigurationError: If no search made the message, or it is no longer kept.
     """
-    key = mapping_in(message.response_metadata, KEY).get("search") if isinstance(message, AIMessage) else None
+    key = (
+        mapping_in(message.response_metadata, KEY).get("search")
+        if isinstance(message, AIMessage)
+        else None
+    )
     if not isinstance(key, str):
         msg = (
             f"No search made this {type(message).__name__}. Pass an answer whose response_metadata has {KEY!r}; one "
@@ -315,7 +407,11 @@ def result_of(ended: Ended) -> SearchResult:
     """The tree of a search in the host's loop, out of the messages of its turn."""
     branches, mark, best = ended.branches, ended.mark, ended.mark.best
     path_ids = set(best.path if best else ())
-    turn = branches.messages if branches.begin is None else branches.messages[branches.begin + 1 :]
+    turn = (
+        branches.messages
+        if branches.begin is None
+        else branches.messages[branches.begin + 1 :]
+    )
     tree = Tree()
     ends: dict[str, Node] = {}
     latest = tree.root
@@ -326,11 +422,17 @@ def result_of(ended: Ended) -> SearchResult:
         if not calls:
             ends[str(message.id)] = latest
             continue
-        latest = ends.get(mark.parents[str(message.id)], tree.root) if message.id in mark.parents else latest
+        latest = (
+            ends.get(mark.parents[str(message.id)], tree.root)
+            if message.id in mark.parents
+            else latest
+        )
         latest.proposals += 1
         for at, call in enumerate(calls):
             effect = "read" if branches.is_read(call["name"], call["args"]) else "write"
-            action = Call(tool=call["name"], arguments=call["args"], effect=cast("Any", effect))
+            action = Call(
+                tool=call["name"], arguments=call["args"], effect=cast("Any", effect)
+            )
             latest = tree.add(latest, action, batched=at > 0)
             latest.r_pre, latest.pre_scored = 1.0, False
             if (result := results.get(str(call["id"]))) is not None:
@@ -338,13 +440,27 @@ def result_of(ended: Ended) -> SearchResult:
                 latest.observation = Observation(result.content, kind)
             if message.id in path_ids:
                 observed = latest.observation
-                steps.append(PlanStep(action, str(call["id"]), observed, node=latest.id, batched=latest.batched))
+                steps.append(
+                    PlanStep(
+                        action,
+                        str(call["id"]),
+                        observed,
+                        node=latest.id,
+                        batched=latest.batched,
+                    )
+                )
             else:
                 latest.pruned = "post_evaluation"
         ends[str(message.id)] = latest
     for candidate in mark.queue:  # offered, and not tried
-        opened = ends.get([*mark.parents.values()][-1], tree.root) if mark.parents else tree.root
-        idea = tree.add(opened, Call(tool=candidate.name, arguments=candidate.args, effect="read"))
+        opened = (
+            ends.get([*mark.parents.values()][-1], tree.root)
+            if mark.parents
+            else tree.root
+        )
+        idea = tree.add(
+            opened, Call(tool=candidate.name, arguments=candidate.args, effect="read")
+        )
         idea.r_pre, idea.pre_scored = candidate.score, candidate.score is not None
     end = tree[steps[-1].node] if steps else tree.root
     end.missing = (best.missing,) if best and best.missing else ()
@@ -352,10 +468,23 @@ def result_of(ended: Ended) -> SearchResult:
         doubtful = ends.get(last_id, tree.root)
         if lacks not in doubtful.missing:  # an answer given again
             doubtful.missing = (*doubtful.missing, lacks)
-    on_path = [message for message in turn if message.id in path_ids and message.id != ended.answer.id]
-    usage = reduce(usage_sum, (getattr(each, "usage_metadata", None) for each in on_path), ended.answer.usage_metadata)
-    own_steps = sum(isinstance(message, AIMessage) and message.id not in mark.parents for message in turn)
-    is_answered = bool(turn) and isinstance(turn[-1], AIMessage) and not calls_in(turn[-1])
+    on_path = [
+        message
+        for message in turn
+        if message.id in path_ids and message.id != ended.answer.id
+    ]
+    usage = reduce(
+        usage_sum,
+        (getattr(each, "usage_metadata", None) for each in on_path),
+        ended.answer.usage_metadata,
+    )
+    own_steps = sum(
+        isinstance(message, AIMessage) and message.id not in mark.parents
+        for message in turn
+    )
+    is_answered = (
+        bool(turn) and isinstance(turn[-1], AIMessage) and not calls_in(turn[-1])
+    )
     unseen = mark.stops + mark.asked - is_answered
     cost = SearchCost(
         rollouts=len(mark.parents),
@@ -379,7 +508,9 @@ def result_of(ended: Ended) -> SearchResult:
 
 
 def result_of_path(
-    messages: Sequence[BaseMessage], is_read: Callable[[str, Any], bool], plan: Plan | None
+    messages: Sequence[BaseMessage],
+    is_read: Callable[[str, Any], bool],
+    plan: Plan | None,
 ) -> SearchResult:
     """A run without a doubt, as a search of one path, which ends in the answer or in calls that wait.
 
@@ -388,7 +519,9 @@ def result_of_path(
     last = cast("AIMessage", messages[-1])
     best = Best({}, [str(message.id) for message in messages], missing="")
     mark = Mark(search=uuid.uuid4().hex, best=best, stops=int(not calls_in(last)))
-    result = result_of(Ended(Branches(messages, Mark(), is_read), mark, last, "answered"))
+    result = result_of(
+        Ended(Branches(messages, Mark(), is_read), mark, last, "answered")
+    )
     if not calls_in(last):
         return result
     steps = [*result.steps]
@@ -408,7 +541,9 @@ GUIDE = "guide to past runs"  # what it is called where it fails
 
 
 def guide_of(
-    experience: Learner, messages: Sequence[BaseMessage], remembered: Mapping[str, Any] | None = None
+    experience: Learner,
+    messages: Sequence[BaseMessage],
+    remembered: Mapping[str, Any] | None = None,
 ) -> Flow[Guide | None]:
     """The guide to past runs for a conversation, asked for at a doubt.
 
@@ -419,12 +554,19 @@ def guide_of(
     """
     conversation = Conversation(messages)
     if remembered is None:
-        remembered = yield from if_it_can(partial(experience.begin, conversation), None, GUIDE)
-    return (yield from experience.guide(remembered, conversation)) if remembered else None
+        remembered = yield from if_it_can(
+            partial(experience.begin, conversation), None, GUIDE
+        )
+    return (
+        (yield from experience.guide(remembered, conversation)) if remembered else None
+    )
 
 
 def keep_turn(
-    experience: Learner, messages: Sequence[BaseMessage], ended: Ended | None, host: "PlannerHost"
+    experience: Learner,
+    messages: Sequence[BaseMessage],
+    ended: Ended | None,
+    host: "PlannerHost",
 ) -> Flow[None]:
     """Keep a turn that ends in an answer, and what a search of it was told of past runs."""
     remembered = yield from experience.begin(Conversation(messages))
@@ -444,7 +586,10 @@ MOST_ATTEMPTS = 3
 
 def failed_attempts(ended: Ended, *, run: str) -> list[Trajectory]:
     """The branches of a search whose calls brought nothing back, as failed attempts at the task of a run."""
-    branches, path_ids = ended.branches, set(ended.mark.best.path if ended.mark.best else ())
+    branches, path_ids = (
+        ended.branches,
+        set(ended.mark.best.path if ended.mark.best else ()),
+    )
     attempts: list[Trajectory] = []
     for at, message in enumerate(branches.messages):
         results = results_of(branches.messages, at)
@@ -453,10 +598,16 @@ def failed_attempts(ended: Ended, *, run: str) -> list[Trajectory]:
         if is_fruitless(message, results):
             before = [each for each in branches.messages[:at] if each.id in path_ids]
             why = f"{calls_in(message)[0]['name']} brought nothing back: {one_line(results[0].text, LONGEST_REASON)}"
-            keys = [call_key(call["name"], call["args"] or {}) for call in calls_in(message)]
+            keys = [
+                call_key(call["name"], call["args"] or {}) for call in calls_in(message)
+            ]
             chat = Conversation([*before, message, *results]).chat
             attempt = Trajectory.from_chat(
-                chat, id=digest([run, *keys]), success=False, reasons=why, metadata={ATTEMPT_OF: run}
+                chat,
+                id=digest([run, *keys]),
+                success=False,
+                reasons=why,
+                metadata={ATTEMPT_OF: run},
             )
             attempts.append(attempt)
     return attempts[:MOST_ATTEMPTS]
@@ -470,4 +621,6 @@ def keep_ended(ended: Ended, host: "PlannerHost") -> Flow[None]:
         return
     runtime, mark = current_runtime(), ended.mark
     run = (run_id(runtime) if runtime else None) or mark.turn or mark.search
-    yield from if_it_can(partial(guide.failed, failed_attempts(ended, run=run)), None, GUIDE)
+    yield from if_it_can(
+        partial(guide.failed, failed_attempts(ended, run=run)), None, GUIDE
+    )

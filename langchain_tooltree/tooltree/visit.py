@@ -50,7 +50,15 @@ from langchain_tooltree.tooltree.branches import (
     results_of,
     with_only_call,
 )
-from langchain_tooltree.tooltree.report import NamedCall, Report, Stop, admits, is_better, is_trouble, next_move
+from langchain_tooltree.tooltree.report import (
+    NamedCall,
+    Report,
+    Stop,
+    admits,
+    is_better,
+    is_trouble,
+    next_move,
+)
 
 if TYPE_CHECKING:
     from langchain_tooltree.tooltree.host import PlannerHost
@@ -66,11 +74,19 @@ hooks of several middleware around them."""
 class Outcome:
     """What comes of a visit."""
 
-    message: AIMessage | None = None  # to return; `None` for the own step as the host received it
-    remove: list[str] = field(default_factory=list)  # ids of messages that are to be removed from the conversation
+    message: AIMessage | None = (
+        None  # to return; `None` for the own step as the host received it
+    )
+    remove: list[str] = field(
+        default_factory=list
+    )  # ids of messages that are to be removed from the conversation
     mark: Mark | None = None  # to keep for the next visit, if any is
-    ended: "Ended | None" = None  # the search that has ended with this visit, if one has
-    before: Sequence[BaseMessage] = ()  # to return before the message: reads of a deep search with their results
+    ended: "Ended | None" = (
+        None  # the search that has ended with this visit, if one has
+    )
+    before: Sequence[
+        BaseMessage
+    ] = ()  # to return before the message: reads of a deep search with their results
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,14 +117,24 @@ class Visit:
         messages, results = self._path, self._branches.latest
         step = self._path[-len(results) - 1 :]  # the latest step with its results
         if results and step[0].id in self._mark.parents:  # one that the search has made
-            is_rejected = is_fruitless(step[0], results) or (yield from self._host.judge_result(self._path))
+            is_rejected = is_fruitless(step[0], results) or (
+                yield from self._host.judge_result(self._path)
+            )
             if is_rejected and (waiting := self._untried(self._mark.queue)):
                 # Pruned after it ran: the next candidate takes its place without a question.
-                self._mark = replace(self._mark, hidden=[*self._mark.hidden, *(str(each.id) for each in step)])
+                self._mark = replace(
+                    self._mark,
+                    hidden=[*self._mark.hidden, *(str(each.id) for each in step)],
+                )
                 return (yield from self._explore(waiting))
             # An agent that is not reminded merely stops once more.
             missing = self._mark.missing or "what was asked for"
-            messages = [*messages, HumanMessage(prompts.OPEN_PROMPT.format(missing=cut(missing, LONGEST_NOTE)))]
+            messages = [
+                *messages,
+                HumanMessage(
+                    prompts.OPEN_PROMPT.format(missing=cut(missing, LONGEST_NOTE))
+                ),
+            ]
         while True:
             reply, report = yield from self._own_step(messages)
             if effects.by_arguments:
@@ -119,20 +145,28 @@ class Visit:
             note = yield from self._stop(reply, report)
             if isinstance(note, Outcome):
                 return note
-            has_said = bool(reply.text) and not self._is_undone  # providers refuse a message that says nothing
+            has_said = (
+                bool(reply.text) and not self._is_undone
+            )  # providers refuse a message that says nothing
             messages = [*self._path, *([reply] if has_said else []), HumanMessage(note)]
 
     # --- own steps ---
 
-    def _own_step(self, messages: Sequence[BaseMessage]) -> Flow[tuple[AIMessage, Report | None]]:
+    def _own_step(
+        self, messages: Sequence[BaseMessage]
+    ) -> Flow[tuple[AIMessage, Report | None]]:
         """The agent's own step; it is asked for once more where it writes what good runs hardly ever wrote there."""
         reply, report = yield from self._host.own_step(messages)
         calls = 1
         if (yield from self._is_to_be_checked(reply)):
             # The step would need results behind it, so the question does not hold it.
             first, calls = reply.usage_metadata, 2
-            reply, report = yield from self._host.own_step([*messages, HumanMessage(prompts.CHECK_PROMPT)])
-            reply = reply.model_copy(update={"usage_metadata": usage_sum(first, reply.usage_metadata)})
+            reply, report = yield from self._host.own_step(
+                [*messages, HumanMessage(prompts.CHECK_PROMPT)]
+            )
+            reply = reply.model_copy(
+                update={"usage_metadata": usage_sum(first, reply.usage_metadata)}
+            )
             self._host.reply, self._mark = reply, replace(self._mark, checked=True)
         if self._mark.is_searching:
             self._mark = replace(self._mark, used=self._mark.used + calls)
@@ -142,7 +176,11 @@ class Visit:
         """Whether a step calls for the check of a write, see `SearchConfig.check_writes`; at most once a turn."""
         if self._mark.checked or not self._host.planner.config.check_writes:
             return False
-        writes = [each["name"] for each in reply.tool_calls if not self._branches.is_read(each["name"], each["args"])]
+        writes = [
+            each["name"]
+            for each in reply.tool_calls
+            if not self._branches.is_read(each["name"], each["args"])
+        ]
         return (yield from self._host.is_unusual(self._path, writes))
 
     def _step(self, reply: AIMessage) -> Flow[Outcome]:
@@ -150,27 +188,46 @@ class Visit:
         mark = self._mark
         if not (mark.best or mark.hidden):
             return Outcome(mark=mark if mark.checked else None)
-        writes = [call for call in reply.tool_calls if not self._branches.is_read(call["name"], call["args"])]
+        writes = [
+            call
+            for call in reply.tool_calls
+            if not self._branches.is_read(call["name"], call["args"])
+        ]
         if mark.best:
-            named = all(call["name"] in mark.writes or self._is_missing(call) for call in writes)
+            named = all(
+                call["name"] in mark.writes or self._is_missing(call) for call in writes
+            )
             is_admitted = admits(
-                writes=bool(writes), stops=mark.stops, named=named, evident=mark.evident, resumed=mark.resumed
+                writes=bool(writes),
+                stops=mark.stops,
+                named=named,
+                evident=mark.evident,
+                resumed=mark.resumed,
             )
             if not (is_admitted and self._has_steps()):
                 self._add_usage(reply)
-                return (yield from self._conclude("recursion_limit" if is_admitted else "write_not_missing"))
-        mark = self._mark = replace(mark, resumed=mark.resumed or (bool(writes) and mark.stops > 0))
+                return (
+                    yield from self._conclude(
+                        "recursion_limit" if is_admitted else "write_not_missing"
+                    )
+                )
+        mark = self._mark = replace(
+            mark, resumed=mark.resumed or (bool(writes) and mark.stops > 0)
+        )
         if self._is_undone:
             parents = {**mark.parents, str(reply.id): str(self._path[-1].id)}
             self._mark = replace(mark, parents=parents)
-        return Outcome(mark=self._with_costs() if mark.is_searching or mark.hidden else None)
+        return Outcome(
+            mark=self._with_costs() if mark.is_searching or mark.hidden else None
+        )
 
     def _is_missing(self, call: ToolCall) -> bool:
         """Whether what the latest report says is missing speaks of a call: of its tool or of one of its values."""
         missing, words = self._mark.missing, set(words_of(self._mark.missing))
         values = [str(value) for value in call["args"].values() if len(str(value)) > 2]  # noqa: PLR2004 - shorter ones say little
         return bool(missing) and (
-            self._host.fits(missing, call["name"]) or any(words.issuperset(words_of(value)) for value in values)
+            self._host.fits(missing, call["name"])
+            or any(words.issuperset(words_of(value)) for value in values)
         )
 
     def _stop(self, answer: AIMessage, report: Report | None) -> Flow[Outcome | str]:
@@ -179,8 +236,12 @@ class Visit:
             return (yield from self._accept(answer, ""))
         judged = yield from self._host.judge_answer(self._path, answer)
         missing = (report.missing if report else "") or judged or ""
-        mark = self._mark = replace(self._mark, stops=self._mark.stops + 1, missing=missing, writes=[])
-        waiting = self._untried([*self._named(report.call if report else None, answer), *mark.queue])
+        mark = self._mark = replace(
+            self._mark, stops=self._mark.stops + 1, missing=missing, writes=[]
+        )
+        waiting = self._untried(
+            [*self._named(report.call if report else None, answer), *mark.queue]
+        )
         stop = Stop(
             missing=bool(missing) or bool(report and report.wrong is not None),
             has_read=bool(waiting) and self._has_steps(),
@@ -204,9 +265,15 @@ class Visit:
         self._mark = replace(self._mark, again=mark.again + 1)
         if undone := self._undo(report.wrong if report else None):
             missing = cut(missing, LONGEST_NOTE) or "it is wrong"
-            return prompts.UNDONE_PROMPT.format(step=cut(undone, LONGEST_NOTE), missing=missing)
+            return prompts.UNDONE_PROMPT.format(
+                step=cut(undone, LONGEST_NOTE), missing=missing
+            )
         missing = missing or ("" if stop.idle else "what a call that failed was for")
-        note = prompts.AGAIN_PROMPT.format(missing=cut(missing, LONGEST_NOTE)) if missing else prompts.IDLE_PROMPT
+        note = (
+            prompts.AGAIN_PROMPT.format(missing=cut(missing, LONGEST_NOTE))
+            if missing
+            else prompts.IDLE_PROMPT
+        )
         advice = yield from self._advice(self._path, missing)
         return "\n\n".join(filter(None, (note, advice.text)))
 
@@ -214,7 +281,9 @@ class Visit:
         """What past runs say of calls that could help; the mark keeps what of them is told."""
         advice = yield from self._host.advice(path, missing)
         if advice.recalled:
-            recall = Recall.of_note(self._mark.recalled) | Recall.of_note(advice.recalled)
+            recall = Recall.of_note(self._mark.recalled) | Recall.of_note(
+                advice.recalled
+            )
             self._mark = replace(self._mark, recalled=recall.note())
         return advice
 
@@ -231,15 +300,25 @@ class Visit:
 
     def _undo(self, wrong: int | None) -> str:
         """Give up the path from a step on that should not have been made; its calls, empty if it has to stay."""
-        steps = [message for message in self._branches.this_turn(self._path) if calls_in(message)]
+        steps = [
+            message
+            for message in self._branches.this_turn(self._path)
+            if calls_in(message)
+        ]
         if wrong is None or not 1 <= wrong <= len(steps):
             return ""
-        at = next(at for at, message in enumerate(self._path) if message is steps[wrong - 1])
+        at = next(
+            at for at, message in enumerate(self._path) if message is steps[wrong - 1]
+        )
         ids = [message.id for message in self._path[at:] if message.id]
         if not self._branches.may_be_given_up(ids):
             return ""
         # The report that a step was wrong is the first voice for what is done in its place.
-        self._mark = replace(self._mark, hidden=[*self._mark.hidden, *ids], writes=[*self._host.offering.names])
+        self._mark = replace(
+            self._mark,
+            hidden=[*self._mark.hidden, *ids],
+            writes=[*self._host.offering.names],
+        )
         self._path = self._branches.path(self._mark.hidden)
         self._is_undone = True
         return _labels(calls_in(steps[wrong - 1]))
@@ -248,14 +327,22 @@ class Visit:
         """Whether the turn ends without any call although a tool looks as if it could help."""
         turn = self._branches.this_turn(self._path)
         request = self._branches.request
-        return request is not None and not any(map(calls_in, turn)) and self._host.fits(request.text)
+        return (
+            request is not None
+            and not any(map(calls_in, turn))
+            and self._host.fits(request.text)
+        )
 
     def _doubt(self, missing: str, answer: AIMessage) -> Flow[None]:
         if not self._mark.is_searching:
             self._mark = replace(self._mark, search=uuid.uuid4().hex, began=time.time())
         lacks = f'{cut(missing, LONGEST_NOTE) or "something"}, after "{cut(answer.text, LONGEST_NOTE)}"'
-        self._mark = replace(self._mark, doubts=[*self._mark.doubts, [str(self._path[-1].id), lacks]])
-        yield from self._host.emit([{"type": "doubt", "missing": missing, "model_calls": self._mark.used}])
+        self._mark = replace(
+            self._mark, doubts=[*self._mark.doubts, [str(self._path[-1].id), lacks]]
+        )
+        yield from self._host.emit(
+            [{"type": "doubt", "missing": missing, "model_calls": self._mark.used}]
+        )
 
     def _hold(self, answer: AIMessage, missing: str) -> None:
         """Keep the best answer so far; one that follows a write is the only one that is still true."""
@@ -266,11 +353,15 @@ class Visit:
             beyond = set(path).difference(best.path)
             extends = bool(beyond) and set(path).issuperset(best.path)
             wrote = not self._branches.may_be_given_up(beyond)
-            if not wrote and not is_better(missing=bool(missing), best_missing=bool(best.missing), extends=extends):
+            if not wrote and not is_better(
+                missing=bool(missing), best_missing=bool(best.missing), extends=extends
+            ):
                 self._add_usage(answer)
                 return
             self._add_usage(*messages_from_dict([best.answer]))
-        self._mark = replace(self._mark, best=Best(message_to_dict(answer), path, missing))
+        self._mark = replace(
+            self._mark, best=Best(message_to_dict(answer), path, missing)
+        )
 
     # --- candidates ---
 
@@ -295,7 +386,9 @@ class Visit:
         advice = yield from self._advice(path, missing)
         reasoning = message_to_dict(with_only_call(answer, None))
         argless = (name for name in advice.tools if name in self._host.offering.argless)
-        waiting = self._untried(Candidate(name, {}, hidden, reasoning) for name in argless)
+        waiting = self._untried(
+            Candidate(name, {}, hidden, reasoning) for name in argless
+        )
         if waiting and self._has_steps():
             return (yield from self._explore(waiting))
         tried = _labels(self._branches.tried.values())
@@ -303,21 +396,34 @@ class Visit:
         note = prompts.OTHERS_PROMPT.format(
             count=MOST_CANDIDATES,
             tried=cut(tried or "nothing", LONGEST_NOTE),
-            past=f"{advice.text}\n{remedy}".strip() + "\n" * bool(advice.text or remedy),
+            past=f"{advice.text}\n{remedy}".strip()
+            + "\n" * bool(advice.text or remedy),
             missing=cut(missing or "what was asked for", LONGEST_NOTE),
         )
         reply = yield from self._host.ask([*path, HumanMessage(note)])
         self._add_usage(reply)
-        self._mark = replace(self._mark, asked=self._mark.asked + 1, used=self._mark.used + 1 + calls)
-        yield from self._host.offering.effects.judged(reply.tool_calls[:MOST_CANDIDATES])
+        self._mark = replace(
+            self._mark, asked=self._mark.asked + 1, used=self._mark.used + 1 + calls
+        )
+        yield from self._host.offering.effects.judged(
+            reply.tool_calls[:MOST_CANDIDATES]
+        )
         candidates = [
-            Candidate(call["name"], call["args"], hidden, message_to_dict(with_only_call(reply, call)))
+            Candidate(
+                call["name"],
+                call["args"],
+                hidden,
+                message_to_dict(with_only_call(reply, call)),
+            )
             for call in reply.tool_calls[:MOST_CANDIDATES]
             if self._may_try(call["name"], call["args"])
         ]
         promising = yield from self._host.judge_candidates(path, candidates)
         waiting = self._untried(promising)
-        facts: dict[str, Any] = {"calls": [each.label for each in waiting], "model_calls": self._mark.used}
+        facts: dict[str, Any] = {
+            "calls": [each.label for each in waiting],
+            "model_calls": self._mark.used,
+        }
         yield from self._host.emit([{"type": "candidates", **facts}])
         if waiting and self._has_steps():
             return (yield from self._explore(waiting))
@@ -343,7 +449,11 @@ class Visit:
         message = self._as_step(candidate)
         parents = {**self._mark.parents, str(message.id): str(path[-1].id)}
         self._mark = replace(self._mark, queue=rest, hidden=hidden, parents=parents)
-        facts = {"call": candidate.label, "r_pre": candidate.score, "model_calls": self._mark.used}
+        facts = {
+            "call": candidate.label,
+            "r_pre": candidate.score,
+            "model_calls": self._mark.used,
+        }
         yield from self._host.emit([{"type": "explore", **facts}])
         return Outcome(message=message, mark=self._with_costs())
 
@@ -352,7 +462,10 @@ class Visit:
         (message,) = messages_from_dict([candidate.message])
         message = cast("AIMessage", message)
         call = next(iter(message.tool_calls), None) or ToolCall(
-            name=candidate.name, args=candidate.args, id=f"call_{uuid.uuid4().hex[:24]}", type="tool_call"
+            name=candidate.name,
+            args=candidate.args,
+            id=f"call_{uuid.uuid4().hex[:24]}",
+            type="tool_call",
         )
         content: Any = message.content
         if isinstance(content, list) and not message.tool_calls:
@@ -376,7 +489,11 @@ class Visit:
             "search": mark.search,
             "stop_reason": reason,
             "model_calls": mark.used,
-            "tried": [call_label(call["name"], call["args"]) for each in abandoned for call in calls_in(each)],
+            "tried": [
+                call_label(call["name"], call["args"])
+                for each in abandoned
+                for call in calls_in(each)
+            ],
             "missing": best.missing,
             "removed": remove,
         }
@@ -386,8 +503,12 @@ class Visit:
                 "response_metadata": {**answer.response_metadata, KEY: about},
             }
         )
-        yield from self._host.emit([{"type": "stop", "reason": reason, "rollouts": len(mark.parents)}])
-        return Outcome(answer, remove, Mark(), Ended(self._branches, mark, answer, reason))
+        yield from self._host.emit(
+            [{"type": "stop", "reason": reason, "rollouts": len(mark.parents)}]
+        )
+        return Outcome(
+            answer, remove, Mark(), Ended(self._branches, mark, answer, reason)
+        )
 
     def _abandoned(self, path: Collection[str]) -> list[BaseMessage]:
         """The messages of abandoned branches: those hidden, and those of this turn that are not on that path.
@@ -417,7 +538,9 @@ class Visit:
         limit, began = self._host.planner.config.max_seconds, self._mark.began
         is_late = limit is not None and began > 0 and time.time() - began >= limit
         request = self._branches.request
-        can_branch = request is None or request.id is not None  # a reducer that gives no ids cannot remove messages
+        can_branch = (
+            request is None or request.id is not None
+        )  # a reducer that gives no ids cannot remove messages
         return self._host.planner.extra_calls if can_branch and not is_late else 0
 
     def _has_steps(self) -> bool:
@@ -425,7 +548,11 @@ class Visit:
         if (steps := steps_here()) is None:
             return True
         step, left = steps
-        measured = step - self._mark.step if self._mark.step and step > self._mark.step else FIRST_ROUND
+        measured = (
+            step - self._mark.step
+            if self._mark.step and step > self._mark.step
+            else FIRST_ROUND
+        )
         return left > measured + 1
 
 
@@ -455,12 +582,19 @@ def run_in_fork(
     results: list[ToolMessage] = []
     for call in calls:
         call_input, config = tool_node_input(call, state), with_runtime(ensure_config())
-        output = yield TwinStep(partial(node.invoke, call_input, config), partial(node.ainvoke, call_input, config))
+        output = yield TwinStep(
+            partial(node.invoke, call_input, config),
+            partial(node.ainvoke, call_input, config),
+        )
         results += output["messages"] if isinstance(output, Mapping) else output
-    return [each.model_copy(update={"id": f"tried_{uuid.uuid4()}"}) for each in results], fork
+    return [
+        each.model_copy(update={"id": f"tried_{uuid.uuid4()}"}) for each in results
+    ], fork
 
 
-def plan_ahead(branches: Branches, trial: "PlannerHost", sandbox: Sandbox) -> Flow[Outcome]:
+def plan_ahead(
+    branches: Branches, trial: "PlannerHost", sandbox: Sandbox
+) -> Flow[Outcome]:
     """Play the rest of a turn in forks, as far as its calls are bound by the sandbox.
 
     Args:
@@ -477,14 +611,18 @@ def plan_ahead(branches: Branches, trial: "PlannerHost", sandbox: Sandbox) -> Fl
     worlds: dict[str, Sandbox] = {}
     trial.bound = trial.planner.bound_tools
 
-    def is_free(name: str, args: Any) -> bool:  # in a fork, what it does not bind cannot be tried
+    def is_free(
+        name: str, args: Any
+    ) -> bool:  # in a fork, what it does not bind cannot be tried
         return name in trial.bound or (not worlds and branches.is_read(name, args))
 
     while True:
         inner = Branches(messages, mark, branches.is_read, is_free)
         outcome = yield from Visit(inner, trial).run()
         step = trial.reply if outcome.message is None else outcome.message
-        is_bound = bool(step.tool_calls) and trial.bound.issuperset(call["name"] for call in step.tool_calls)
+        is_bound = bool(step.tool_calls) and trial.bound.issuperset(
+            call["name"] for call in step.tool_calls
+        )
         if not is_bound and not worlds:
             return outcome
         mark = outcome.mark or mark
@@ -492,7 +630,9 @@ def plan_ahead(branches: Branches, trial: "PlannerHost", sandbox: Sandbox) -> Fl
             break
         path = inner.path(mark.hidden)
         state = {**trial.state, trial.messages_key: [*path, step]}
-        results, fork = yield from run_in_fork(worlds.get(str(path[-1].id), sandbox), step.tool_calls, state)
+        results, fork = yield from run_in_fork(
+            worlds.get(str(path[-1].id), sandbox), step.tool_calls, state
+        )
         messages += [step, *results]
         worlds[str(results[-1].id)] = fork
         trial.unseen = True
@@ -500,7 +640,9 @@ def plan_ahead(branches: Branches, trial: "PlannerHost", sandbox: Sandbox) -> Fl
     if not is_over:
         messages.append(step)
     gone = {*(outcome.remove if is_over else mark.hidden)}
-    steps = _plan_of([message for message in messages[start:] if message.id not in gone])
+    steps = _plan_of(
+        [message for message in messages[start:] if message.id not in gone]
+    )
     plan = Plan(steps, message_to_dict(step) if is_over else None)
     real = {message.id for message in branches.messages}
     following = Mark(turn=inner.mark.turn, hidden=sorted(gone & real), plan=plan)
@@ -512,7 +654,9 @@ def _plan_of(path: Sequence[BaseMessage]) -> list[PlannedStep]:
     steps: list[PlannedStep] = []
     for at, message in enumerate(path):
         results = results_of(path, at)
-        if calls_in(message) and not (results and all(each.status == "error" for each in results)):
+        if calls_in(message) and not (
+            results and all(each.status == "error" for each in results)
+        ):
             tried = {each.tool_call_id: str(each.text) for each in results}
             steps.append(PlannedStep(message_to_dict(message), tried))
     return steps
@@ -530,11 +674,18 @@ def carry_on(branches: Branches) -> Outcome | None:
     renamed: dict[str, str] = {}
     for result in branches.latest:
         before = tried.get(result.tool_call_id)
-        changes = None if before is None or result.status == "error" else renames(before, result.text)
+        changes = (
+            None
+            if before is None or result.status == "error"
+            else renames(before, result.text)
+        )
         if changes is None:
             return None
         renamed |= changes
-    rest = [PlannedStep(rename(each.message, renamed), rename(each.tried, renamed)) for each in plan.steps[1:]]
+    rest = [
+        PlannedStep(rename(each.message, renamed), rename(each.tried, renamed))
+        for each in plan.steps[1:]
+    ]
     if not rest and plan.answer is None:
         return None
     following = Plan(rest, rename(plan.answer, renamed))
@@ -578,10 +729,16 @@ def renames(tried: str, real: str) -> dict[str, str] | None:
         return None
     renamed: dict[str, str] = {}
     for (kind, one), (other_kind, other) in zip(before, after, strict=True):
-        if kind != other_kind or (renamed.setdefault(one, other) != other and kind != "time"):
+        if kind != other_kind or (
+            renamed.setdefault(one, other) != other and kind != "time"
+        ):
             return None
     identifiers = {one for kind, one in before if kind != "time"}
-    return renamed if len({renamed[one] for one in identifiers}) == len(identifiers) else None
+    return (
+        renamed
+        if len({renamed[one] for one in identifiers}) == len(identifiers)
+        else None
+    )
 
 
 def _parts(text: str) -> tuple[list[str], list[tuple[str, str]]]:
@@ -603,5 +760,7 @@ def rename(data: Any, renamed: Mapping[str, str]) -> Any:
         new = renamed[str(data)]
         return int(new) if new.isdecimal() else new
     if isinstance(data, dict):
-        return {rename(key, renamed): rename(value, renamed) for key, value in data.items()}
+        return {
+            rename(key, renamed): rename(value, renamed) for key, value in data.items()
+        }
     return [rename(each, renamed) for each in data] if isinstance(data, list) else data

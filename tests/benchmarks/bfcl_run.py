@@ -28,7 +28,11 @@ class Simulation:
 
     def model(self, task: Task, pool: ArgumentPool) -> OfflineChatModel:
         """The model for one task."""
-        return OfflineChatModel(policy=SimulatedPolicy(task, pool, auc=self.auc, hit=self.hit, seed=self.seed))
+        return OfflineChatModel(
+            policy=SimulatedPolicy(
+                task, pool, auc=self.auc, hit=self.hit, seed=self.seed
+            )
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,12 +70,16 @@ class TaskReport:
     replayed_alike: bool
 
 
-def run_task(task: Task, pool: ArgumentPool, simulation: Simulation, config: KernelConfig) -> TaskReport:
+def run_task(
+    task: Task, pool: ArgumentPool, simulation: Simulation, config: KernelConfig
+) -> TaskReport:
     """Do one task both ways."""
     model = simulation.model(task, pool)
     sandbox = RecordedSandbox(task)
     before = sandbox.original.fingerprint()
-    result = search(task.request, sandbox.tools, model=model, sandbox=sandbox, config=config)
+    result = search(
+        task.request, sandbox.tools, model=model, sandbox=sandbox, config=config
+    )
     return TaskReport(
         task=task.id,
         search=_attempt(task, sandbox, result),
@@ -94,7 +102,9 @@ def run_greedy(task: Task, model: OfflineChatModel, config: KernelConfig) -> Att
     model_calls = tokens = 0
     while len(world.journal) < config.max_depth:
         meter = Meter(MODEL_CALLS_PER_STEP)
-        proposal = run_flow(proposer.propose(ProposalRequest(messages, library.names), meter))
+        proposal = run_flow(
+            proposer.propose(ProposalRequest(messages, library.names), meter)
+        )
         model_calls += meter.model_calls
         tokens += meter.input_tokens + meter.output_tokens
         if not proposal.calls:
@@ -102,10 +112,21 @@ def run_greedy(task: Task, model: OfflineChatModel, config: KernelConfig) -> Att
         call = proposal.calls[0]
         observation = task.run(world, PlainCall(call.tool, call.arguments))
         call_id = f"call_{len(world.journal)}"
-        messages.append(AIMessage("", tool_calls=[{"name": call.tool, "args": call.arguments, "id": call_id}]))
+        messages.append(
+            AIMessage(
+                "",
+                tool_calls=[{"name": call.tool, "args": call.arguments, "id": call_id}],
+            )
+        )
         messages.append(ToolMessage(observation, tool_call_id=call_id, name=call.tool))
     made = len(world.journal)
-    return Attempt(solved=task.solved(world), calls=made, model_calls=model_calls, tool_calls=made, tokens=tokens)
+    return Attempt(
+        solved=task.solved(world),
+        calls=made,
+        model_calls=model_calls,
+        tool_calls=made,
+        tokens=tokens,
+    )
 
 
 def _attempt(task: Task, sandbox: RecordedSandbox, result: SearchResult) -> Attempt:

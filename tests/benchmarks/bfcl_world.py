@@ -152,7 +152,9 @@ class RecordedSandbox(ObjectSandbox):
         return self._record.get(tuple(call.key for call in calls))
 
 
-def _bind(task: Task, record: dict[tuple[str, ...], World], world: World) -> list[BaseTool]:
+def _bind(
+    task: Task, record: dict[tuple[str, ...], World], world: World
+) -> list[BaseTool]:
     def call(tool: str, arguments: Mapping[str, Any]) -> str:
         observation = task.run(world, PlainCall(tool, arguments))
         record[tuple(key for key, _ in world.journal)] = world
@@ -161,14 +163,21 @@ def _bind(task: Task, record: dict[tuple[str, ...], World], world: World) -> lis
     return tools_calling(call, task.tools)
 
 
-def tools_calling(call: Callable[[str, Mapping[str, Any]], str], specs: Iterable[ToolSpec]) -> list[BaseTool]:
+def tools_calling(
+    call: Callable[[str, Mapping[str, Any]], str], specs: Iterable[ToolSpec]
+) -> list[BaseTool]:
     """Tools that hand their name and arguments to a function, unchecked: the benchmark answers wrong ones itself."""
 
     def caller(tool: str) -> Callable[..., str]:
         return lambda **arguments: call(tool, arguments)
 
     return [
-        StructuredTool(name=spec.name, description=spec.description, args_schema=spec.schema, func=caller(spec.name))
+        StructuredTool(
+            name=spec.name,
+            description=spec.description,
+            args_schema=spec.schema,
+            func=caller(spec.name),
+        )
         for spec in specs
     ]
 

@@ -59,7 +59,9 @@ def _key(step: Step) -> str:
     return call_key(step.tool, step.arguments or {})
 
 
-def _checked(run: Trajectory, graph: SITGraph, names: Sequence[str], good: set[str] | None) -> Checked:
+def _checked(
+    run: Trajectory, graph: SITGraph, names: Sequence[str], good: set[str] | None
+) -> Checked:
     writes = alarms = strange = steps = 0
     messages = run.to_messages()
     for at, message in enumerate(run.messages):
@@ -75,7 +77,14 @@ def _checked(run: Trajectory, graph: SITGraph, names: Sequence[str], good: set[s
                 alarms += 1
                 arguments = json.loads(function_of(call).get("arguments") or "{}")
                 strange += good is not None and call_key(tool, arguments) not in good
-    return Checked(task_of(run), bool(run.success), steps, writes, alarms, None if good is None else strange)
+    return Checked(
+        task_of(run),
+        bool(run.success),
+        steps,
+        writes,
+        alarms,
+        None if good is None else strange,
+    )
 
 
 def figures_of(runs: Sequence[Checked]) -> dict[str, float]:
@@ -101,16 +110,28 @@ def figures_of(runs: Sequence[Checked]) -> dict[str, float]:
     }
 
 
-def interval(runs: Sequence[Checked], of: Callable[[Sequence[Checked]], Mapping[str, float]]) -> dict[str, list[float]]:
+def interval(
+    runs: Sequence[Checked], of: Callable[[Sequence[Checked]], Mapping[str, float]]
+) -> dict[str, list[float]]:
     """95 % of each figure, where tasks are drawn again."""
     by_task = defaultdict(list)
     for run in runs:
         by_task[run.task].append(run)
     tasks, draw = list(by_task.values()), np.random.default_rng(0)
     drawn = [
-        of([run for at in draw.integers(len(tasks), size=len(tasks)) for run in tasks[at]]) for _ in range(BOOTSTRAP)
+        of(
+            [
+                run
+                for at in draw.integers(len(tasks), size=len(tasks))
+                for run in tasks[at]
+            ]
+        )
+        for _ in range(BOOTSTRAP)
     ]
-    return {name: np.nanpercentile([each[name] for each in drawn], [2.5, 97.5]).tolist() for name in of(runs)}
+    return {
+        name: np.nanpercentile([each[name] for each in drawn], [2.5, 97.5]).tolist()
+        for name in of(runs)
+    }
 
 
 def measure(path: Path) -> list[Checked]:
@@ -123,27 +144,43 @@ def measure(path: Path) -> list[Checked]:
             made.setdefault(task_of(run), set()).update(map(_key, run.steps))
     checked: list[Checked] = []
     for fold in track(range(FOLDS), description=path.name):
-        graph = SITGraph.from_trajectories(run for run in runs if run.success and fold_of(run) != fold)
-        checked += [_checked(run, graph, names, made.get(task_of(run))) for run in runs if fold_of(run) == fold]
+        graph = SITGraph.from_trajectories(
+            run for run in runs if run.success and fold_of(run) != fold
+        )
+        checked += [
+            _checked(run, graph, names, made.get(task_of(run)))
+            for run in runs
+            if fold_of(run) == fold
+        ]
     return checked
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("files", nargs="+", type=Path)
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
-    table, report = Table("figure", *(path.name.partition(".")[0] for path in given.files)), {}
+    table, report = (
+        Table("figure", *(path.name.partition(".")[0] for path in given.files)),
+        {},
+    )
     for path in given.files:
         runs = measure(path)
         bounds = interval(runs, figures_of)
         report[path.name] = {
-            "figures": {name: [value, *bounds[name]] for name, value in figures_of(runs).items()},
+            "figures": {
+                name: [value, *bounds[name]] for name, value in figures_of(runs).items()
+            },
             "runs": [asdict(run) for run in runs],
         }
     for name in figures_of([]):
         cells = (report[path.name]["figures"][name] for path in given.files)
-        table.add_row(name, *(f"{value:.3g} [{low:.3g}, {high:.3g}]" for value, low, high in cells))
+        table.add_row(
+            name,
+            *(f"{value:.3g} [{low:.3g}, {high:.3g}]" for value, low, high in cells),
+        )
     Console(width=140).print(table)
     if given.json:
         given.json.write_text(json.dumps(report))

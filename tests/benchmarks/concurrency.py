@@ -30,7 +30,13 @@ from langgraph.prebuilt import ToolNode, tools_condition
 
 from cookbook.offline_model import OfflineChatModel
 from langchain_tooltree import ToolTreeMiddleware, ToolTreeNode
-from tests.integration_tests.travel import BOOKING, EFFECTS, Agency, TravelPolicy, asking
+from tests.integration_tests.travel import (
+    BOOKING,
+    EFFECTS,
+    Agency,
+    TravelPolicy,
+    asking,
+)
 
 TARGET = 1.3
 """The most that runs at once may cost, as a multiple of what they cost one after the other."""
@@ -51,28 +57,45 @@ class SlowModel(OfflineChatModel):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--runs", type=int, default=50, help="runs at once")
     parser.add_argument("--repetitions", type=int, default=3)
-    parser.add_argument("--latency", type=float, default=0.005, help="seconds each call takes")
-    parser.add_argument("--host", choices=["node", "middleware"], help="only this host; both by default")
-    parser.add_argument("--path", choices=["sync", "async"], help="only this path; both by default")
+    parser.add_argument(
+        "--latency", type=float, default=0.005, help="seconds each call takes"
+    )
+    parser.add_argument(
+        "--host", choices=["node", "middleware"], help="only this host; both by default"
+    )
+    parser.add_argument(
+        "--path", choices=["sync", "async"], help="only this path; both by default"
+    )
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     options = parser.parse_args(arguments)
     hosts = [options.host] if options.host else ["node", "middleware"]
     paths = [options.path] if options.path else ["sync", "async"]
-    _print_row("host", "path", "kept", "ms, one by one", "ms, at once", "ratio", "from", "to")
-    rows = [_row(host, path, options, kept=kept) for host, path, kept in product(hosts, paths, (False, True))]
+    _print_row(
+        "host", "path", "kept", "ms, one by one", "ms, at once", "ratio", "from", "to"
+    )
+    rows = [
+        _row(host, path, options, kept=kept)
+        for host, path, kept in product(hosts, paths, (False, True))
+    ]
     if options.json:
         options.json.write_text(json.dumps(rows, indent=1))
     return int(any(row["ratio"] > TARGET for row in rows))
 
 
-def _row(host: str, path: str, options: argparse.Namespace, *, kept: bool) -> dict[str, Any]:
+def _row(
+    host: str, path: str, options: argparse.Namespace, *, kept: bool
+) -> dict[str, Any]:
     """Measure one kind of run and print its line."""
     single: list[float] = []
     at_once: list[float] = []
-    one_by_one, together = (_one_by_one, _together) if path == "sync" else (_aone_by_one, _atogether)
+    one_by_one, together = (
+        (_one_by_one, _together) if path == "sync" else (_aone_by_one, _atogether)
+    )
     for repetition in range(options.repetitions + 1):
         for run_all, seconds in ((one_by_one, single), (together, at_once)):
             agent = _agent(host, options.latency, kept=kept)
@@ -91,7 +114,15 @@ def _row(host: str, path: str, options: argparse.Namespace, *, kept: bool) -> di
         "ratio": round(median(ratios), 2),
         "ratios": [round(ratio, 3) for ratio in ratios],
     }
-    _print_row(host, path, "yes" if kept else "no", row["single_ms"], row["at_once_ms"], row["ratio"], *_ends(ratios))
+    _print_row(
+        host,
+        path,
+        "yes" if kept else "no",
+        row["single_ms"],
+        row["at_once_ms"],
+        row["ratio"],
+        *_ends(ratios),
+    )
     return row
 
 
@@ -101,7 +132,11 @@ def _ends(ratios: Sequence[float]) -> tuple[float, float]:
 
 def _print_row(*cells: object) -> None:
     widths = (10, 5, 4, 14, 11, 5, 5, 5)
-    print(*(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True)), sep="  ", flush=True)
+    print(
+        *(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True)),
+        sep="  ",
+        flush=True,
+    )
 
 
 def _agent(host: str, latency: float, *, kept: bool) -> Any:
@@ -110,7 +145,9 @@ def _agent(host: str, latency: float, *, kept: bool) -> Any:
     checkpointer = InMemorySaver() if kept else None
     if host == "middleware":
         middleware = [ToolTreeMiddleware(effects=EFFECTS)]
-        return create_agent(model, agency.tools, middleware=middleware, checkpointer=checkpointer)
+        return create_agent(
+            model, agency.tools, middleware=middleware, checkpointer=checkpointer
+        )
     graph = StateGraph(MessagesState)
     graph.add_node("model", ToolTreeNode(model, agency.tools, effects=EFFECTS))
     graph.add_node("tools", ToolNode(agency.tools))
@@ -144,7 +181,9 @@ def _aone_by_one(agent: Any, runs: int) -> None:
 
 def _atogether(agent: Any, runs: int) -> None:
     async def run() -> None:
-        await asyncio.gather(*(agent.ainvoke(*_given(number)) for number in range(runs)))
+        await asyncio.gather(
+            *(agent.ainvoke(*_given(number)) for number in range(runs))
+        )
 
     asyncio.run(run())
 

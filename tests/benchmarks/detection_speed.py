@@ -40,7 +40,10 @@ def prose(step: int) -> str:
 
 
 def records(step: int) -> str:
-    rows = [{"id": row, "step": step, "state": "stored", "note": PROSE[:40]} for row in range(LARGE // 95)]
+    rows = [
+        {"id": row, "step": step, "state": "stored", "note": PROSE[:40]}
+        for row in range(LARGE // 95)
+    ]
     return json.dumps({"step": step, "rows": rows})
 
 
@@ -57,11 +60,16 @@ KINDS: dict[str, Callable[[int], str]] = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", type=Path, metavar="PATH", help="write the figures there")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--json", type=Path, metavar="PATH", help="write the figures there"
+    )
     options = parser.parse_args(arguments)
     figures = {
-        kind: {str(length): measure(length, observation) for length in LENGTHS} for kind, observation in KINDS.items()
+        kind: {str(length): measure(length, observation) for length in LENGTHS}
+        for kind, observation in KINDS.items()
     }
     show(figures)
     if options.json:
@@ -74,7 +82,14 @@ def conversation(length: int, observation: Callable[[int], str]) -> list[BaseMes
     messages: list[BaseMessage] = [HumanMessage("Watch the plant.")]
     for number in range(length // 2):
         name, call = NAMES[number % len(NAMES)], f"call_{number}"
-        messages.append(AIMessage("", tool_calls=[{"name": name, "args": {"number": number % 50}, "id": call}]))
+        messages.append(
+            AIMessage(
+                "",
+                tool_calls=[
+                    {"name": name, "args": {"number": number % 50}, "id": call}
+                ],
+            )
+        )
         messages.append(ToolMessage(observation(number), tool_call_id=call, name=name))
     return messages
 
@@ -93,22 +108,40 @@ def measure(length: int, observation: Callable[[int], str]) -> dict[str, float]:
         if anomaly is not None:
             msg = f"a normal step was taken for anomalous: {anomaly}"
             raise AssertionError(msg)
-    return {"median_ms": statistics.median(times), "p95_ms": statistics.quantiles(times, n=20)[-1]}
+    return {
+        "median_ms": statistics.median(times),
+        "p95_ms": statistics.quantiles(times, n=20)[-1],
+    }
 
 
 def missed(of_kind: dict[str, Any]) -> bool:
-    return of_kind[str(LENGTHS[-1])]["median_ms"] > MOST_MS or ratio(of_kind) > MOST_RATIO
+    return (
+        of_kind[str(LENGTHS[-1])]["median_ms"] > MOST_MS or ratio(of_kind) > MOST_RATIO
+    )
 
 
 def ratio(of_kind: dict[str, Any]) -> float:
-    return float(of_kind[str(LENGTHS[-1])]["median_ms"] / of_kind[str(LENGTHS[0])]["median_ms"])
+    return float(
+        of_kind[str(LENGTHS[-1])]["median_ms"] / of_kind[str(LENGTHS[0])]["median_ms"]
+    )
 
 
 def show(figures: dict[str, Any]) -> None:
-    print(f"{'ms a step (median / p95)':24}" + "".join(f"{length:>18,}" for length in LENGTHS) + f"{'ratio':>8}")
+    print(
+        f"{'ms a step (median / p95)':24}"
+        + "".join(f"{length:>18,}" for length in LENGTHS)
+        + f"{'ratio':>8}"
+    )
     for kind, of_kind in figures.items():
-        cells = (f"{each['median_ms']:.3f} / {each['p95_ms']:.3f}" for each in of_kind.values())
-        print(f"{kind:24}" + "".join(f"{cell:>18}" for cell in cells) + f"{ratio(of_kind):>8.2f}")
+        cells = (
+            f"{each['median_ms']:.3f} / {each['p95_ms']:.3f}"
+            for each in of_kind.values()
+        )
+        print(
+            f"{kind:24}"
+            + "".join(f"{cell:>18}" for cell in cells)
+            + f"{ratio(of_kind):>8.2f}"
+        )
     print(
         f"targets: median below {MOST_MS:g} ms at {LENGTHS[-1]:,} messages, ratio to {LENGTHS[0]} below {MOST_RATIO:g}"
     )

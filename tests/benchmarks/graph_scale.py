@@ -55,9 +55,18 @@ class World:
             ranks = _zipf(draw, self.tools, RUN_LENGTH)
             # What follows a tool goes by Zipf's law as well, in another order for each tool.
             targets = (ranks * (2 * sources + 7919) + 31 * sources) % self.tools
-            labels = [(_name(source), "", _name(target)) for source, target in zip(sources, targets, strict=True)]
+            labels = [
+                (_name(source), "", _name(target))
+                for source, target in zip(sources, targets, strict=True)
+            ]
             states = pack(quantize(self._states(draw, prototypes, RUN_LENGTH)))
-            yield Contribution(f"{seed} {number}", 10, labels, states, voice=(seed << 24 | number) << 32)
+            yield Contribution(
+                f"{seed} {number}",
+                10,
+                labels,
+                states,
+                voice=(seed << 24 | number) << 32,
+            )
 
     def questions(self, count: int) -> Iterator[tuple[str, Floats]]:
         """Tools, drawn as they are used, each with a state."""
@@ -66,17 +75,27 @@ class World:
             yield _name(source), self._states(draw, prototypes, 1)[0]
 
     def _prototypes(self) -> Floats:
-        return np.random.default_rng(3).standard_normal((TOPICS, len(VIEWS), DIMENSIONS), dtype=np.float32)
+        return np.random.default_rng(3).standard_normal(
+            (TOPICS, len(VIEWS), DIMENSIONS), dtype=np.float32
+        )
 
-    def _states(self, draw: np.random.Generator, prototypes: Floats, count: int) -> Floats:
+    def _states(
+        self, draw: np.random.Generator, prototypes: Floats, count: int
+    ) -> Floats:
         """States near a topic, of unit length in every view."""
         states = prototypes[draw.integers(TOPICS, size=count)]
-        states = states + np.float32(NOISE) * draw.standard_normal(states.shape, dtype=np.float32)
-        return (states / np.linalg.norm(states, axis=2, keepdims=True)).astype(np.float32)
+        states = states + np.float32(NOISE) * draw.standard_normal(
+            states.shape, dtype=np.float32
+        )
+        return (states / np.linalg.norm(states, axis=2, keepdims=True)).astype(
+            np.float32
+        )
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--tools", type=int, default=10_000)
     parser.add_argument("--states", type=int, default=100_000)
     parser.add_argument("--questions", type=int, default=500)
@@ -89,15 +108,38 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "graph")
-        print(f"making a graph of {options.tools:,} tools and {options.states:,} states ...", flush=True)
+        print(
+            f"making a graph of {options.tools:,} tools and {options.states:,} states ...",
+            flush=True,
+        )
         save(world, path)
-        sizes = ("--tools", str(options.tools), "--states", str(options.states), "--questions", str(options.questions))
-        command = [sys.executable, "-m", "tests.benchmarks.graph_scale", *sizes, "--inside", str(path)]
+        sizes = (
+            "--tools",
+            str(options.tools),
+            "--states",
+            str(options.states),
+            "--questions",
+            str(options.questions),
+        )
+        command = [
+            sys.executable,
+            "-m",
+            "tests.benchmarks.graph_scale",
+            *sizes,
+            "--inside",
+            str(path),
+        ]
         alone = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
-        done = subprocess.run(command, check=True, capture_output=True, text=True, env=alone)  # noqa: S603 - this file
+        done = subprocess.run(  # noqa: S603 - this file
+            command, check=True, capture_output=True, text=True, env=alone
+        )
         figures: dict[str, Any] = json.loads(done.stdout)
     for name, value in figures.items():
-        target = f"   target {TARGETS[name]:g}{'' if value <= TARGETS[name] else ', MISSED'}" if name in TARGETS else ""
+        target = (
+            f"   target {TARGETS[name]:g}{'' if value <= TARGETS[name] else ', MISSED'}"
+            if name in TARGETS
+            else ""
+        )
         print(f"{name:30} {value:>14,.3f}{target}")
     if options.json:
         options.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
@@ -107,7 +149,11 @@ def main(arguments: list[str] | None = None) -> int:
 def save(world: World, path: Path) -> None:
     """Write the graph to a folder."""
     embedder = "HashingEmbeddings(dims=1024)"
-    save_graph(world.runs(0, world.states // RUN_LENGTH), {**SETTINGS, "embedder": embedder}, path)
+    save_graph(
+        world.runs(0, world.states // RUN_LENGTH),
+        {**SETTINGS, "embedder": embedder},
+        path,
+    )
 
 
 def measure_graph(world: World, path: Path, count: int) -> dict[str, float]:
@@ -123,11 +169,19 @@ def measure_graph(world: World, path: Path, count: int) -> dict[str, float]:
     fitted = timed(lambda: graph._refit(None))[0] / 1000
     recommender = Recommender(content, DEFAULT_ALPHA, 1, graph._fit)
     questions = list(world.questions(count))
-    procedural = [timed(lambda source=source: graph.suggest(source)) for source, _ in questions]
-    contextual = [timed(lambda s=source, v=state: recommender.suggest(s, views=v)) for source, state in questions]
+    procedural = [
+        timed(lambda source=source: graph.suggest(source)) for source, _ in questions
+    ]
+    contextual = [
+        timed(lambda s=source, v=state: recommender.suggest(s, views=v))
+        for source, state in questions
+    ]
     new = list(world.runs(2, count))
     added = [timed(lambda run=run: content.add(run)) for run in new]
-    after = [timed(lambda s=source, v=state: recommender.suggest(s, views=v)) for source, state in questions[:100]]
+    after = [
+        timed(lambda s=source, v=state: recommender.suggest(s, views=v))
+        for source, state in questions[:100]
+    ]
     folder = sum(each.stat().st_size for each in path.iterdir())
     return {
         **opened,
@@ -147,7 +201,9 @@ def timed(function: Callable[[], Any]) -> tuple[float, float]:
     """Milliseconds by the clock and of the processor."""
     begin, begin_cpu = time.perf_counter(), time.process_time()
     function()
-    return (time.perf_counter() - begin) * 1_000, (time.process_time() - begin_cpu) * 1_000
+    return (time.perf_counter() - begin) * 1_000, (
+        time.process_time() - begin_cpu
+    ) * 1_000
 
 
 def p95(times: list[tuple[float, float]]) -> list[float]:
@@ -162,7 +218,11 @@ def _name(tool: int) -> str:
 def _zipf(draw: np.random.Generator, tools: int, count: int) -> NDArray[np.int32]:
     """Ranks drawn by Zipf's law with exponent 1."""
     shares = 1 / np.arange(1, tools + 1)
-    return np.searchsorted(np.cumsum(shares / shares.sum()), draw.random(count)).clip(0, tools - 1).astype(np.int32)
+    return (
+        np.searchsorted(np.cumsum(shares / shares.sum()), draw.random(count))
+        .clip(0, tools - 1)
+        .astype(np.int32)
+    )
 
 
 if __name__ == "__main__":

@@ -401,7 +401,9 @@ def main() -> None:
 
     if arguments.json:
         figures = {"code": code, "walks": walks, **costs}
-        arguments.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+        arguments.json.write_text(
+            json.dumps(figures, indent=1) + "\n", encoding="utf-8"
+        )
 
 
 if __name__ == "__main__":

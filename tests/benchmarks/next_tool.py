@@ -23,10 +23,27 @@ from rich.table import Table
 from langchain_tooltree import Trajectory
 from langchain_tooltree.errors import TrajectoryFormatError
 from tests.benchmarks.next_tool_baselines import Bigram, Train, trigram
-from tests.benchmarks.next_tool_figures import BOOTSTRAP, DEPTHS, LEVEL, calibration, figures, hits
+from tests.benchmarks.next_tool_figures import (
+    BOOTSTRAP,
+    DEPTHS,
+    LEVEL,
+    calibration,
+    figures,
+    hits,
+)
 from tests.benchmarks.next_tool_graphs import graphs, outlooks
-from tests.benchmarks.next_tool_learners import knn, on_one_thread, retrieval3, supervised
-from tests.benchmarks.next_tool_protocol import load_successes, questions_in, splits, task_of
+from tests.benchmarks.next_tool_learners import (
+    knn,
+    on_one_thread,
+    retrieval3,
+    supervised,
+)
+from tests.benchmarks.next_tool_protocol import (
+    load_successes,
+    questions_in,
+    splits,
+    task_of,
+)
 from tests.benchmarks.pictures import draw_next_tool
 
 BASELINES: dict[str, Train] = {
@@ -76,9 +93,18 @@ def measure(files: Mapping[str, Sequence[Trajectory]]) -> dict[str, Any]:
         What `--json` writes: `files` with the figures of the methods, `calibration` of the graph's shares with its
         error and bins, `data` with what the files hold, `bootstrap` with how intervals are made.
     """
-    report: dict[str, Any] = {"files": {}, "calibration": {}, "data": {}, "bootstrap": BOOTSTRAP}
+    report: dict[str, Any] = {
+        "files": {},
+        "calibration": {},
+        "data": {},
+        "bootstrap": BOOTSTRAP,
+    }
     for name, trajectories in files.items():
-        questions = [question for _, tested in splits(trajectories) for question in questions_in(tested)]
+        questions = [
+            question
+            for _, tested in splits(trajectories)
+            for question in questions_in(tested)
+        ]
         report["data"][name] = {
             "trajectories": len(trajectories),
             "tasks": len({task_of(trajectory) for trajectory in trajectories}),
@@ -86,10 +112,18 @@ def measure(files: Mapping[str, Sequence[Trajectory]]) -> dict[str, Any]:
             "questions_no_repeats": sum(not question.repeats for question in questions),
         }
         methods = {**graphs(), **BASELINES}
-        report["files"][name] = {"questions": len(questions), **_compared(methods, trajectories, name)}
-        seen = [outlook for known, tested in splits(trajectories) for outlook in outlooks(known, tested)]
+        report["files"][name] = {
+            "questions": len(questions),
+            **_compared(methods, trajectories, name),
+        }
+        seen = [
+            outlook
+            for known, tested in splits(trajectories)
+            for outlook in outlooks(known, tested)
+        ]
         report["calibration"][name] = {
-            part: calibration(*zip(*(each[part] for each in seen), strict=True)) for part in seen[0]
+            part: calibration(*zip(*(each[part] for each in seen), strict=True))
+            for part in seen[0]
         }
     return report
 
@@ -126,9 +160,22 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="trajectories, .jsonl or .jsonl.gz")
-    parser.add_argument("--json", type=Path, metavar="PATH", help="also write the figures to this file")
-    parser.add_argument("--plot", type=Path, metavar="PATH", help="also draw hit@1 and the shares there, as SVG")
+    parser.add_argument(
+        "files",
+        nargs="+",
+        type=Path,
+        metavar="FILE",
+        help="trajectories, .jsonl or .jsonl.gz",
+    )
+    parser.add_argument(
+        "--json", type=Path, metavar="PATH", help="also write the figures to this file"
+    )
+    parser.add_argument(
+        "--plot",
+        type=Path,
+        metavar="PATH",
+        help="also draw hit@1 and the shares there, as SVG",
+    )
     options = parser.parse_args(arguments)
     names = [_name(path) for path in options.files]
     if len(set(names)) < len(names):
@@ -141,34 +188,52 @@ def _name(path: Path) -> str:
 
 
 def _print(
-    console: Console, name: str, data: Mapping[str, int], methods: Mapping[str, Any], shares: Mapping[str, Any]
+    console: Console,
+    name: str,
+    data: Mapping[str, int],
+    methods: Mapping[str, Any],
+    shares: Mapping[str, Any],
 ) -> None:
     console.print(
         f"\n[bold]{name}[/bold]: {data['questions']} questions ({data['questions_no_repeats']} without those whose "
         f"answer repeats the last tool), {data['trajectories']} trajectories, {data['tasks']} tasks"
     )
-    entries = {method: entry for method, entry in methods.items() if isinstance(entry, dict)}
+    entries = {
+        method: entry for method, entry in methods.items() if isinstance(entry, dict)
+    }
     console.print(_table("method", entries, reference=REFERENCES[0]))
     for reference in REFERENCES:
         apart = methods["sitgraph"][f"minus_{reference}"]
-        cells = (f"hit@{depth} {_cell(apart, f'hit{depth}', sign='+')}" for depth in DEPTHS)
+        cells = (
+            f"hit@{depth} {_cell(apart, f'hit{depth}', sign='+')}" for depth in DEPTHS
+        )
         console.print(f"sitgraph minus {reference}: {', '.join(cells)}")
-    errors = ", ".join(f"{part} {100 * found['error']:.1f}" for part, found in shares.items())
+    errors = ", ".join(
+        f"{part} {100 * found['error']:.1f}" for part, found in shares.items()
+    )
     console.print(f"expected calibration error of the shares: {errors}")
-    console.print(f"In percent; in brackets {LEVEL:.0%} bootstrap intervals, for which whole tasks were drawn.")
+    console.print(
+        f"In percent; in brackets {LEVEL:.0%} bootstrap intervals, for which whole tasks were drawn."
+    )
 
 
 def _table(title: str, rows: Figures, *, reference: str) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0))
     table.add_column(title, no_wrap=True)
-    for heading in (*(f"hit@{depth}" for depth in DEPTHS), "no repeats @1/2/3", f"hit@1 minus {reference}"):
+    for heading in (
+        *(f"hit@{depth}" for depth in DEPTHS),
+        "no repeats @1/2/3",
+        f"hit@1 minus {reference}",
+    ):
         table.add_column(heading, justify="right", no_wrap=True, vertical="bottom")
     for method, entry in rows.items():
         without = (entry[f"hit{depth}_no_repeats"] for depth in DEPTHS)
         table.add_row(
             method,
             *(_cell(entry, f"hit{depth}") for depth in DEPTHS),
-            " / ".join("-" if each is None else f"{100 * each:.1f}" for each in without),
+            " / ".join(
+                "-" if each is None else f"{100 * each:.1f}" for each in without
+            ),
             _cell(entry[f"minus_{reference}"], "hit1", sign="+"),
         )
     return table

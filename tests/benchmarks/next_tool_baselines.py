@@ -28,7 +28,9 @@ class Bigram:
         self.after: dict[str, Counter[str]] = {}
         for question in questions_in(trajectories):
             self.after.setdefault(question.last_tool, Counter())[question.answer] += 1
-        self._calls = Counter(step.tool for trajectory in trajectories for step in trajectory.steps)
+        self._calls = Counter(
+            step.tool for trajectory in trajectories for step in trajectory.steps
+        )
 
     def __call__(self, question: Question) -> list[str]:
         return chained(ranked(self.after.get(question.last_tool, {})), self.overall)
@@ -45,7 +47,9 @@ def trigram(trajectories: Sequence[Trajectory]) -> Rank:
     after: dict[tuple[str, ...], Counter[str]] = {}
     for question in questions_in(trajectories):
         after.setdefault(question.tools[-2:], Counter())[question.answer] += 1
-    return lambda question: chained(ranked(after.get(question.tools[-2:], {})), bigram(question))
+    return lambda question: chained(
+        ranked(after.get(question.tools[-2:], {})), bigram(question)
+    )
 
 
 def ranked(votes: dict[str, int] | dict[str, float]) -> list[str]:

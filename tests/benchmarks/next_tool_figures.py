@@ -41,17 +41,24 @@ class TaskBootstrap:
         seed: Seed of the draws.
     """
 
-    def __init__(self, tasks: Sequence[str], *, resamples: int = RESAMPLES, seed: int = SEED) -> None:
+    def __init__(
+        self, tasks: Sequence[str], *, resamples: int = RESAMPLES, seed: int = SEED
+    ) -> None:
         names, self._place = np.unique(np.array(tasks), return_inverse=True)
         random = np.random.default_rng(seed)
-        self._times = random.multinomial(len(names), np.full(len(names), 1 / len(names)), size=resamples)
+        self._times = random.multinomial(
+            len(names), np.full(len(names), 1 / len(names)), size=resamples
+        )
         self._drawn = self._times @ np.bincount(self._place)
 
     def interval(self, values: Values) -> list[float]:
         """The interval of the mean of some values, one a question."""
         means = (self._times @ np.bincount(self._place, values)) / self._drawn
         outside = 100 * (1 - LEVEL) / 2
-        return [round(float(end), DECIMALS) for end in np.percentile(means, [outside, 100 - outside])]
+        return [
+            round(float(end), DECIMALS)
+            for end in np.percentile(means, [outside, 100 - outside])
+        ]
 
 
 def hits(questions: Sequence[Question], rankings: Sequence[Sequence[str]]) -> Values:
@@ -66,11 +73,16 @@ def hits(questions: Sequence[Question], rankings: Sequence[Sequence[str]]) -> Va
         `(n, len(DEPTHS))`.
     """
     pairs = zip(questions, rankings, strict=True)
-    right = [[float(question.answer in ranking[:depth]) for depth in DEPTHS] for question, ranking in pairs]
+    right = [
+        [float(question.answer in ranking[:depth]) for depth in DEPTHS]
+        for question, ranking in pairs
+    ]
     return np.array(right).reshape(-1, len(DEPTHS))
 
 
-def calibration(shares: Sequence[float], came: Sequence[bool], *, bins: int = 10) -> dict[str, Any]:
+def calibration(
+    shares: Sequence[float], came: Sequence[bool], *, bins: int = 10
+) -> dict[str, Any]:
     """How far shares are from how often it came so, over bins of equal width.
 
     Args:
@@ -84,19 +96,29 @@ def calibration(shares: Sequence[float], came: Sequence[bool], *, bins: int = 10
     """
     said, is_so = np.array(shares, dtype=float), np.array(came, dtype=float)
     place = np.minimum((said * bins).astype(int), bins - 1)
-    of, sums, times = (np.bincount(place, each, minlength=bins) for each in (np.ones_like(said), said, is_so))
+    of, sums, times = (
+        np.bincount(place, each, minlength=bins)
+        for each in (np.ones_like(said), said, is_so)
+    )
     filled = zip(*(each[of > 0].tolist() for each in (of, sums, times)), strict=True)
     return {
         "error": round(float(np.abs(sums - times).sum() / len(said)), DECIMALS),
         "bins": [
-            {"shares": int(many), "said": round(total / many, DECIMALS), "came": round(so / many, DECIMALS)}
+            {
+                "shares": int(many),
+                "said": round(total / many, DECIMALS),
+                "came": round(so / many, DECIMALS),
+            }
             for many, total, so in filled
         ],
     }
 
 
 def figures(
-    questions: Sequence[Question], right: Mapping[str, Values], *, references: Sequence[str]
+    questions: Sequence[Question],
+    right: Mapping[str, Values],
+    *,
+    references: Sequence[str],
 ) -> dict[str, dict[str, Any]]:
     """The figures of all methods on the same questions.
 
@@ -112,11 +134,17 @@ def figures(
     """
     samples = {
         "": _Sample(questions, np.ones(len(questions), dtype=bool)),
-        "_no_repeats": _Sample(questions, np.array([not question.repeats for question in questions], dtype=bool)),
+        "_no_repeats": _Sample(
+            questions,
+            np.array([not question.repeats for question in questions], dtype=bool),
+        ),
     }
     return {
         method: _entry(values, samples)
-        | {f"minus_{reference}": _entry(values - right[reference], samples) for reference in references}
+        | {
+            f"minus_{reference}": _entry(values - right[reference], samples)
+            for reference in references
+        }
         for method, values in right.items()
     }
 
@@ -124,9 +152,15 @@ def figures(
 class _Sample:
     """Some of the questions."""
 
-    def __init__(self, questions: Sequence[Question], chosen: NDArray[np.bool_]) -> None:
+    def __init__(
+        self, questions: Sequence[Question], chosen: NDArray[np.bool_]
+    ) -> None:
         self._chosen = chosen
-        tasks = [question.task for question, kept in zip(questions, chosen, strict=True) if kept]
+        tasks = [
+            question.task
+            for question, kept in zip(questions, chosen, strict=True)
+            if kept
+        ]
         self._bootstrap = TaskBootstrap(tasks) if tasks else None
 
     def mean(self, values: Values) -> tuple[float | None, list[float] | None]:

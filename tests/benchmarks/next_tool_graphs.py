@@ -34,11 +34,15 @@ class Remembered(Embeddings):
 def graphs(embeddings: Embeddings | None = None) -> dict[str, Train]:
     """SIT-Graph as a method under its name, and each of its ablations under the paper's name."""
     shared = Remembered(embeddings or HashingEmbeddings())
-    ablated = {name: _graph(embeddings=shared, ablation=name) for name in get_args(Ablation)}
+    ablated = {
+        name: _graph(embeddings=shared, ablation=name) for name in get_args(Ablation)
+    }
     return {"sitgraph": _graph(embeddings=shared), **ablated}
 
 
-def outlooks(known: Sequence[Trajectory], tested: Sequence[Trajectory]) -> list[dict[str, tuple[float, bool]]]:
+def outlooks(
+    known: Sequence[Trajectory], tested: Sequence[Trajectory]
+) -> list[dict[str, tuple[float, bool]]]:
     """What the graph foretells at each question, as a share and whether it came so.
 
     `first` is the share of the first suggestion, `other` that of what no run did, among the tools.
@@ -53,7 +57,10 @@ def outlooks(known: Sequence[Trajectory], tested: Sequence[Trajectory]) -> list[
             found.append(
                 {
                     "first": (first[0].score, first[0].tool == question.answer),
-                    "other": (outlook.other / called, question.answer not in outlook.shares),
+                    "other": (
+                        outlook.other / called,
+                        question.answer not in outlook.shares,
+                    ),
                 }
             )
     return found
@@ -65,7 +72,11 @@ def told_apart(trajectories: Sequence[Trajectory]) -> list[Trajectory]:
     apart = []
     for trajectory in trajectories:
         times = seen[trajectory.id] = seen.get(trajectory.id, 0) + 1
-        apart.append(trajectory if times == 1 else replace(trajectory, id=f"{trajectory.id} ({times})"))
+        apart.append(
+            trajectory
+            if times == 1
+            else replace(trajectory, id=f"{trajectory.id} ({times})")
+        )
     return apart
 
 
@@ -74,7 +85,9 @@ def _graph(**settings: Any) -> Train:
         graph = SITGraph.from_trajectories(told_apart(trajectories), **settings)
 
         def rank(question: Question) -> list[str]:
-            suggestions = graph.suggest(question.last_tool, messages=question.messages, k=SUGGESTIONS)
+            suggestions = graph.suggest(
+                question.last_tool, messages=question.messages, k=SUGGESTIONS
+            )
             return [suggestion.tool for suggestion in suggestions]
 
         return rank

@@ -50,7 +50,11 @@ def retrieval3(trajectories: Sequence[Trajectory]) -> Rank:
     vectors = vectorizer.transform(texts)
 
     def rank(question: Question) -> list[str]:
-        similar = (vectors @ vectorizer.transform([_said_by("user", question.messages)]).T).toarray().ravel()
+        similar = (
+            (vectors @ vectorizer.transform([_said_by("user", question.messages)]).T)
+            .toarray()
+            .ravel()
+        )
         votes: Counter[str] = Counter()
         for place in np.argsort(-similar, kind="stable")[:RETRIEVED]:
             for tool, times in after[place].get(question.last_tool, {}).items():
@@ -69,9 +73,13 @@ def knn(trajectories: Sequence[Trajectory]) -> Rank:
     known: dict[str, list[Question]] = defaultdict(list)
     for question in questions_in(trajectories):
         known[question.last_tool].append(question)
-    vectorizer = _fitted([_since_last_call(question) for here in known.values() for question in here])
+    vectorizer = _fitted(
+        [_since_last_call(question) for here in known.values() for question in here]
+    )
     models = {
-        tool: KNeighborsClassifier(min(NEIGHBOURS, len(here)), weights="distance", metric="cosine").fit(
+        tool: KNeighborsClassifier(
+            min(NEIGHBOURS, len(here)), weights="distance", metric="cosine"
+        ).fit(
             vectorizer.transform([_since_last_call(question) for question in here]),
             [question.answer for question in here],
         )
@@ -82,8 +90,14 @@ def knn(trajectories: Sequence[Trajectory]) -> Rank:
         if question.last_tool not in models:
             return bigram(question)
         model = models[question.last_tool]
-        shares = model.predict_proba(vectorizer.transform([_since_last_call(question)]))[0]
-        votes = {str(tool): float(share) for tool, share in zip(model.classes_, shares, strict=True) if share > 0}
+        shares = model.predict_proba(
+            vectorizer.transform([_since_last_call(question)])
+        )[0]
+        votes = {
+            str(tool): float(share)
+            for tool, share in zip(model.classes_, shares, strict=True)
+            if share > 0
+        }
         return chained(ranked(votes), bigram(question))
 
     return rank
@@ -100,14 +114,24 @@ def supervised(trajectories: Sequence[Trajectory]) -> Rank:
     views = [(view, _fitted([view(question) for question in known])) for view in _VIEWS]
 
     def encoded(questions: Sequence[Question]) -> sparse.csr_matrix:
-        parts = [vectorizer.transform([view(question) for question in questions]) for view, vectorizer in views]
-        return sparse.hstack([history.transform([_history(question) for question in questions]), *parts], format="csr")
+        parts = [
+            vectorizer.transform([view(question) for question in questions])
+            for view, vectorizer in views
+        ]
+        return sparse.hstack(
+            [history.transform([_history(question) for question in questions]), *parts],
+            format="csr",
+        )
 
-    model = LogisticRegression(C=INVERSE_REGULARIZATION, max_iter=ITERATIONS).fit(encoded(known), answers)
+    model = LogisticRegression(C=INVERSE_REGULARIZATION, max_iter=ITERATIONS).fit(
+        encoded(known), answers
+    )
 
     def rank(question: Question) -> list[str]:
         shares = model.predict_proba(encoded([question]))[0]
-        best = [str(model.classes_[place]) for place in np.argsort(-shares, kind="stable")]
+        best = [
+            str(model.classes_[place]) for place in np.argsort(-shares, kind="stable")
+        ]
         return chained(best, bigram.overall)
 
     return rank
@@ -116,33 +140,56 @@ def supervised(trajectories: Sequence[Trajectory]) -> Rank:
 def _fitted(texts: Sequence[str]) -> TfidfVectorizer:
     """Inverse document frequencies of texts, which may be without a word."""
     vectorizer = TfidfVectorizer(sublinear_tf=True)
-    return vectorizer.fit(texts if any(map(vectorizer.build_analyzer(), texts)) else ["nothing"])
+    return vectorizer.fit(
+        texts if any(map(vectorizer.build_analyzer(), texts)) else ["nothing"]
+    )
 
 
 def _said_by(role: str, messages: Sequence[ChatMessage]) -> str:
-    return "\n".join(text_of(message.get("content")) for message in messages if message["role"] == role)
+    return "\n".join(
+        text_of(message.get("content"))
+        for message in messages
+        if message["role"] == role
+    )
 
 
 def _last_said_by(role: str) -> Callable[[Question], str]:
     def view(question: Question) -> str:
-        said = (text_of(each.get("content")) for each in reversed(question.messages) if each["role"] == role)
+        said = (
+            text_of(each.get("content"))
+            for each in reversed(question.messages)
+            if each["role"] == role
+        )
         return next(said, "")
 
     return view
 
 
 def _since_last_call(question: Question) -> str:
-    since = takewhile(lambda message: not message.get("tool_calls"), reversed(question.messages))
-    return "\n".join(text_of(message.get("content")) for message in since if message["role"] != "system")
+    since = takewhile(
+        lambda message: not message.get("tool_calls"), reversed(question.messages)
+    )
+    return "\n".join(
+        text_of(message.get("content"))
+        for message in since
+        if message["role"] != "system"
+    )
 
 
-_VIEWS = (_last_said_by("user"), _last_said_by("tool"), _last_said_by("assistant"), _since_last_call)
+_VIEWS = (
+    _last_said_by("user"),
+    _last_said_by("tool"),
+    _last_said_by("assistant"),
+    _since_last_call,
+)
 
 
 def _history(question: Question) -> dict[str, float]:
     """Features of the calls so far; whole numbers as logarithms."""
     tools = question.tools
-    repeated = sum(1 for _ in takewhile(lambda tool: tool == tools[-1], reversed(tools)))
+    repeated = sum(
+        1 for _ in takewhile(lambda tool: tool == tools[-1], reversed(tools))
+    )
     features = {
         f"last {tools[-1]}": 1.0,
         f"last but one {tools[-2] if len(tools) > 1 else ''}": 1.0,

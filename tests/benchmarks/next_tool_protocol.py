@@ -74,10 +74,20 @@ def task_of(trajectory: Trajectory) -> str:
 
 def fold_of(trajectory: Trajectory) -> int:
     """The fold that a trajectory is tested in, the same for all trajectories of a task."""
-    return int(hashlib.md5(task_of(trajectory).encode("utf-8", "surrogatepass")).hexdigest(), 16) % FOLDS  # noqa: S324
+    return (
+        int(
+            hashlib.md5(  # noqa: S324
+                task_of(trajectory).encode("utf-8", "surrogatepass")
+            ).hexdigest(),
+            16,
+        )
+        % FOLDS
+    )
 
 
-def splits(trajectories: Sequence[Trajectory]) -> Iterator[tuple[list[Trajectory], list[Trajectory]]]:
+def splits(
+    trajectories: Sequence[Trajectory],
+) -> Iterator[tuple[list[Trajectory], list[Trajectory]]]:
     """The trajectories to train on and those to test on, fold by fold; folds with nothing to test are left out."""
     for fold in range(FOLDS):
         tested = [each for each in trajectories if fold_of(each) == fold]
@@ -104,10 +114,20 @@ def _questions(task: str, messages: Sequence[ChatMessage]) -> Iterator[Question]
     for position, message in enumerate(messages):
         if message["role"] != "assistant":
             continue
-        calls = [call for call in message.get("tool_calls") or () if function_of(call).get("name")]
+        calls = [
+            call
+            for call in message.get("tool_calls") or ()
+            if function_of(call).get("name")
+        ]
         for number, call in enumerate(calls):
-            siblings = ({"role": "assistant", "content": None, "tool_calls": calls[:number]},) if number else ()
+            siblings = (
+                ({"role": "assistant", "content": None, "tool_calls": calls[:number]},)
+                if number
+                else ()
+            )
             answer = function_of(call)["name"]
             if tools:
-                yield Question(task, tuple(tools), (*messages[:position], *siblings), answer)
+                yield Question(
+                    task, tuple(tools), (*messages[:position], *siblings), answer
+                )
             tools.append(answer)

@@ -45,12 +45,51 @@ TARGETS = {"opening_s": 2.0, "adding_ms": 15.0, "recall_p95_ms": 30.0}
 INDEXED = ("Chroma folder", "Postgres")
 KINDS = ("SQLite", *INDEXED)
 
-PLACES = ("Oslo", "Rome", "Lima", "Cairo", "Quito", "Delhi", "Perth", "Turin", "Accra", "Minsk")
+PLACES = (
+    "Oslo",
+    "Rome",
+    "Lima",
+    "Cairo",
+    "Quito",
+    "Delhi",
+    "Perth",
+    "Turin",
+    "Accra",
+    "Minsk",
+)
 KINDS_OF_TASK = {
-    "Book a flight to {place} for {number} people": ("find_user", "search_flights", "quote", "book", "pay", "confirm"),
-    "Cancel order {number} from the shop in {place}": ("find_user", "find_order", "policy", "cancel", "refund", "mail"),
-    "Is the red mug {number} in stock in {place}": ("search", "open_item", "stock", "compare", "open_item", "reserve"),
-    "Repair the line of customer {number} in {place}": ("find_user", "line", "speed", "reset", "speed", "note"),
+    "Book a flight to {place} for {number} people": (
+        "find_user",
+        "search_flights",
+        "quote",
+        "book",
+        "pay",
+        "confirm",
+    ),
+    "Cancel order {number} from the shop in {place}": (
+        "find_user",
+        "find_order",
+        "policy",
+        "cancel",
+        "refund",
+        "mail",
+    ),
+    "Is the red mug {number} in stock in {place}": (
+        "search",
+        "open_item",
+        "stock",
+        "compare",
+        "open_item",
+        "reserve",
+    ),
+    "Repair the line of customer {number} in {place}": (
+        "find_user",
+        "line",
+        "speed",
+        "reset",
+        "speed",
+        "note",
+    ),
 }
 
 
@@ -61,8 +100,21 @@ def run_of(number: int) -> Trajectory:
     asked = f"{task.format(place=rng.choice(PLACES), number=number)}, please. It is urgent, and I have code {number}."
     messages: list[dict[str, Any]] = [{"role": "user", "content": asked}]
     for at, tool in enumerate(tools):
-        call = {"id": str(at), "function": {"name": tool, "arguments": json.dumps({"id": number, "step": at})}}
-        result = json.dumps({"id": number, "state": "open", "amount": rng.randrange(900), "place": rng.choice(PLACES)})
+        call = {
+            "id": str(at),
+            "function": {
+                "name": tool,
+                "arguments": json.dumps({"id": number, "step": at}),
+            },
+        }
+        result = json.dumps(
+            {
+                "id": number,
+                "state": "open",
+                "amount": rng.randrange(900),
+                "place": rng.choice(PLACES),
+            }
+        )
         messages += [
             {"role": "assistant", "tool_calls": [call]},
             {"role": "tool", "tool_call_id": str(at), "content": result},
@@ -95,7 +147,9 @@ def filled(runs: int) -> InMemoryStore:
     experience = Experience(store, namespace=NAMESPACE)
     for number in range(runs):
         experience.learn(run_of(number))
-    experience.graph.next_tools(run_of(0).messages[:1])  # as some agent has asked by then, so that the vote is fitted
+    experience.graph.next_tools(
+        run_of(0).messages[:1]
+    )  # as some agent has asked by then, so that the vote is fitted
     experience.learn(run_of(runs))
     return store
 
@@ -106,9 +160,19 @@ def fill(store: BaseStore, source: InMemoryStore, *, memories: bool) -> None:
         index: Any = ["task"] if namespace[-1] == "tasks" else False
         items = source.search(namespace, limit=1_000_000)
         for page in batch_iterate(500, items):
-            store.batch([PutOp(item.namespace, item.key, item.value, index=index) for item in page])
+            store.batch(
+                [
+                    PutOp(item.namespace, item.key, item.value, index=index)
+                    for item in page
+                ]
+            )
             if memories and namespace[-1] == "tasks":
-                store.batch([PutOp(MEMORIES, item.key, {"content": item.value["task"]}) for item in page])
+                store.batch(
+                    [
+                        PutOp(MEMORIES, item.key, {"content": item.value["task"]})
+                        for item in page
+                    ]
+                )
 
 
 def timed(work: Callable[[int], Any], times: int) -> tuple[list[float], list[float]]:
@@ -143,33 +207,61 @@ def measured(kind: str, address: str, times: int) -> dict[str, float]:
     with opened(kind, address) as store:
         experience = Experience(store, namespace=NAMESPACE)
         hint = experience.graph.next_tools(dialogue)
-        figures = {"opening_s": time.process_time() - began, "in_graph": float(len(experience.graph))}
+        figures = {
+            "opening_s": time.process_time() - began,
+            "in_graph": float(len(experience.graph)),
+        }
         assert hint is not None
-        adding, _ = timed(lambda number: experience.learn(run_of(1_000_000 + number)), times)
+        adding, _ = timed(
+            lambda number: experience.learn(run_of(1_000_000 + number)), times
+        )
         figures["adding_ms"] = statistics.median(adding)
         tasks = [run_of(2_000_000 + number).task for number in range(times)]
-        experience.store.similar(tasks[0])  # the vectors of runs without a stored one are made once
-        spent, clock = timed(lambda number: experience.store.similar(tasks[number], k=2), times)
+        experience.store.similar(
+            tasks[0]
+        )  # the vectors of runs without a stored one are made once
+        spent, clock = timed(
+            lambda number: experience.store.similar(tasks[number], k=2), times
+        )
         figures |= {"recall_p95_ms": p95(spent), "recall_p95_clock_ms": p95(clock)}
         if kind in INDEXED and (search := langmem_search(store)) is not None:
             spent, clock = timed(lambda number: search(tasks[number]), times)
-            figures |= {"langmem_p95_ms": p95(spent), "langmem_p95_clock_ms": p95(clock)}
+            figures |= {
+                "langmem_p95_ms": p95(spent),
+                "langmem_p95_clock_ms": p95(clock),
+            }
     return figures
 
 
 def in_a_process(kind: str, address: str, times: int) -> dict[str, float]:
-    command = [sys.executable, "-m", "tests.benchmarks.opening", "--inside", kind, address, "--times", str(times)]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.benchmarks.opening",
+        "--inside",
+        kind,
+        address,
+        "--times",
+        str(times),
+    ]
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)  # noqa: S603 - our own
+    done = subprocess.run(  # noqa: S603 - our own
+        command, capture_output=True, text=True, check=True, env=environment
+    )
     return dict(json.loads(done.stdout))
 
 
-def compared(runs: int, times: int, kinds: Sequence[str]) -> dict[str, dict[str, float]]:
+def compared(
+    runs: int, times: int, kinds: Sequence[str]
+) -> dict[str, dict[str, float]]:
     """The figures of each kind of store."""
     sources = {runs: filled(runs), FEW: filled(FEW)}
     has_postgres = "Postgres" in kinds and postgres_programs() is not None
     figures: dict[str, dict[str, float]] = {}
-    with tempfile.TemporaryDirectory() as folder, postgres_server() if has_postgres else nullcontext("") as server:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        postgres_server() if has_postgres else nullcontext("") as server,
+    ):
         for kind in kinds:
             for count, source in sources.items():
                 if kind == "Postgres" and not has_postgres:
@@ -208,15 +300,30 @@ def report(figures: Mapping[str, Mapping[str, float]]) -> str:
         "langmem_p95_clock_ms": "by the clock",
     }
     rows = [["store", *columns.values()]]
-    rows += [[kind, *(f"{of[name]:.1f}" if name in of else "-" for name in columns)] for kind, of in figures.items()]
+    rows += [
+        [kind, *(f"{of[name]:.1f}" if name in of else "-" for name in columns)]
+        for kind, of in figures.items()
+    ]
     widths = [max(len(str(row[at])) for row in rows) for at in range(len(rows[0]))]
-    return "\n".join("  ".join(str(cell).ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
+    return "\n".join(
+        "  ".join(
+            str(cell).ljust(width) for cell, width in zip(row, widths, strict=True)
+        )
+        for row in rows
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--runs", type=int, default=10_000)
-    parser.add_argument("--times", type=int, default=100, help="runs that are added, and tasks that are recalled for")
+    parser.add_argument(
+        "--times",
+        type=int,
+        default=100,
+        help="runs that are added, and tasks that are recalled for",
+    )
     parser.add_argument("--stores", nargs="+", choices=KINDS, default=KINDS)
     parser.add_argument("--quick", action="store_true", help="300 runs, ten times each")
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
@@ -229,10 +336,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     figures = compared(runs, times, options.stores)
     sys.stdout.write(f"{report(figures)}\n")
     if options.json:
-        options.json.write_text(json.dumps({"runs": runs, "targets": TARGETS, "figures": figures}, indent=2))
-    missed = [(kind, name) for kind, of in figures.items() for name, most in TARGETS.items() if of[name] > most]
+        options.json.write_text(
+            json.dumps({"runs": runs, "targets": TARGETS, "figures": figures}, indent=2)
+        )
+    missed = [
+        (kind, name)
+        for kind, of in figures.items()
+        for name, most in TARGETS.items()
+        if of[name] > most
+    ]
     for kind, name in missed:
-        sys.stdout.write(f"missed: {kind} {name} {figures[kind][name]:.1f} > {TARGETS[name]}\n")
+        sys.stdout.write(
+            f"missed: {kind} {name} {figures[kind][name]:.1f} > {TARGETS[name]}\n"
+        )
     return int(bool(missed) and not options.quick)
 
 

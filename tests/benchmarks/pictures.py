@@ -50,8 +50,14 @@ COLOURS = {
     "good": ("fill:#116329", "fill:#56d364"),
     "open": ("fill:#7d4e00", "fill:#e3b341"),
     "box": ("fill:#f6f8fa;stroke:#848d97", "fill:#151b23;stroke:#656c76"),
-    "best": ("fill:#dafbe1;stroke:#1a7f37;stroke-width:2.5", "fill:#12261e;stroke:#3fb950;stroke-width:2.5"),
-    "out": ("fill:none;stroke:#848d97;stroke-dasharray:4 3", "fill:none;stroke:#656c76;stroke-dasharray:4 3"),
+    "best": (
+        "fill:#dafbe1;stroke:#1a7f37;stroke-width:2.5",
+        "fill:#12261e;stroke:#3fb950;stroke-width:2.5",
+    ),
+    "out": (
+        "fill:none;stroke:#848d97;stroke-dasharray:4 3",
+        "fill:none;stroke:#656c76;stroke-dasharray:4 3",
+    ),
     "line": ("fill:none;stroke:#848d97", "fill:none;stroke:#656c76"),
     "way": ("fill:none;stroke:#1a7f37", "fill:none;stroke:#3fb950"),
     "tip": ("fill:#848d97", "fill:#656c76"),
@@ -60,7 +66,10 @@ COLOURS = {
 }
 """What each class of elements looks like, in light and in dark. Contrast: 4.5 or more of texts, 3 of lines."""
 
-FONTS = {"text": "ui-sans-serif,system-ui,sans-serif", ".code": "ui-monospace,monospace"}
+FONTS = {
+    "text": "ui-sans-serif,system-ui,sans-serif",
+    ".code": "ui-monospace,monospace",
+}
 
 
 Point = tuple[float, float]
@@ -81,7 +90,16 @@ class Picture:
         if title:
             ET.SubElement(self._into, "title").text = visible(title[:MOST_READ])
 
-    def box(self, x: float, y: float, width: float, height: float, look: str, *, round_by: float = 6) -> None:
+    def box(
+        self,
+        x: float,
+        y: float,
+        width: float,
+        height: float,
+        look: str,
+        *,
+        round_by: float = 6,
+    ) -> None:
         """A box with rounded corners."""
         self._add("rect", look, x=x, y=y, width=width, height=height, rx=round_by)
 
@@ -97,14 +115,25 @@ class Picture:
         """What an SVG path surrounds."""
         self._add("path", look).set("d", around)
 
-    def text(self, x: float, y: float, text: str, look: str, *, size: float = BODY, anchor: str = "start") -> None:
+    def text(
+        self,
+        x: float,
+        y: float,
+        text: str,
+        look: str,
+        *,
+        size: float = BODY,
+        anchor: str = "start",
+    ) -> None:
         """A text of one line, by its baseline; it has to be `visible`, as the lines of `wrapped` are."""
         element = self._add("text", look, x=x, y=y, font_size=size)
         if anchor != "start":
             element.set("text-anchor", anchor)
         element.text = text
 
-    def lines(self, x: float, y: float, texts: Iterable[str], look: str, *, size: float = BODY) -> float:
+    def lines(
+        self, x: float, y: float, texts: Iterable[str], look: str, *, size: float = BODY
+    ) -> float:
         """Texts below each other from a top edge on; where the next one would begin."""
         for text in texts:
             self.text(x, y + size, text, look, size=size)
@@ -112,7 +141,9 @@ class Picture:
         return y
 
     def _add(self, tag: str, look: str, **numbers: float) -> ET.Element:
-        written = {name.replace("_", "-"): _number(value) for name, value in numbers.items()}
+        written = {
+            name.replace("_", "-"): _number(value) for name, value in numbers.items()
+        }
         return ET.SubElement(self._into, tag, {"class": look, **written})
 
     def to_svg(self, width: float, height: float) -> str:
@@ -122,16 +153,30 @@ class Picture:
         wide, high = _number(width), _number(height)
         size = {"width": wide, "height": high, "viewBox": f"0 0 {wide} {high}"}
         names = {"class": name, "role": "img", "aria-labelledby": f"{name}-t {name}-d"}
-        root = ET.Element("svg", {"xmlns": "http://www.w3.org/2000/svg", **size, **names})
+        root = ET.Element(
+            "svg", {"xmlns": "http://www.w3.org/2000/svg", **size, **names}
+        )
         ET.SubElement(root, "title", {"id": f"{name}-t"}).text = self._title
         ET.SubElement(root, "desc", {"id": f"{name}-d"}).text = self._description
         light, dark = (
-            "".join(f".{name} .{look}{{{colours[which]}}}" for look, colours in COLOURS.items()) for which in (0, 1)
+            "".join(
+                f".{name} .{look}{{{colours[which]}}}"
+                for look, colours in COLOURS.items()
+            )
+            for which in (0, 1)
         )
-        fonts = "".join(f".{name} {what}{{font-family:{font}}}" for what, font in FONTS.items())
+        fonts = "".join(
+            f".{name} {what}{{font-family:{font}}}" for what, font in FONTS.items()
+        )
         style = f"{fonts}.{name} .b{{font-weight:600}}{light}@media(prefers-color-scheme:dark){{{dark}}}"
         ET.SubElement(root, "style").text = style
-        inside = {"x": "0.5", "y": "0.5", "width": _number(width - 1), "height": _number(height - 1), "rx": "8"}
+        inside = {
+            "x": "0.5",
+            "y": "0.5",
+            "width": _number(width - 1),
+            "height": _number(height - 1),
+            "rx": "8",
+        }
         ET.SubElement(root, "rect", {"class": "page", **inside})
         root.append(self._body)
         ET.indent(root, space="")
@@ -145,7 +190,10 @@ def _number(value: float) -> str:
 
 def path(*parts: str | Point) -> str:
     """An SVG path of its letters and points."""
-    return " ".join(part if isinstance(part, str) else f"{_number(part[0])} {_number(part[1])}" for part in parts)
+    return " ".join(
+        part if isinstance(part, str) else f"{_number(part[0])} {_number(part[1])}"
+        for part in parts
+    )
 
 
 class Chart(Picture):
@@ -174,13 +222,22 @@ class Chart(Picture):
         style = f"{rules(0)}@media(prefers-color-scheme:dark){{{rules(1)}}}</style>"
         file.write_text(svg.replace("</style>", style, 1), encoding="utf-8")
 
-    def mark(self, x: float, y: float, series: str, shape: str = "circle", size: float = DOT) -> None:
+    def mark(
+        self, x: float, y: float, series: str, shape: str = "circle", size: float = DOT
+    ) -> None:
         """A mark of a series around a point; a `ring` is hollow, a `cross` says that something failed."""
         if shape == "circle":
             self.circle(x, y, size, f"s-{series}")
         elif shape == "cross":
-            ends = [(x + size * across, y + size * down) for across, down in ((-1, -1), (1, 1), (-1, 1), (1, -1))]
-            self.line(path("M", ends[0], "L", ends[1], "M", ends[2], "L", ends[3]), f"l-{series}", width=1.8)
+            ends = [
+                (x + size * across, y + size * down)
+                for across, down in ((-1, -1), (1, 1), (-1, 1), (1, -1))
+            ]
+            self.line(
+                path("M", ends[0], "L", ends[1], "M", ends[2], "L", ends[3]),
+                f"l-{series}",
+                width=1.8,
+            )
         elif shape == "ring":
             left, right, arc = (x - size, y), (x + size, y), f"A {size} {size} 0 0 1"
             self.line(path("M", left, arc, right, arc, left), f"l-{series}", width=1.8)
@@ -190,8 +247,15 @@ class Chart(Picture):
                 "diamond": ((0, -1.3), (1.3, 0), (0, 1.3), (-1.3, 0)),
                 "triangle": ((0, -1.2), (1.2, 1), (-1.2, 1)),
             }[shape]
-            first, *others = ((x + size * across, y + size * down) for across, down in corners)
-            self.shape(path("M", first, *(part for each in others for part in ("L", each)), "Z"), f"s-{series}")
+            first, *others = (
+                (x + size * across, y + size * down) for across, down in corners
+            )
+            self.shape(
+                path(
+                    "M", first, *(part for each in others for part in ("L", each)), "Z"
+                ),
+                f"s-{series}",
+            )
 
     def legend(self, y: float, entries: Sequence[tuple[str, str, str]]) -> None:
         """Series, marks and names in one line."""
@@ -201,24 +265,39 @@ class Chart(Picture):
             self.text(x + 3 * DOT, y, name, "ink", size=TEXT)
             x += 3 * DOT + 0.55 * TEXT * len(name) + 2 * MARGIN
 
-    def ticks(self, panel: "Panel", x: Mapping[float, str], y: Mapping[float, str]) -> None:
+    def ticks(
+        self, panel: "Panel", x: Mapping[float, str], y: Mapping[float, str]
+    ) -> None:
         """Fine lines and numbers at values of both axes."""
         for value, name in x.items():
             at = panel.x(value)
-            self.line(path("M", (at, panel.top), "L", (at, panel.bottom)), "grid", width=1)
+            self.line(
+                path("M", (at, panel.top), "L", (at, panel.bottom)), "grid", width=1
+            )
             self.text(at, panel.bottom + 15, name, "dim", size=SMALL, anchor="middle")
         for value, name in y.items():
             at = panel.y(value)
-            self.line(path("M", (panel.left, at), "L", (panel.right, at)), "grid", width=1)
+            self.line(
+                path("M", (panel.left, at), "L", (panel.right, at)), "grid", width=1
+            )
             self.text(panel.left - 6, at + 4, name, "dim", size=SMALL, anchor="end")
 
     def named(self, panel: "Panel", title: str, x: str, y: str = "") -> None:
         """Title of a panel and names of its axes."""
         if title:
-            self.text(panel.left, panel.top - (24 if y else 10), title, "ink b", size=TEXT)
+            self.text(
+                panel.left, panel.top - (24 if y else 10), title, "ink b", size=TEXT
+            )
         if y:
             self.text(panel.left, panel.top - 8, y, "dim", size=SMALL)
-        self.text((panel.left + panel.right) / 2, panel.bottom + 31, x, "dim", size=SMALL, anchor="middle")
+        self.text(
+            (panel.left + panel.right) / 2,
+            panel.bottom + 31,
+            x,
+            "dim",
+            size=SMALL,
+            anchor="middle",
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +314,9 @@ class Panel:
 
     def x(self, value: float) -> float:
         """Where a value stands from left to right."""
-        low, high, value = (math.log(each) if self.log else each for each in (*self.xs, value))
+        low, high, value = (
+            math.log(each) if self.log else each for each in (*self.xs, value)
+        )
         return self.left + (self.right - self.left) * (value - low) / (high - low)
 
     def y(self, value: float) -> float:
@@ -273,19 +354,49 @@ def draw_price(told: Mapping[str, Any], file: Path) -> None:
     )
     chart = Chart("Model calls of one request", words)
     failed = any(not row[key]["solved"] for row in tasks.values() for key in PLANNERS)
-    chart.legend(HEAD - 14, [*PLANNERS.values(), *([("plain", "cross", "not solved")] if failed else [])])
-    panel = Panel(120, HEAD, WIDTH - 130, HEAD + ROW * len(tasks), (0.9, 110), (len(tasks), 0), log=True)
+    chart.legend(
+        HEAD - 14,
+        [*PLANNERS.values(), *([("plain", "cross", "not solved")] if failed else [])],
+    )
+    panel = Panel(
+        120,
+        HEAD,
+        WIDTH - 130,
+        HEAD + ROW * len(tasks),
+        (0.9, 110),
+        (len(tasks), 0),
+        log=True,
+    )
     chart.ticks(panel, _numbers(1, 2, 5, 10, 20, 50, 100), {})
-    chart.named(panel, "", "model calls, logarithmic; at the right: plain / search / paper")
+    chart.named(
+        panel, "", "model calls, logarithmic; at the right: plain / search / paper"
+    )
     for place, (task, row) in enumerate(tasks.items()):
         y = panel.y(place + 0.5)
         calls = [row[planner]["calls"] for planner in PLANNERS]
-        chart.text(panel.left - 8, y + 4, task.replace("_", " "), "ink", size=TEXT, anchor="end")
-        chart.line(path("M", (panel.x(min(calls)), y), "L", (panel.x(max(calls)), y)), "line")
+        chart.text(
+            panel.left - 8,
+            y + 4,
+            task.replace("_", " "),
+            "ink",
+            size=TEXT,
+            anchor="end",
+        )
+        chart.line(
+            path("M", (panel.x(min(calls)), y), "L", (panel.x(max(calls)), y)), "line"
+        )
         for planner, (series, shape, _) in PLANNERS.items():
             drawn = shape if row[planner]["solved"] else "cross"
-            chart.mark(panel.x(row[planner]["calls"]), y, series, drawn, 1.5 * DOT if drawn == "ring" else DOT)
-        chart.text(panel.right + 12, y + 4, " / ".join(map(str, calls)), "ink", size=TEXT)
+            chart.mark(
+                panel.x(row[planner]["calls"]),
+                y,
+                series,
+                drawn,
+                1.5 * DOT if drawn == "ring" else DOT,
+            )
+        chart.text(
+            panel.right + 12, y + 4, " / ".join(map(str, calls)), "ink", size=TEXT
+        )
     chart.write(file, panel.bottom + 44)
 
 
@@ -309,9 +420,18 @@ JUDGES = ("good judge, AUC 0.9", "judge that shares the model's errors")
 
 def draw_recorded(told: Mapping[str, Any], file: Path) -> None:
     """Turns solved against model calls, as `recorded --json` tells them, with the good judge and the correlated one."""
-    tables = [told["policies"], *(told["sensitivity"][name] for name in ("correlated",) if name in told["sensitivity"])]
+    tables = [
+        told["policies"],
+        *(
+            told["sensitivity"][name]
+            for name in ("correlated",)
+            if name in told["sensitivity"]
+        ),
+    ]
     judged = {
-        judge: [(*look, table[name]) for name, look in POLICIES.items() if name in table]
+        judge: [
+            (*look, table[name]) for name, look in POLICIES.items() if name in table
+        ]
         for judge, table in zip(JUDGES, tables, strict=False)
     }
     words = "; ".join(
@@ -324,15 +444,34 @@ def draw_recorded(told: Mapping[str, Any], file: Path) -> None:
     wide = (WIDTH - 3 * MARGIN - 30) / 2
     for place, (judge, table) in enumerate(judged.items()):
         left = MARGIN + 26 + place * (wide + MARGIN + 10)
-        panel = Panel(left, HEAD + 22, left + wide - 10, HEAD + 382, (0.93, 9.2), (55, 93), log=True)
+        panel = Panel(
+            left,
+            HEAD + 22,
+            left + wide - 10,
+            HEAD + 382,
+            (0.93, 9.2),
+            (55, 93),
+            log=True,
+        )
         chart.ticks(panel, _numbers(1, 1.5, 2, 3, 5, 8), _numbers(60, 70, 80, 90))
-        chart.named(panel, judge, "model calls, times those of the agent alone, logarithmic", "solved, %")
+        chart.named(
+            panel,
+            judge,
+            "model calls, times those of the agent alone, logarithmic",
+            "solved, %",
+        )
         for _, series, row in table:
             x = panel.x(row["calls_over_plain"])
             ends = ((x, panel.y(100 * row[end])) for end in ("low", "high"))
             chart.line(path("M", next(ends), "L", next(ends)), f"l-{series}", width=1)
         for number, (_, series, row) in enumerate(table, start=1):
-            _numbered(chart, panel.x(row["calls_over_plain"]), panel.y(100 * row["success"]), number, series)
+            _numbered(
+                chart,
+                panel.x(row["calls_over_plain"]),
+                panel.y(100 * row["success"]),
+                number,
+                series,
+            )
     below = HEAD + 382 + 56
     for place, (name, series, _) in enumerate(judged[JUDGES[0]]):
         x, y = MARGIN + 12 + (place // 4) * 240, below + ROW * (place % 4)
@@ -343,7 +482,9 @@ def draw_recorded(told: Mapping[str, Any], file: Path) -> None:
 
 def _numbered(chart: Chart, x: float, y: float, number: int, series: str) -> None:
     chart.mark(x, y, series, size=7.5)
-    chart.text(x, y + 3.5, f"{number}", "on b", size=10 if number < 10 else 9, anchor="middle")
+    chart.text(
+        x, y + 3.5, f"{number}", "on b", size=10 if number < 10 else 9, anchor="middle"
+    )
 
 
 METHODS = {
@@ -363,26 +504,45 @@ LABEL_GAP = 14.0
 
 def draw_compare(methods: Mapping[str, Any], names: Sequence[str], file: Path) -> None:
     """Tasks solved by the methods of these names, as `compare --json` tells them: by model calls, and by the judge."""
-    drawn = {_method(name): methods[name] for name in names if AUC in methods.get(name, {})}
+    drawn = {
+        _method(name): methods[name] for name in names if AUC in methods.get(name, {})
+    }
     halves = (
-        (f"judge of AUC {AUC}", "model calls", {name: by[AUC]["success"] for name, by in drawn.items()}),
+        (
+            f"judge of AUC {AUC}",
+            "model calls",
+            {name: by[AUC]["success"] for name, by in drawn.items()},
+        ),
         (
             f"after {BUDGET} model calls",
             "AUC of the judge",
-            {name: {auc: row["success"][BUDGET] for auc, row in by.items()} for name, by in drawn.items()},
+            {
+                name: {auc: row["success"][BUDGET] for auc, row in by.items()}
+                for name, by in drawn.items()
+            },
         ),
     )
     words = "; ".join(
-        f"{title}, {name}: " + ", ".join(f"{percent(share)} % at {at}" for at, share in curve.items())
+        f"{title}, {name}: "
+        + ", ".join(f"{percent(share)} % at {at}" for at, share in curve.items())
         for title, _, curves in halves
         for name, curve in curves.items()
     )
-    chart = Chart("Tasks solved against model calls, and against the quality of the judge", words)
+    chart = Chart(
+        "Tasks solved against model calls, and against the quality of the judge", words
+    )
     wide = WIDTH / 2
     for place, (title, axis, curves) in enumerate(halves):
         left = MARGIN + 26 + place * (wide - 8)
         steps = list(next(iter(curves.values()), {}))
-        panel = Panel(left, HEAD + 14, left + wide - 196, HEAD + 314, (0, max(1, len(steps) - 1)), (0, 100))
+        panel = Panel(
+            left,
+            HEAD + 14,
+            left + wide - 196,
+            HEAD + 314,
+            (0, max(1, len(steps) - 1)),
+            (0, 100),
+        )
         chart.ticks(panel, dict(enumerate(steps)), _numbers(0, 20, 40, 60, 80, 100))
         chart.named(panel, title, axis, "tasks solved, %")
         _curves(chart, panel, curves)
@@ -394,24 +554,46 @@ def _method(name: str) -> str:
     return METHODS.get(plain, plain)
 
 
-def _curves(chart: Chart, panel: Panel, curves: Mapping[str, Mapping[str, float]]) -> None:
+def _curves(
+    chart: Chart, panel: Panel, curves: Mapping[str, Mapping[str, float]]
+) -> None:
     """Lines with a label at the end of each; the first one is drawn last, so that nothing covers it."""
-    peers = zip(cycle(each for each in SERIES if each != "ours"), cycle(MARKS), strict=False)
-    looks = {name: ("ours", "circle") if name == METHODS["tooltree-default"] else next(peers) for name in curves}
+    peers = zip(
+        cycle(each for each in SERIES if each != "ours"), cycle(MARKS), strict=False
+    )
+    looks = {
+        name: ("ours", "circle") if name == METHODS["tooltree-default"] else next(peers)
+        for name in curves
+    }
     ends = dict.fromkeys(curves, 0.0)
     for name, curve in reversed(curves.items()):
         series, shape = looks[name]
-        points = [(panel.x(place), panel.y(100 * share)) for place, share in enumerate(curve.values())]
-        along = path("M", points[0], *(part for each in points[1:] for part in ("L", each)))
+        points = [
+            (panel.x(place), panel.y(100 * share))
+            for place, share in enumerate(curve.values())
+        ]
+        along = path(
+            "M", points[0], *(part for each in points[1:] for part in ("L", each))
+        )
         chart.line(along, f"l-{series}", width=3 if series == "ours" else 1.4)
         for point in points:
             chart.mark(*point, series, shape, 3.2)
         ends[name] = points[-1][1]
     for name, y in _spread(ends, panel.bottom).items():
         series, shape = looks[name]
-        chart.line(path("M", (panel.right + 5, ends[name]), "L", (panel.right + 15, y)), "grid", width=1)
+        chart.line(
+            path("M", (panel.right + 5, ends[name]), "L", (panel.right + 15, y)),
+            "grid",
+            width=1,
+        )
         chart.mark(panel.right + 20, y, series, shape, 3.2)
-        chart.text(panel.right + 28, y + 4, name, f"s-{series}{' b' if series == 'ours' else ''}", size=TEXT)
+        chart.text(
+            panel.right + 28,
+            y + 4,
+            name,
+            f"s-{series}{' b' if series == 'ours' else ''}",
+            size=TEXT,
+        )
 
 
 def _spread(heights: Mapping[str, float], lowest: float) -> dict[str, float]:
@@ -445,7 +627,10 @@ def draw_next_tool(report: Mapping[str, Any], file: Path) -> None:
     names = list(report["files"])
     words = "; ".join(
         f"{name}: "
-        + ", ".join(f"{shown} {percent(report['files'][name][key]['hit1'])} %" for key, (shown, *_) in LEARNERS.items())
+        + ", ".join(
+            f"{shown} {percent(report['files'][name][key]['hit1'])} %"
+            for key, (shown, *_) in LEARNERS.items()
+        )
         + ", shares and what came true: "
         + ", ".join(
             f"{percent(each['said'])} % {percent(each['came'])} %"
@@ -461,14 +646,29 @@ def draw_next_tool(report: Mapping[str, Any], file: Path) -> None:
         right, top = left + room - 2 * MARGIN, HEAD + 2
         panel = Panel(left, top, right, top + tall, (0, 100), (len(LEARNERS), 0))
         chart.ticks(panel, _numbers(0, 20, 40, 60, 80, 100), {})
-        chart.named(panel, f"{name}: {report['data'][name]['questions']} questions", "hit@1, %, with 95 % interval")
+        chart.named(
+            panel,
+            f"{name}: {report['data'][name]['questions']} questions",
+            "hit@1, %, with 95 % interval",
+        )
         _rates(chart, panel, report["files"][name], named=not place)
         side = min(right - left, 240)
-        low = Panel(left, top + tall + 84, left + side, top + tall + 84 + side, (0, 100), (0, 100))
+        low = Panel(
+            left,
+            top + tall + 84,
+            left + side,
+            top + tall + 84 + side,
+            (0, 100),
+            (0, 100),
+        )
         calibration = report["calibration"][name]["first"]
-        chart.ticks(low, _numbers(0, 20, 40, 60, 80, 100), _numbers(0, 20, 40, 60, 80, 100))
+        chart.ticks(
+            low, _numbers(0, 20, 40, 60, 80, 100), _numbers(0, 20, 40, 60, 80, 100)
+        )
         error = f"calibration error {percent(calibration['error'])} %"
-        chart.named(low, error, "its share, %; the larger, the more of them", "it came true, %")
+        chart.named(
+            low, error, "its share, %; the larger, the more of them", "it came true, %"
+        )
         _came_true(chart, low, calibration["bins"])
     chart.write(file, HEAD + 2 + tall + 84 + min(room - 2 * MARGIN, 240) + 44)
 
@@ -481,12 +681,25 @@ def _rates(chart: Chart, panel: Panel, rows: Mapping[str, Any], *, named: bool) 
         at = panel.x(100 * row["hit1"])
         chart.mark(at, y, series, shape)
         if named:
-            chart.text(panel.left - 8, y + 4, name, f"ink{' b' if not place else ''}", size=TEXT, anchor="end")
+            chart.text(
+                panel.left - 8,
+                y + 4,
+                name,
+                f"ink{' b' if not place else ''}",
+                size=TEXT,
+                anchor="end",
+            )
 
 
 def _came_true(chart: Chart, panel: Panel, bins: Sequence[Mapping[str, float]]) -> None:
     """A mark for each bin, the larger the more shares are in it; on the line, what is said comes true."""
-    chart.line(path("M", (panel.left, panel.bottom), "L", (panel.right, panel.top)), "line", width=1.2)
+    chart.line(
+        path("M", (panel.left, panel.bottom), "L", (panel.right, panel.top)),
+        "line",
+        width=1.2,
+    )
     for each in bins:
         size = max(2.5, 0.9 * math.sqrt(each["shares"]))
-        chart.mark(panel.x(100 * each["said"]), panel.y(100 * each["came"]), "ours", size=size)
+        chart.mark(
+            panel.x(100 * each["said"]), panel.y(100 * each["came"]), "ours", size=size
+        )

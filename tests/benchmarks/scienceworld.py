@@ -26,10 +26,23 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from langchain_tooltree import AnomalyDetector, CFGMMemory, dump_trajectories, load_trajectories
+from langchain_tooltree import (
+    AnomalyDetector,
+    CFGMMemory,
+    dump_trajectories,
+    load_trajectories,
+)
 from tests.benchmarks.scienceworld_detection import Tally, runs_of, tallied
 from tests.benchmarks.scienceworld_injections import Run
-from tests.benchmarks.scienceworld_loop import ARMS, POSSIBLE, Played, by_type, loop_figures, play, play_alone
+from tests.benchmarks.scienceworld_loop import (
+    ARMS,
+    POSSIBLE,
+    Played,
+    by_type,
+    loop_figures,
+    play,
+    play_alone,
+)
 from tests.benchmarks.scienceworld_players import Assumptions, Way
 from tests.benchmarks.scienceworld_pool import Pool
 from tests.benchmarks.scienceworld_recall import memory_of, recall_figures, trajectory
@@ -78,18 +91,38 @@ def measure(pool: Pool, folder: Path, options: argparse.Namespace) -> dict[str, 
         What `--json` writes.
     """
     variations: dict[str, int] = next(pool.map(_variations, [()], "task types"))
-    names = sorted(sorted(variations, key=len)[:QUICK_TYPES]) if options.quick else sorted(variations)
+    names = (
+        sorted(sorted(variations, key=len)[:QUICK_TYPES])
+        if options.quick
+        else sorted(variations)
+    )
     chosen = {name: _chosen(variations[name], options) for name in names}
-    jobs = [(Task(name, each), options.copies, options.seed) for name in names for each in chosen[name]["known"]]
+    jobs = [
+        (Task(name, each), options.copies, options.seed)
+        for name in names
+        for each in chosen[name]["known"]
+    ]
     known, tally = [], Tally()
     for run, steps in pool.map(_detect, jobs, "detection"):
         known.append(trajectory(run.task, run.text, [step.taken for step in run.steps]))
         tally += steps
     dump_trajectories(known, folder / "known.jsonl")
     asked = [(Task(name, each),) for name in names for each in chosen[name]["asked"]]
-    texts = dict(zip([task for (task,) in asked], pool.map(_describe, asked, "recall"), strict=True))
+    texts = dict(
+        zip(
+            [task for (task,) in asked],
+            pool.map(_describe, asked, "recall"),
+            strict=True,
+        )
+    )
     jobs = [
-        (name, chosen[name]["played"], options.variations, seed, str(folder / "known.jsonl"))
+        (
+            name,
+            chosen[name]["played"],
+            options.variations,
+            seed,
+            str(folder / "known.jsonl"),
+        )
         for name in names
         for seed in range(options.seed, options.seed + options.seeds)
     ]
@@ -99,7 +132,9 @@ def measure(pool: Pool, folder: Path, options: argparse.Namespace) -> dict[str, 
         "detection": tally.figures(),
         "recall_at_2": recall["recall_at_2"],
         "recall": recall,
-        "loop": {arm: figures for arm, figures in loop_figures(played).items() if arm in ARMS},
+        "loop": {
+            arm: figures for arm, figures in loop_figures(played).items() if arm in ARMS
+        },
         "loop_possible": loop_figures(played)[POSSIBLE],
         "loop_by_type": by_type(played),
         "assumptions": {**asdict(ASSUMPTIONS), "note": NO_CLAIM},
@@ -112,7 +147,11 @@ def _chosen(count: int, options: argparse.Namespace) -> dict[str, list[int]]:
     known = sorted({count * place // options.known for place in range(options.known)})
     unseen = [each for each in range(count) if each not in known]
     random.Random(f"{options.seed} {count}").shuffle(unseen)  # noqa: S311 - nothing depends on its secrecy
-    return {"known": known, "asked": unseen[: options.queries], "played": unseen[: options.candidates]}
+    return {
+        "known": known,
+        "asked": unseen[: options.queries],
+        "played": unseen[: options.candidates],
+    }
 
 
 def _variations(world: World) -> dict[str, int]:
@@ -128,13 +167,26 @@ def _describe(world: World, task: Task) -> str:
     return world.describe(task)
 
 
-def _play(world: World, name: str, candidates: Sequence[int], count: int, seed: int, known: str) -> list[Played]:
+def _play(
+    world: World,
+    name: str,
+    candidates: Sequence[int],
+    count: int,
+    seed: int,
+    known: str,
+) -> list[Played]:
     """Play the variations with the shortest gold paths: to watch a plant grow for long shows nothing new."""
-    ways = [Way(Task(name, each), tuple(world.gold(Task(name, each))), seed) for each in candidates]
+    ways = [
+        Way(Task(name, each), tuple(world.gold(Task(name, each))), seed)
+        for each in candidates
+    ]
     shortest, *others = sorted(ways, key=lambda way: (len(way.gold), way.task))
     return [
         each
-        for way in (shortest, *(other for other in others[: count - 1] if len(other.gold) < LONG))
+        for way in (
+            shortest,
+            *(other for other in others[: count - 1] if len(other.gold) < LONG),
+        )
         for each in (
             *(play(world, way, arm, _memory(known), ASSUMPTIONS) for arm in ARMS),
             play_alone(world, way, ASSUMPTIONS),
@@ -153,15 +205,31 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--json", type=Path, metavar="PATH", help="also write the figures to this file")
-    parser.add_argument("--quick", action="store_true", help=f"{QUICK_TYPES} task types, and less of each")
-    parser.add_argument("--processes", type=int, default=2, choices=(1, 2), help="Java processes (default 2)")
+    parser.add_argument(
+        "--json", type=Path, metavar="PATH", help="also write the figures to this file"
+    )
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help=f"{QUICK_TYPES} task types, and less of each",
+    )
+    parser.add_argument(
+        "--processes",
+        type=int,
+        default=2,
+        choices=(1, 2),
+        help="Java processes (default 2)",
+    )
     parser.add_argument("--seed", type=int, default=0, help="(default 0)")
     options = parser.parse_args(arguments)
     # known: variations of a type for detection, and in memory; copies: of each, for each kind of injection;
     # queries: unseen variations for recall; candidates: of which the shortest are played, `variations` in number.
-    options.known, options.copies, options.queries = (2, 1, 5) if options.quick else (3, 1, 5)
-    options.candidates, options.variations, options.seeds = (2, 1, 1) if options.quick else (4, 2, 1)
+    options.known, options.copies, options.queries = (
+        (2, 1, 5) if options.quick else (3, 1, 5)
+    )
+    options.candidates, options.variations, options.seeds = (
+        (2, 1, 1) if options.quick else (4, 2, 1)
+    )
     return options
 
 
@@ -186,13 +254,22 @@ def _print(console: Console, report: Mapping[str, Any]) -> None:
     console.print(
         _table(
             ("\nnoticed", "recall", "steps"),
-            ((kind, _percent(kinds[kind]["recall"]), kinds[kind]["steps"]) for kind in kinds),
+            (
+                (kind, _percent(kinds[kind]["recall"]), kinds[kind]["steps"])
+                for kind in kinds
+            ),
         )
     )
     for told in (*detection["false"], *detection["missed"]):
-        what = f"false ({told['kind']})" if "kind" in told else f"missed ({told['injected']})"
+        what = (
+            f"false ({told['kind']})"
+            if "kind" in told
+            else f"missed ({told['injected']})"
+        )
         answer = told["answer"].replace("\n", " ")
-        console.print(f"{what}: {told['task']}: {told['action']} -> {answer}", markup=False)
+        console.print(
+            f"{what}: {told['task']}: {told['action']} -> {answer}", markup=False
+        )
     _print_recall(console, report["recall"])
     _print_loop(console, report)
 
@@ -203,16 +280,26 @@ def _print_recall(console: Console, recall: Mapping[str, Any]) -> None:
         f"@2 {_percent(recall['recall_at_2'])}, @1 {_percent(recall['recall_at_1'])}"
     )
     rows = (
-        (name, _percent(each["recall_at_1"]), _percent(each["recall_at_2"]), each["variations"])
+        (
+            name,
+            _percent(each["recall_at_1"]),
+            _percent(each["recall_at_2"]),
+            each["variations"],
+        )
         for name, each in recall["types"].items()
         if each["recall_at_1"] < 1
     )
-    console.print(_table(("types that are not always first", "@1", "@2", "variations"), rows))
+    console.print(
+        _table(("types that are not always first", "@1", "@2", "variations"), rows)
+    )
 
 
 def _print_loop(console: Console, report: Mapping[str, Any]) -> None:
     console.print("\n[bold]Loop[/bold]")
-    arms = {**report["loop"], f"({POSSIBLE}: finds back by itself)": report["loop_possible"]}
+    arms = {
+        **report["loop"],
+        f"({POSSIBLE}: finds back by itself)": report["loop_possible"],
+    }
     rows = (
         (
             arm,
@@ -224,8 +311,17 @@ def _print_loop(console: Console, report: Mapping[str, Any]) -> None:
         )
         for arm, each in arms.items()
     )
-    console.print(_table(("arm", "success", "steps", "reflections", "next action recalled", "runs"), rows))
-    rates = ", ".join(f"{name} {rate}" for name, rate in report["assumptions"].items() if name != "note")
+    console.print(
+        _table(
+            ("arm", "success", "steps", "reflections", "next action recalled", "runs"),
+            rows,
+        )
+    )
+    rates = ", ".join(
+        f"{name} {rate}"
+        for name, rate in report["assumptions"].items()
+        if name != "note"
+    )
     console.print(f"Assumptions: {rates}.\n{NO_CLAIM}")
 
 
@@ -236,7 +332,12 @@ def _percent(share: float | None) -> str:
 def _table(headings: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0))
     for place, heading in enumerate(headings):
-        table.add_column(heading, justify="right" if place else "left", no_wrap=True, vertical="bottom")
+        table.add_column(
+            heading,
+            justify="right" if place else "left",
+            no_wrap=True,
+            vertical="bottom",
+        )
     for row in rows:
         table.add_row(*map(str, row))
     return table

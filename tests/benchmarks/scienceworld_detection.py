@@ -20,7 +20,15 @@ from typing import Any
 from langchain_core.messages import BaseMessage
 
 from langchain_tooltree.anomaly.rules import Anomaly
-from tests.benchmarks.scienceworld_injections import KINDS, NORMAL, REFUSED, REPEATED_ON, Run, gold_run, wrong_run
+from tests.benchmarks.scienceworld_injections import (
+    KINDS,
+    NORMAL,
+    REFUSED,
+    REPEATED_ON,
+    Run,
+    gold_run,
+    wrong_run,
+)
 from tests.benchmarks.scienceworld_world import Task, World, dialogue
 
 SHOWN = 160
@@ -59,18 +67,26 @@ class Tally:
 
     def __add__(self, other: "Tally") -> "Tally":
         return Tally(
-            self.steps + other.steps, self.noticed + other.noticed, self.false + other.false, self.missed + other.missed
+            self.steps + other.steps,
+            self.noticed + other.noticed,
+            self.false + other.false,
+            self.missed + other.missed,
         )
 
     def figures(self) -> dict[str, Any]:
         """Recall and precision of all kinds and of each, with counts."""
-        anomalies = {label: count for label, count in self.steps.items() if label not in {NORMAL, REPEATED_ON}}
+        anomalies = {
+            label: count
+            for label, count in self.steps.items()
+            if label not in {NORMAL, REPEATED_ON}
+        }
         injected = [label for label in anomalies if label != REFUSED]
         right = sum(self.noticed[label] for label in anomalies)
         normal, wrong = self.steps[NORMAL], self.noticed[NORMAL]
         return {
             "recall": _share(
-                sum(self.noticed[label] for label in injected), sum(anomalies[label] for label in injected)
+                sum(self.noticed[label] for label in injected),
+                sum(anomalies[label] for label in injected),
             ),
             "precision": _share(right, right + wrong),
             "false_per_1000": 1_000 * (_share(wrong, normal) or 0.0),
@@ -109,9 +125,15 @@ def tallied(runs: Iterable[Run], check: Check) -> Tally:
             anomaly = check(messages[: 2 * place + 3])
             tally.steps[step.label] += 1
             tally.noticed[step.label] += anomaly is not None
-            told = {"task": str(run.task), "action": step.taken.action, "answer": step.taken.answer[:SHOWN]}
+            told = {
+                "task": str(run.task),
+                "action": step.taken.action,
+                "answer": step.taken.answer[:SHOWN],
+            }
             if step.label == NORMAL and anomaly is not None:
-                tally.false.append({**told, "kind": anomaly.kind, "evidence": anomaly.evidence[:SHOWN]})
+                tally.false.append(
+                    {**told, "kind": anomaly.kind, "evidence": anomaly.evidence[:SHOWN]}
+                )
             elif step.label not in {NORMAL, REPEATED_ON} and anomaly is None:
                 tally.missed.append({**told, "injected": step.label})
     return tally

@@ -4,7 +4,13 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from tests.benchmarks.scienceworld_world import Taken, Task, World, is_ambiguous, is_refusal
+from tests.benchmarks.scienceworld_world import (
+    Taken,
+    Task,
+    World,
+    is_ambiguous,
+    is_refusal,
+)
 
 REPEATS = 3
 """How often a useless action is repeated: the last time, it counts as an anomaly."""
@@ -24,8 +30,31 @@ REFUSED = "refused gold step"
 REPEATED_ON = "repetition goes on"
 """A step like the repeated one right behind it, with the same answer: neither a new anomaly nor normal."""
 
-UNKNOWN_VERBS = ("teleport to", "grab", "search", "unlock", "attack", "climb", "paint", "ask about", "throw", "hide")
-VERBS = ("open", "pick up", "activate", "look at", "focus on", "pour", "read", "move", "eat", "use", "go to")
+UNKNOWN_VERBS = (
+    "teleport to",
+    "grab",
+    "search",
+    "unlock",
+    "attack",
+    "climb",
+    "paint",
+    "ask about",
+    "throw",
+    "hide",
+)
+VERBS = (
+    "open",
+    "pick up",
+    "activate",
+    "look at",
+    "focus on",
+    "pour",
+    "read",
+    "move",
+    "eat",
+    "use",
+    "go to",
+)
 ABSENT = (
     "elephant", "purple unicorn", "microscope", "printer", "violin", "bicycle", "ladder", "umbrella", "telescope",
     "door to the cellar", "parking lot", "chocolate cake", "hammer", "newspaper", "key",
@@ -35,7 +64,14 @@ IMPOSSIBLE = (
     "pour {} into {}", "move {} to {}", "use {} on {}", "dunk {} into {}", "connect {} to {}",
 )  # fmt: skip
 DOORS = ("open door to ", "go to ")
-AMBIGUOUS = ("look at door", "open door", "look at substance", "examine cup", "close door", "examine substance")
+AMBIGUOUS = (
+    "look at door",
+    "open door",
+    "look at substance",
+    "examine cup",
+    "close door",
+    "examine substance",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +113,9 @@ def gold_run(world: World, task: Task, gold: Sequence[str]) -> Run:
     return Run(task, text, tuple(labelled(world.play(task, gold))))
 
 
-def wrong_run(world: World, task: Task, gold: Sequence[str], kind: str, chance: random.Random) -> Run | None:
+def wrong_run(
+    world: World, task: Task, gold: Sequence[str], kind: str, chance: random.Random
+) -> Run | None:
     """A copy of the gold run in which something goes wrong at a random point, and which then goes on for a while.
 
     Args:
@@ -101,7 +139,12 @@ def wrong_run(world: World, task: Task, gold: Sequence[str], kind: str, chance: 
             if injected is None:
                 break
             rest = [*_going_on(world, gold[point : point + GOING_ON])]
-            return Run(task, text, (*course, *injected, *_excused(injected, labelled(rest))), len(course))
+            return Run(
+                task,
+                text,
+                (*course, *injected, *_excused(injected, labelled(rest))),
+                len(course),
+            )
     return None
 
 
@@ -142,45 +185,71 @@ def _excused(injected: Sequence[Step], rest: Iterable[Step]) -> Iterator[Step]:
     last = injected[-1].taken
     goes_on = injected[-1].label in KINDS
     for step in rest:
-        goes_on = goes_on and (step.taken.action, step.taken.answer) == (last.action, last.answer)
+        goes_on = goes_on and (step.taken.action, step.taken.answer) == (
+            last.action,
+            last.answer,
+        )
         yield Step(step.taken, REPEATED_ON) if goes_on else step
 
 
 Inject = Callable[[World, Sequence[str], int, random.Random], Iterator[Plan]]
 
 
-def _unknown_verb(world: World, gold: Sequence[str], point: int, chance: random.Random) -> Iterator[Plan]:
+def _unknown_verb(
+    world: World, gold: Sequence[str], point: int, chance: random.Random
+) -> Iterator[Plan]:
     yield Plan(f"{chance.choice(UNKNOWN_VERBS)} {chance.choice(world.objects())}")
 
 
-def _missing_object(world: World, gold: Sequence[str], point: int, chance: random.Random) -> Iterator[Plan]:
+def _missing_object(
+    world: World, gold: Sequence[str], point: int, chance: random.Random
+) -> Iterator[Plan]:
     yield Plan(f"{chance.choice(VERBS)} {chance.choice(ABSENT)}")
 
 
-def _impossible_action(world: World, gold: Sequence[str], point: int, chance: random.Random) -> Iterator[Plan]:
+def _impossible_action(
+    world: World, gold: Sequence[str], point: int, chance: random.Random
+) -> Iterator[Plan]:
     """Something that cannot be done with things that are there; where it can be done, it is no mistake."""
     here = world.objects()
-    yield Plan(chance.choice(IMPOSSIBLE).format(chance.choice(here), chance.choice(here)))
+    yield Plan(
+        chance.choice(IMPOSSIBLE).format(chance.choice(here), chance.choice(here))
+    )
 
 
-def _ambiguous_object(world: World, gold: Sequence[str], point: int, chance: random.Random) -> Iterator[Plan]:
+def _ambiguous_object(
+    world: World, gold: Sequence[str], point: int, chance: random.Random
+) -> Iterator[Plan]:
     yield Plan(chance.choice(AMBIGUOUS))
 
 
-def _closed_door(world: World, gold: Sequence[str], point: int, chance: random.Random) -> Iterator[Plan]:
+def _closed_door(
+    world: World, gold: Sequence[str], point: int, chance: random.Random
+) -> Iterator[Plan]:
     """Walk on without opening the door; or open it, close it again, and walk."""
     opened = gold[point].removeprefix("open door to ")
     walked = gold[point].removeprefix("go to ")
     if opened != gold[point]:
         yield Plan(f"go to {opened}")
     elif walked != gold[point] and gold[point - 1] == f"open door to {walked}":
-        yield Plan(gold[point], before=(f"close door to {walked}",), after=(f"open door to {walked}",))
+        yield Plan(
+            gold[point],
+            before=(f"close door to {walked}",),
+            after=(f"open door to {walked}",),
+        )
 
 
-def _repeated_no_op(world: World, gold: Sequence[str], point: int, chance: random.Random) -> Iterator[Plan]:
+def _repeated_no_op(
+    world: World, gold: Sequence[str], point: int, chance: random.Random
+) -> Iterator[Plan]:
     doors = [action for action in gold[:point] if action.startswith("open ")]
     seen = [f"look at {each}" for each in world.objects()]
-    useless = {"look around", "inventory", chance.choice([*doors, "look around"]), chance.choice(seen)}
+    useless = {
+        "look around",
+        "inventory",
+        chance.choice([*doors, "look around"]),
+        chance.choice(seen),
+    }
     fitting = sorted(useless - {*gold[max(point - RECENT, 0) : point]})
     if fitting:
         yield Plan(chance.choice(fitting), times=REPEATS)

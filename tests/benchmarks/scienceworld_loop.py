@@ -14,7 +14,14 @@ from langchain.agents.middleware import AgentMiddleware, ModelCallLimitMiddlewar
 
 from langchain_tooltree import AnomalyDetector, CFGMMemory, CFGMMiddleware, Reflector
 from langchain_tooltree.testing import ScriptedChatModel
-from tests.benchmarks.scienceworld_players import Assumptions, Player, ReflectingModel, Way, is_shown, read_recalled
+from tests.benchmarks.scienceworld_players import (
+    Assumptions,
+    Player,
+    ReflectingModel,
+    Way,
+    is_shown,
+    read_recalled,
+)
 from tests.benchmarks.scienceworld_world import PERFECT, WAITING, Task, World, tools_of
 
 SPARE = 20
@@ -77,7 +84,9 @@ def steps_allowed(gold: Sequence[str]) -> int:
     return 2 * len(gold) + SPARE
 
 
-def play(world: World, way: Way, arm: str, memory: CFGMMemory, assumptions: Assumptions) -> Played:
+def play(
+    world: World, way: Way, arm: str, memory: CFGMMemory, assumptions: Assumptions
+) -> Played:
     """Have an agent play a task.
 
     Args:
@@ -93,10 +102,20 @@ def play(world: World, way: Way, arm: str, memory: CFGMMemory, assumptions: Assu
     limit = steps_allowed(way.gold)
     text = world.begin(way.task)
     player = ScriptedChatModel(replies=[Player(way, assumptions).reply] * limit)
-    reflecting = ScriptedChatModel(replies=[ReflectingModel(way, assumptions, lambda: world.taken).reply] * limit)
-    middleware: list[AgentMiddleware[Any, Any, Any]] = [ModelCallLimitMiddleware(run_limit=limit, exit_behavior="end")]
-    agent = create_agent(player, tools_of(world), middleware=[*middleware, *_given(ARMS[arm], reflecting, memory)])
-    agent.invoke({"messages": [("user", text)]}, {"recursion_limit": SUPERSTEPS * limit})
+    reflecting = ScriptedChatModel(
+        replies=[ReflectingModel(way, assumptions, lambda: world.taken).reply] * limit
+    )
+    middleware: list[AgentMiddleware[Any, Any, Any]] = [
+        ModelCallLimitMiddleware(run_limit=limit, exit_behavior="end")
+    ]
+    agent = create_agent(
+        player,
+        tools_of(world),
+        middleware=[*middleware, *_given(ARMS[arm], reflecting, memory)],
+    )
+    agent.invoke(
+        {"messages": [("user", text)]}, {"recursion_limit": SUPERSTEPS * limit}
+    )
     recalled = read_recalled(player.calls[0])
     return Played(
         arm,
@@ -112,19 +131,29 @@ def play_alone(world: World, way: Way, assumptions: Assumptions) -> Played:
     """Play a task with an agent that goes astray and finds back by itself, to see what is possible at all."""
     player = Player(way, assumptions, finds_back=FINDS_BACK)
     world.begin(way.task)
-    while (action := player.next_action(world.taken)) is not None and len(world.taken) < steps_allowed(way.gold):
+    while (action := player.next_action(world.taken)) is not None and len(
+        world.taken
+    ) < steps_allowed(way.gold):
         world.take(action)
     return Played(POSSIBLE, way.task, world.last.score == PERFECT, len(world.taken))
 
 
-def _given(arm: Arm, reflecting: ScriptedChatModel, memory: CFGMMemory) -> list[CFGMMiddleware]:
+def _given(
+    arm: Arm, reflecting: ScriptedChatModel, memory: CFGMMemory
+) -> list[CFGMMiddleware]:
     if not arm.recall and not arm.reflect:
         return []
     reflector = Reflector(reflecting)
     detector = AnomalyDetector(pollers=(WAITING,))
     return [
         CFGMMiddleware(
-            reflector, memory, patience=0, detector=detector, recall=arm.recall, reflect=arm.reflect, record=False
+            reflector,
+            memory,
+            patience=0,
+            detector=detector,
+            recall=arm.recall,
+            reflect=arm.reflect,
+            record=False,
         )
     ]
 
@@ -151,5 +180,10 @@ def by_type(played: Iterable[Played]) -> Mapping[str, Mapping[str, float]]:
     """The success of each arm, task type by task type."""
     found: dict[str, dict[str, list[bool]]] = {}
     for each in played:
-        found.setdefault(each.task.name, {}).setdefault(each.arm, []).append(each.success)
-    return {name: {arm: mean(successes) for arm, successes in arms.items()} for name, arms in sorted(found.items())}
+        found.setdefault(each.task.name, {}).setdefault(each.arm, []).append(
+            each.success
+        )
+    return {
+        name: {arm: mean(successes) for arm, successes in arms.items()}
+        for name, arms in sorted(found.items())
+    }

@@ -46,7 +46,11 @@ class Way:
         """How many steps of the gold path have been taken, and what was done after the last of them."""
         place, astray = 0, list[Taken]()
         for each in taken:
-            if place < len(self.gold) and each.action == self.gold[place] and not each.answer.startswith(IGNORED):
+            if (
+                place < len(self.gold)
+                and each.action == self.gold[place]
+                and not each.answer.startswith(IGNORED)
+            ):
                 place, astray = place + 1, []
             else:
                 astray.append(each)
@@ -54,7 +58,9 @@ class Way:
 
     def chance(self, *what: object) -> float:
         """A number in [0, 1) that is the same each time."""
-        digest = hashlib.sha256(repr((self.seed, str(self.task), *what)).encode()).digest()
+        digest = hashlib.sha256(
+            repr((self.seed, str(self.task), *what)).encode()
+        ).digest()
         return int.from_bytes(digest[:8]) / 2**64
 
     def choice(self, options: Sequence[str], *what: object) -> str:
@@ -75,9 +81,15 @@ def astray(way: Way, place: int, number: int) -> str:
     wanted = way.gold[place]
     if wanted.startswith("open door to ") and way.chance(place, "door") < 0.5:
         return f"go to {wanted.removeprefix('open door to ')}"
-    kind = way.choice(("unknown verb", "missing object", "ambiguous object", "repeated no-op"), place, "kind")
+    kind = way.choice(
+        ("unknown verb", "missing object", "ambiguous object", "repeated no-op"),
+        place,
+        "kind",
+    )
     if kind == "unknown verb":
-        return f"{way.choice(UNKNOWN_VERBS, place, number)} {wanted.split(maxsplit=1)[-1]}"
+        return (
+            f"{way.choice(UNKNOWN_VERBS, place, number)} {wanted.split(maxsplit=1)[-1]}"
+        )
     if kind == "missing object":
         return f"{way.choice(VERBS, place, number)} {way.choice(ABSENT, place, number, 'object')}"
     if kind == "ambiguous object":
@@ -96,7 +108,10 @@ def kind_of_action(action: str) -> str:
     words = re.sub(r"\s+\d+\b", "", action)
     particle = re.match(r"(focus on|look at|look in|pick up|put down) ", words)
     start = particle.end() if particle else 0
-    return words[:start] + re.split(r" (?:in|into|on|to|from|with|containing) ", words[start:])[0]
+    return (
+        words[:start]
+        + re.split(r" (?:in|into|on|to|from|with|containing) ", words[start:])[0]
+    )
 
 
 class Player:
@@ -111,7 +126,9 @@ class Player:
         finds_back: After how many wrong actions it finds the way by itself; never if left out.
     """
 
-    def __init__(self, way: Way, assumptions: Assumptions, *, finds_back: int | None = None) -> None:
+    def __init__(
+        self, way: Way, assumptions: Assumptions, *, finds_back: int | None = None
+    ) -> None:
         self._way = way
         self._assumptions = assumptions
         self._finds_back = finds_back
@@ -123,7 +140,10 @@ class Player:
         if action is None:
             return AIMessage("The task is done.")
         name, arguments = call_of(action)
-        return AIMessage("", tool_calls=[{"name": name, "args": arguments, "id": f"call_{len(taken)}"}])
+        return AIMessage(
+            "",
+            tool_calls=[{"name": name, "args": arguments, "id": f"call_{len(taken)}"}],
+        )
 
     def next_action(self, taken: Sequence[Taken], recalled: str = "") -> str | None:
         """The next action; `None` if the task is done.
@@ -143,7 +163,11 @@ class Player:
             return wanted if told or back else astray(way, place, len(wrong))
         if wanted.isdigit():
             return wanted  # the answer to a question of the environment, which is not asked twice
-        rate = self._assumptions.derails_shown if is_shown(wanted, recalled) else self._assumptions.derails
+        rate = (
+            self._assumptions.derails_shown
+            if is_shown(wanted, recalled)
+            else self._assumptions.derails
+        )
         return astray(way, place, 0) if way.chance(place, "derails") < rate else wanted
 
 
@@ -154,12 +178,19 @@ def is_shown(action: str, recalled: str) -> bool:
 
 def read_recalled(prompt: Sequence[BaseMessage]) -> str:
     """What a prompt tells of other runs."""
-    return "\n".join(message.text for message in prompt if isinstance(message, SystemMessage))
+    return "\n".join(
+        message.text for message in prompt if isinstance(message, SystemMessage)
+    )
 
 
 def read_taken(prompt: Sequence[BaseMessage]) -> list[Taken]:
     """The actions that a prompt tells of, with their answers and whatever was written below them."""
-    calls = {call["id"]: call for message in prompt if isinstance(message, AIMessage) for call in message.tool_calls}
+    calls = {
+        call["id"]: call
+        for message in prompt
+        if isinstance(message, AIMessage)
+        for call in message.tool_calls
+    }
     answers = [message for message in prompt if isinstance(message, ToolMessage)]
     return [
         Taken(action_of(call["name"], call["args"]), answer.text)
@@ -177,7 +208,12 @@ class ReflectingModel:
         progress: What has really been done so far.
     """
 
-    def __init__(self, way: Way, assumptions: Assumptions, progress: Callable[[], Sequence[Taken]]) -> None:
+    def __init__(
+        self,
+        way: Way,
+        assumptions: Assumptions,
+        progress: Callable[[], Sequence[Taken]],
+    ) -> None:
         self._way = way
         self._assumptions = assumptions
         self._progress = progress
@@ -195,6 +231,11 @@ class ReflectingModel:
                 "initial_environment": "Some room of the house.",
                 "progress": f"{place} of {len(way.gold)} steps.",
             },
-            "questions": [{"question": "What is to be done now?", "answer": "The next step of the task."}],
+            "questions": [
+                {
+                    "question": "What is to be done now?",
+                    "answer": "The next step of the task.",
+                }
+            ],
             "next_step": f'Call {call_of(action)[0]}: "{action}".',
         }

@@ -25,7 +25,9 @@ class Pool:
     def __init__(self, size: int) -> None:
         self._size = size
         # Not forked: a fork would share the sockets to the Java process of its parent.
-        self._executor = ProcessPoolExecutor(size, mp_context=multiprocessing.get_context("spawn"))
+        self._executor = ProcessPoolExecutor(
+            size, mp_context=multiprocessing.get_context("spawn")
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -33,7 +35,9 @@ class Pool:
     def __exit__(self, *_: object) -> None:
         self._executor.shutdown(cancel_futures=True)
 
-    def map(self, function: Callable[..., T], jobs: Sequence[tuple[Any, ...]], title: str) -> Iterator[T]:
+    def map(
+        self, function: Callable[..., T], jobs: Sequence[tuple[Any, ...]], title: str
+    ) -> Iterator[T]:
         """Call a function of a world, and of what a job says, for each job.
 
         Args:
@@ -46,7 +50,9 @@ class Pool:
         """
         futures = [self._executor.submit(_call, function, job) for job in jobs]
         with Progress(console=Console(stderr=True), transient=True) as progress:
-            for future in progress.track(as_completed(futures), total=len(futures), description=title):
+            for future in progress.track(
+                as_completed(futures), total=len(futures), description=title
+            ):
                 future.result()
         for future in futures:
             yield future.result()

@@ -6,7 +6,12 @@ from typing import Any
 
 from langgraph.store.memory import InMemoryStore
 
-from langchain_tooltree import CFGMMemory, ExperienceStore, HashingEmbeddings, Trajectory
+from langchain_tooltree import (
+    CFGMMemory,
+    ExperienceStore,
+    HashingEmbeddings,
+    Trajectory,
+)
 from langchain_tooltree.testing import ScriptedChatModel
 from tests.benchmarks.scienceworld_world import PERFECT, Taken, Task, dialogue
 
@@ -16,7 +21,9 @@ K = 2
 def trajectory(task: Task, text: str, taken: Sequence[Taken]) -> Trajectory:
     """A run as memory keeps it."""
     success = bool(taken) and taken[-1].score == PERFECT
-    return Trajectory.from_messages(dialogue(text, taken), task=text, success=success, id=str(task))
+    return Trajectory.from_messages(
+        dialogue(text, taken), task=text, success=success, id=str(task)
+    )
 
 
 def memory_of(runs: Iterable[Trajectory]) -> CFGMMemory:
@@ -55,7 +62,10 @@ def recall_figures(memory: CFGMMemory, texts: Mapping[Task, str]) -> dict[str, A
     return {
         **_shares(every),
         "variations": len(every),
-        "types": {name: {**_shares(of_type), "variations": len(of_type)} for name, of_type in sorted(hits.items())},
+        "types": {
+            name: {**_shares(of_type), "variations": len(of_type)}
+            for name, of_type in sorted(hits.items())
+        },
         "missed": missed,
     }
 

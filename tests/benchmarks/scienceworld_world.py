@@ -134,7 +134,9 @@ class World:
         server = self._environment.server
         answer = server.step(action)
         score = round(PERFECT * server.getScore())
-        self.taken.append(Taken(action, answer, score, server.getCompleted() or score < 0))
+        self.taken.append(
+            Taken(action, answer, score, server.getCompleted() or score < 0)
+        )
         return self.taken[-1]
 
     @property
@@ -175,7 +177,12 @@ class World:
         """
         before = self.last.score
         taken = self.take(action)
-        return taken.answer, (taken.score - before) / PERFECT, taken.done, {"score": taken.score}
+        return (
+            taken.answer,
+            (taken.score - before) / PERFECT,
+            taken.done,
+            {"score": taken.score},
+        )
 
 
 class Actor(Protocol):
@@ -206,7 +213,10 @@ def tools_of(world: Actor) -> list[BaseTool]:
         """Let time pass."""
         return world.take(action_of("wait", {"turns": turns})).answer
 
-    return [StructuredTool.from_function(function) for function in (act, look, inventory, wait)]
+    return [
+        StructuredTool.from_function(function)
+        for function in (act, look, inventory, wait)
+    ]
 
 
 _PLAIN: dict[str, Call] = {
@@ -226,7 +236,9 @@ def action_of(tool: str, arguments: dict[str, Any]) -> str:
     """The action that a tool call takes."""
     if tool == "act":
         return str(arguments.get("action", ""))
-    return next((action for action, call in _PLAIN.items() if call == (tool, arguments)), tool)
+    return next(
+        (action for action, call in _PLAIN.items() if call == (tool, arguments)), tool
+    )
 
 
 def dialogue(text: str, taken: Sequence[Taken]) -> list[BaseMessage]:

@@ -37,7 +37,13 @@ from rich.table import Table
 
 from langchain_tooltree import HashingEmbeddings, SITGraph, ToolRetriever, Trajectory
 from langchain_tooltree.testing import ScriptedChatModel
-from tests.benchmarks.bfcl_data import fetch_package, load_entries, owners_of, parse_call, tool_specs
+from tests.benchmarks.bfcl_data import (
+    fetch_package,
+    load_entries,
+    owners_of,
+    parse_call,
+    tool_specs,
+)
 
 SIZES = (5, 10, 20)
 """How many tools are shown."""
@@ -67,13 +73,18 @@ def load(cache: Path) -> tuple[list[StructuredTool], list[UserTurn]]:
         specs = tool_specs(package, owners)
         for spec in specs:
             tool = StructuredTool(
-                name=spec.name, description=spec.description, args_schema=dict(spec.schema), func=lambda **_: ""
+                name=spec.name,
+                description=spec.description,
+                args_schema=dict(spec.schema),
+                func=lambda **_: "",
             )
             tools.setdefault(spec.name, tool)
         methods = {spec.name: owners[spec.owner] for spec in specs}
         texts: list[str] = []
         last_tool = None
-        for question, solution in zip(entry["question"], entry["ground_truth"], strict=True):
+        for question, solution in zip(
+            entry["question"], entry["ground_truth"], strict=True
+        ):
             texts += [message["content"] for message in question]
             if needed := [parse_call(text, methods).tool for text in solution]:
                 turns.append(UserTurn(task, tuple(texts), last_tool, tuple(needed)))
@@ -89,28 +100,47 @@ def solutions(turns: Sequence[UserTurn]) -> Iterator[Trajectory]:
             messages.append(HumanMessage(turn.texts[-1]))
             for name in turn.needed:
                 call = {"name": name, "args": {}, "id": f"c{len(messages)}"}
-                messages += [AIMessage("", tool_calls=[call]), ToolMessage("done", tool_call_id=call["id"], name=name)]
+                messages += [
+                    AIMessage("", tool_calls=[call]),
+                    ToolMessage("done", tool_call_id=call["id"], name=name),
+                ]
             messages.append(AIMessage("Done."))
         yield Trajectory.from_messages(messages, id=str(task), success=True)
 
 
-def rankings(tools: Sequence[StructuredTool], turns: Sequence[UserTurn]) -> dict[str, Ranking]:
+def rankings(
+    tools: Sequence[StructuredTool], turns: Sequence[UserTurn]
+) -> dict[str, Ranking]:
     """The rankings that need no model, by name."""
     halves = [[turn for turn in turns if turn.task % 2 == half] for half in range(2)]
     words = ToolRetriever(tools)
-    joined = [ToolRetriever(tools, graph=SITGraph.from_trajectories(solutions(half))) for half in reversed(halves)]
-    store = InMemoryStore(index={"embed": HashingEmbeddings(), "dims": HashingEmbeddings().dims})
+    joined = [
+        ToolRetriever(tools, graph=SITGraph.from_trajectories(solutions(half)))
+        for half in reversed(halves)
+    ]
+    store = InMemoryStore(
+        index={"embed": HashingEmbeddings(), "dims": HashingEmbeddings().dims}
+    )
     for tool in tools:
-        store.put(("tools",), tool.name, {"description": f"{tool.name}: {tool.description}"})
+        store.put(
+            ("tools",), tool.name, {"description": f"{tool.name}: {tool.description}"}
+        )
 
     def by_words(turn: UserTurn, k: int) -> Sequence[str]:
         return [tool.name for tool in words.top(turn.texts, k)]
 
     def by_graph(turn: UserTurn, k: int) -> Sequence[str]:
-        return [tool.name for tool in joined[turn.task % 2].top(turn.texts, k, last_tool=turn.last_tool)]
+        return [
+            tool.name
+            for tool in joined[turn.task % 2].top(
+                turn.texts, k, last_tool=turn.last_tool
+            )
+        ]
 
     def by_embedding(turn: UserTurn, k: int) -> Sequence[str]:
-        return [item.key for item in store.search(("tools",), query=turn.texts[-1], limit=k)]
+        return [
+            item.key for item in store.search(("tools",), query=turn.texts[-1], limit=k)
+        ]
 
     return {"words": by_words, "words and graph": by_graph, "embeddings": by_embedding}
 
@@ -138,8 +168,15 @@ class ByModel:
         """Run an agent whose model only answers, and see what it is shown."""
         shown, usage = Shown(), UsageMetadataCallbackHandler()
         selector = LLMToolSelectorMiddleware(model=self.model, max_tools=k)
-        agent = create_agent(ScriptedChatModel(replies=[AIMessage("Done.")]), self.tools, middleware=[selector, shown])
-        agent.invoke({"messages": [("user", text) for text in turn.texts]}, {"callbacks": [usage]})
+        agent = create_agent(
+            ScriptedChatModel(replies=[AIMessage("Done.")]),
+            self.tools,
+            middleware=[selector, shown],
+        )
+        agent.invoke(
+            {"messages": [("user", text) for text in turn.texts]},
+            {"callbacks": [usage]},
+        )
         own = usage.usage_metadata.values()
         self.tokens += sum(each["total_tokens"] for each in own)
         return shown.names
@@ -150,36 +187,69 @@ def tokens_of(tools: Sequence[BaseTool]) -> int:
     return len(json.dumps([convert_to_openai_tool(tool) for tool in tools])) // 4
 
 
-def figures(ranking: Ranking, tools: Sequence[BaseTool], turns: Sequence[UserTurn], k: int) -> dict[str, float]:
+def figures(
+    ranking: Ranking, tools: Sequence[BaseTool], turns: Sequence[UserTurn], k: int
+) -> dict[str, float]:
     """What a ranking shows, over turns."""
     by_name = {tool.name: tool for tool in tools}
     shown = [ranking(turn, k) for turn in track(turns, f"{k} tools", transient=True)]
     needed = [set(turn.needed) for turn in turns]
     return {
-        "needed": fmean(len(need.intersection(names)) / len(need) for need, names in zip(needed, shown, strict=True)),
-        "complete": fmean(need.issubset(names) for need, names in zip(needed, shown, strict=True)),
-        "tokens": fmean(tokens_of([by_name[name] for name in names]) for names in shown),
+        "needed": fmean(
+            len(need.intersection(names)) / len(need)
+            for need, names in zip(needed, shown, strict=True)
+        ),
+        "complete": fmean(
+            need.issubset(names) for need, names in zip(needed, shown, strict=True)
+        ),
+        "tokens": fmean(
+            tokens_of([by_name[name] for name in names]) for names in shown
+        ),
         "selecting": getattr(ranking, "tokens", 0) / len(turns),
     }
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, print a table, and write JSON where wanted."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--json", type=Path, help="where to write the figures")
-    parser.add_argument("--model", help="for LLMToolSelectorMiddleware, as for init_chat_model")
-    parser.add_argument("--turns", type=int, default=24, help="turns to ask that model about, with 10 tools shown")
+    parser.add_argument(
+        "--model", help="for LLMToolSelectorMiddleware, as for init_chat_model"
+    )
+    parser.add_argument(
+        "--turns",
+        type=int,
+        default=24,
+        help="turns to ask that model about, with 10 tools shown",
+    )
     options = parser.parse_args(arguments)
     tools, turns = load(Path(".cache"))
     ranked = rankings(tools, turns)
-    rows = {f"{name}, {k}": figures(rank, tools, turns, k) for name, rank in ranked.items() for k in SIZES}
-    rows["all tools"] = {"needed": 1, "complete": 1, "tokens": tokens_of(tools), "selecting": 0}
+    rows = {
+        f"{name}, {k}": figures(rank, tools, turns, k)
+        for name, rank in ranked.items()
+        for k in SIZES
+    }
+    rows["all tools"] = {
+        "needed": 1,
+        "complete": 1,
+        "tokens": tokens_of(tools),
+        "selecting": 0,
+    }
     if options.model:
         some = turns[:: max(len(turns) // options.turns, 1)][: options.turns]
         by_model = ByModel(tools, init_chat_model(options.model))
         for name, rank in {**ranked, "model": by_model}.items():
             rows[f"{name}, 10, {len(some)} turns"] = figures(rank, tools, some, 10)
-    table = Table("selection", "needed tools shown", "turns complete", "tokens of tools", "tokens of selecting")
+    table = Table(
+        "selection",
+        "needed tools shown",
+        "turns complete",
+        "tokens of tools",
+        "tokens of selecting",
+    )
     for name, row in rows.items():
         table.add_row(
             name,

@@ -28,7 +28,13 @@ from statistics import fmean
 from typing import Any
 
 import numpy as np
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolCall, ToolMessage
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    HumanMessage,
+    ToolCall,
+    ToolMessage,
+)
 from langgraph.store.memory import InMemoryStore
 from rich.console import Console
 from rich.progress import track
@@ -42,7 +48,14 @@ from tests.benchmarks.bfcl_data import CATEGORY, fetch_package, load_entries, lo
 from tests.benchmarks.compare.simulation import READ_ONLY
 from tests.benchmarks.recorded.__main__ import BOOTSTRAP, DRAWS, READERS, Played, play
 from tests.benchmarks.recorded.model import RecordedModel, hash_of
-from tests.benchmarks.recorded.ours import BUDGETS, Loop, TurnPlay, Way, is_read, tool_of
+from tests.benchmarks.recorded.ours import (
+    BUDGETS,
+    Loop,
+    TurnPlay,
+    Way,
+    is_read,
+    tool_of,
+)
 from tests.benchmarks.recorded.policies import plain
 from tests.benchmarks.recorded.runs import STOP, State, Step, Turn, load_runs, turns_of
 
@@ -76,7 +89,9 @@ class Past:
 
     def told(self, turn: Turn, way: Way, parts: str) -> Told:
         """What is told at a doubt by `graph`, `memory` or `both`."""
-        return self._once((turn.name, parts, *_names(way)), lambda: self._advice(turn, way, parts))
+        return self._once(
+            (turn.name, parts, *_names(way)), lambda: self._advice(turn, way, parts)
+        )
 
     def next_two(self, turn: Turn, way: Way) -> Told:
         """What the paper tells in each own step."""
@@ -84,8 +99,12 @@ class Past:
         def ask() -> Told:
             messages = self._messages(turn, way)
             allowed = {tool.name for tool in turn.task.tools}
-            first = self.graph.next_tools(messages, allowed=sorted(allowed)).likeliest(runs=1, share=0.0)[:2]
-            return Told(tuple(first), sum(map(len, first)) + 200)  # its words beside the names
+            first = self.graph.next_tools(messages, allowed=sorted(allowed)).likeliest(
+                runs=1, share=0.0
+            )[:2]
+            return Told(
+                tuple(first), sum(map(len, first)) + 200
+            )  # its words beside the names
 
         return self._once((turn.name, "two", *_names(way)), ask)
 
@@ -116,15 +135,29 @@ class Past:
     def _advice(self, turn: Turn, way: Way, parts: str) -> Told:
         path = self._messages(turn, way)
         names = {tool.name for tool in turn.task.tools}
-        advice = run_flow(self._past(path, parts).advice(path, "", trials=names & READ_ONLY, names=names))
+        advice = run_flow(
+            self._past(path, parts).advice(
+                path, "", trials=names & READ_ONLY, names=names
+            )
+        )
         made = {tool_of(key) for _, step in way for key in step}
-        chain = [tool for run in advice.recalled.get("runs", ()) for tool in self.chains[run] if tool not in made]
+        chain = [
+            tool
+            for run in advice.recalled.get("runs", ())
+            for tool in self.chains[run]
+            if tool not in made
+        ]
         return Told(tuple(dict.fromkeys([*advice.tools, *chain])), len(advice.text))
 
     def _messages(self, turn: Turn, way: Way) -> list[BaseMessage]:
         """The requests so far, with the calls of this turn: those of earlier ones are a run's own, and differ."""
-        requests = [HumanMessage(text) for text in self.texts[turn.task.id][: turn.number + 1]]
-        return [*requests, *messages_of(turn, [(state, step) for state, step in way if step])]
+        requests = [
+            HumanMessage(text) for text in self.texts[turn.task.id][: turn.number + 1]
+        ]
+        return [
+            *requests,
+            *messages_of(turn, [(state, step) for state, step in way if step]),
+        ]
 
 
 def _names(way: Way) -> list[Any]:
@@ -135,11 +168,20 @@ def messages_of(turn: Turn, way: Sequence[tuple[State, Step]]) -> list[BaseMessa
     """Steps of a turn as messages, with what the calls brought back."""
     messages: list[BaseMessage] = []
     for at, (state, step) in enumerate(way):
-        calls = [(turn.call(key), f"{turn.number}-{at}-{place}") for place, key in enumerate(step)]
-        made = [ToolCall(name=call.tool, args=dict(call.arguments), id=name) for call, name in calls]
+        calls = [
+            (turn.call(key), f"{turn.number}-{at}-{place}")
+            for place, key in enumerate(step)
+        ]
+        made = [
+            ToolCall(name=call.tool, args=dict(call.arguments), id=name)
+            for call, name in calls
+        ]
         messages.append(AIMessage("", tool_calls=made))
         results = zip(calls, turn.take(state, step)[1], strict=True)
-        messages += [ToolMessage(result, tool_call_id=name, name=call.tool) for (call, name), result in results]
+        messages += [
+            ToolMessage(result, tool_call_id=name, name=call.tool)
+            for (call, name), result in results
+        ]
     return messages
 
 
@@ -148,7 +190,11 @@ def fold_of(task: str) -> int:
     return int(hashlib.md5(task.encode()).hexdigest(), 16) % FOLDS  # noqa: S324 - no secret
 
 
-def learnt(turns: Sequence[Turn], runs: Sequence[Mapping[str, Any]], texts: Mapping[str, Sequence[str]]) -> list[Past]:
+def learnt(
+    turns: Sequence[Turn],
+    runs: Sequence[Mapping[str, Any]],
+    texts: Mapping[str, Sequence[str]],
+) -> list[Past]:
     """For each fold what the valid runs of the others come to."""
     by_task: dict[str, list[Turn]] = {}
     for turn in turns:
@@ -161,8 +207,14 @@ def learnt(turns: Sequence[Turn], runs: Sequence[Mapping[str, Any]], texts: Mapp
         messages: list[BaseMessage] = []
         for turn in own:
             steps = [each for each in turn.ways[name] if each[1]]
-            messages += [HumanMessage(texts[run["id"]][turn.number]), *messages_of(turn, steps), AIMessage("Done.")]
-        good.append(Trajectory.from_messages(messages, id=f"{run['id']} {name}", success=True))
+            messages += [
+                HumanMessage(texts[run["id"]][turn.number]),
+                *messages_of(turn, steps),
+                AIMessage("Done."),
+            ]
+        good.append(
+            Trajectory.from_messages(messages, id=f"{run['id']} {name}", success=True)
+        )
     folds = []
     for fold in range(FOLDS):
         others = [each for each in good if fold_of(each.id.split()[0]) != fold]
@@ -170,7 +222,14 @@ def learnt(turns: Sequence[Turn], runs: Sequence[Mapping[str, Any]], texts: Mapp
         for each in others:
             store.add(each)
         chains = {each.id: [step.tool for step in each.steps] for each in others}
-        folds.append(Past(SITGraph.from_trajectories(others), CFGMMemory(None, store), chains, texts))
+        folds.append(
+            Past(
+                SITGraph.from_trajectories(others),
+                CFGMMemory(None, store),
+                chains,
+                texts,
+            )
+        )
     return folds
 
 
@@ -242,28 +301,48 @@ class _Play(TurnPlay):
         told = self.past.told(turn, path, self.experience.parts)
         heard.doubts += 1
         heard.told += bool(told.size)
-        heard.right += any(turn.is_good(state, step) for step in self._steps(state, told))
+        heard.right += any(
+            turn.is_good(state, step) for step in self._steps(state, told)
+        )
         heard.tokens += told.size / TOKEN
         return told
 
     def _steps(self, state: State, told: Told) -> list[Step]:
         """Recorded steps in a state that begin with a told tool, by its place, and the most common ones first."""
-        steps = [step for step in state.recorded if step and tool_of(step[0]) in told.tools]
-        return sorted(steps, key=lambda step: (told.tools.index(tool_of(step[0])), -state.recorded[step], step))
+        steps = [
+            step for step in state.recorded if step and tool_of(step[0]) in told.tools
+        ]
+        return sorted(
+            steps,
+            key=lambda step: (
+                told.tools.index(tool_of(step[0])),
+                -state.recorded[step],
+                step,
+            ),
+        )
 
     def _following(self, state: State, step: Step, told: Told) -> Step:
         fitting = self._steps(state, told)
         if not fitting or (step and tool_of(step[0]) in told.tools):
             return step
         self.asked_to_follow += 1
-        about = (self.model.seed, self.model.turn.name, self.model.run, hash_of(state), self.asked_to_follow)
+        about = (
+            self.model.seed,
+            self.model.turn.name,
+            self.model.run,
+            hash_of(state),
+            self.asked_to_follow,
+        )
         follows = random.Random(repr(about)).random() < self.experience.follows  # noqa: S311 - no secret
         return fitting[0] if follows else step
 
     def ranked(self, state: State, path: Way, reads: list[Step]) -> list[Step]:
         """The reads told come first; one without arguments costs no question."""
         told = self._hear(state, path)
-        if any(step[0].endswith("({})") and tool_of(step[0]) in told.tools for step in reads):
+        if any(
+            step[0].endswith("({})") and tool_of(step[0]) in told.tools
+            for step in reads
+        ):
             self.used -= 1
             self.model.calls -= 1
         return sorted(reads, key=lambda step: tool_of(step[0]) not in told.tools)
@@ -290,15 +369,22 @@ def rows_of(past: Sequence[Past]) -> dict[str, tuple[Any, Heard]]:
 
 
 def figures(
-    played: Sequence[Played], none: Sequence[Played], by_itself: Sequence[Played], heard: Heard
+    played: Sequence[Played],
+    none: Sequence[Played],
+    by_itself: Sequence[Played],
+    heard: Heard,
 ) -> dict[str, float]:
     """The figures of a row, turn by turn beside `none` and plain."""
-    compared = ([each for each in row if each.counts] for row in (played, none, by_itself))
+    compared = (
+        [each for each in row if each.counts] for row in (played, none, by_itself)
+    )
     triples = list(zip(*compared, strict=True))
     by_task: dict[str, list[int]] = {}
     for each, before, _ in triples:
         by_task.setdefault(each.task, []).append(each.passed - before.passed)
-    sums, counts = (np.array([of(each) for each in by_task.values()], float) for of in (sum, len))
+    sums, counts = (
+        np.array([of(each) for each in by_task.values()], float) for of in (sum, len)
+    )
     drawn = np.random.default_rng(0).integers(0, len(sums), (BOOTSTRAP, len(sums)))
     gains = np.sort(sums[drawn].sum(axis=1) / counts[drawn].sum(axis=1))
     return {
@@ -306,8 +392,10 @@ def figures(
         "gain": fmean(each.passed - before.passed for each, before, _ in triples),
         "gain_low": float(gains[BOOTSTRAP // 40]),
         "gain_high": float(gains[-1 - BOOTSTRAP // 40]),
-        "calls": fmean(each.calls for each, *_ in triples) / fmean(each.calls for *_, each in triples),
-        "lost": 1_000 * fmean(before.passed and not each.passed for each, before, _ in triples),
+        "calls": fmean(each.calls for each, *_ in triples)
+        / fmean(each.calls for *_, each in triples),
+        "lost": 1_000
+        * fmean(before.passed and not each.passed for each, before, _ in triples),
         "told": heard.told / heard.doubts if heard.doubts else 0.0,
         "right": heard.right / heard.told if heard.told else 0.0,
         "tokens": heard.tokens / len(triples),
@@ -316,15 +404,27 @@ def figures(
 
 def main() -> None:
     """Play, print, and write JSON where wanted."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("file", type=Path, help="the recorded runs")
     parser.add_argument("--json", type=Path, help="where to write the figures")
-    parser.add_argument("--quick", action="store_true", help="one draw of all chance instead of three")
-    parser.add_argument("--cache", type=Path, default=Path(".cache"), help="where the benchmark's package is kept")
+    parser.add_argument(
+        "--quick", action="store_true", help="one draw of all chance instead of three"
+    )
+    parser.add_argument(
+        "--cache",
+        type=Path,
+        default=Path(".cache"),
+        help="where the benchmark's package is kept",
+    )
     options = parser.parse_args()
     package, runs = fetch_package(options.cache), load_runs(options.file)
     texts = {
-        entry["id"]: ["\n".join(message["content"] for message in turn) for turn in entry["question"]]
+        entry["id"]: [
+            "\n".join(message["content"] for message in turn)
+            for turn in entry["question"]
+        ]
         for entry in load_entries(package, CATEGORY)
     }
     turns = list(turns_of(load_tasks(package), runs))
@@ -337,11 +437,17 @@ def main() -> None:
             for name, (policy, _) in track(rows.items(), label, transient=True)
         }
         tables[label] = {
-            name: figures(played[name], played["none"], played["plain"], heard) for name, (_, heard) in rows.items()
+            name: figures(played[name], played["none"], played["plain"], heard)
+            for name, (_, heard) in rows.items()
         }
     console = Console(width=150)
     for label, told in tables.items():
-        console.print(_table(f"{label}; {len(turns)} turns; {len(past[0].chains)} runs learnt of four folds", told))
+        console.print(
+            _table(
+                f"{label}; {len(turns)} turns; {len(past[0].chains)} runs learnt of four folds",
+                told,
+            )
+        )
     for line in verdict(tables):
         console.print(line, highlight=False)
     if options.json:
@@ -353,19 +459,38 @@ def verdict(tables: Mapping[str, Mapping[str, Mapping[str, float]]]) -> list[str
     rows = tables[READER_NAMES[0]]
     own, none = rows["experience, followed .5"], rows["none"]
     reached = own["gain"] >= GOAL and own["calls"] <= none["calls"]
-    lines = [f"{'holds ' if reached else 'missed'}  experience solves {GOAL:.0%} more turns than none at no more calls"]
+    lines = [
+        f"{'holds ' if reached else 'missed'}  experience solves {GOAL:.0%} more turns than none at no more calls"
+    ]
     for name, row in rows.items():
         if name not in ("plain", "none"):
             pays = row["gain_low"] > 0
-            words = "pays" if pays else "costs" if row["gain_high"] < 0 else "changes nothing that this file can tell"
-            lines.append(f"        {name}: {row['gain']:+.3f} at {row['calls'] - none['calls']:+.2f} calls: {words}")
+            words = (
+                "pays"
+                if pays
+                else "costs"
+                if row["gain_high"] < 0
+                else "changes nothing that this file can tell"
+            )
+            lines.append(
+                f"        {name}: {row['gain']:+.3f} at {row['calls'] - none['calls']:+.2f} calls: {words}"
+            )
     lines.append("What is told is measured; that a model follows it is assumed.")
     return lines
 
 
 def _table(title: str, rows: Mapping[str, Mapping[str, float]]) -> Table:
     table = Table(title=title)
-    for column in ("row", "a turn", "beside none, 95 %", "calls / plain's", "lost", "told", "right", "tokens a turn"):
+    for column in (
+        "row",
+        "a turn",
+        "beside none, 95 %",
+        "calls / plain's",
+        "lost",
+        "told",
+        "right",
+        "tokens a turn",
+    ):
         table.add_column(column, no_wrap=True)
     for name, row in rows.items():
         table.add_row(

@@ -10,13 +10,25 @@ import time
 from pathlib import Path
 from typing import Any, Self
 
-PROGRAM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+PROGRAM = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))),
+    None,
+)
 SHELL = shutil.which("bash") or ""
 QUIET = (
     "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
     "--disable-component-update --disable-sync --disable-extensions --remote-debugging-pipe"
 )
-KEYS = {"ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40, "Enter": 13, "Home": 36, "Tab": 9, " ": 32}
+KEYS = {
+    "ArrowLeft": 37,
+    "ArrowUp": 38,
+    "ArrowRight": 39,
+    "ArrowDown": 40,
+    "Enter": 13,
+    "Home": 36,
+    "Tab": 9,
+    " ": 32,
+}
 PATIENCE = 60.0  # seconds for one answer, on a machine that does much else
 
 
@@ -51,7 +63,9 @@ class Browser:
         self._number, self._session, self._rest = 0, "", b""
         self.told: list[dict[str, Any]] = []
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
-        self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        self._session = self.call(
+            "Target.attachToTarget", targetId=target, flatten=True
+        )["sessionId"]
         for domain in ("Page", "Runtime", "Network", "Log"):
             self.call(f"{domain}.enable")
 
@@ -88,7 +102,9 @@ class Browser:
 
     def _read(self) -> bytes:
         while b"\0" not in self._rest:
-            assert select.select([self._from_browser], [], [], PATIENCE)[0], "the browser does not answer"
+            assert select.select([self._from_browser], [], [], PATIENCE)[0], (
+                "the browser does not answer"
+            )
             more = os.read(self._from_browser, 1 << 20)
             assert more, "the browser has ended"
             self._rest += more
@@ -99,7 +115,13 @@ class Browser:
         """Open a file or an address, and forget what was told before; how many seconds it took."""
         address = file if isinstance(file, str) else file.as_uri()
         self.call("Page.navigate", url="about:blank")
-        self.call("Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=1, mobile=False)
+        self.call(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=800,
+            deviceScaleFactor=1,
+            mobile=False,
+        )
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[scheme])
         self.told.clear()
@@ -111,7 +133,9 @@ class Browser:
 
     def run(self, code: str) -> Any:
         """What an expression of JavaScript comes to in the page."""
-        done = self.call("Runtime.evaluate", expression=code, awaitPromise=True, returnByValue=True)
+        done = self.call(
+            "Runtime.evaluate", expression=code, awaitPromise=True, returnByValue=True
+        )
         assert "exceptionDetails" not in done, done["exceptionDetails"]
         return done["result"].get("value")
 
@@ -119,7 +143,9 @@ class Browser:
         """What an expression comes to in a frame that is a target of its own."""
         outside, self._session = self._session, ""
         try:
-            self._session = self.call("Target.attachToTarget", targetId=frame, flatten=True)["sessionId"]
+            self._session = self.call(
+                "Target.attachToTarget", targetId=frame, flatten=True
+            )["sessionId"]
             return self.run(code)
         finally:
             self._session = outside
@@ -127,14 +153,30 @@ class Browser:
     def press(self, *keys: str) -> None:
         """Press keys, one after the other."""
         for key in keys:
-            named = {"key": key, "code": key, "windowsVirtualKeyCode": KEYS.get(key, ord(key[0].upper()))}
-            text = {"text": {"Enter": "\r"}.get(key, key)} if len(key) == 1 or key == "Enter" else {}
+            named = {
+                "key": key,
+                "code": key,
+                "windowsVirtualKeyCode": KEYS.get(key, ord(key[0].upper())),
+            }
+            text = (
+                {"text": {"Enter": "\r"}.get(key, key)}
+                if len(key) == 1 or key == "Enter"
+                else {}
+            )
             self.call("Input.dispatchKeyEvent", type="keyDown", **named, **text)
             self.call("Input.dispatchKeyEvent", type="keyUp", **named)
 
     def mouse(self, kind: str, x: float, y: float, **more: Any) -> None:
         """Do something with the mouse: `mousePressed`, `mouseMoved`, `mouseReleased`, `mouseWheel`."""
-        self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1, **more)
+        self.call(
+            "Input.dispatchMouseEvent",
+            type=kind,
+            x=x,
+            y=y,
+            button="left",
+            clickCount=1,
+            **more,
+        )
 
     def click(self, x: float, y: float) -> None:
         """Click somewhere."""
@@ -144,7 +186,9 @@ class Browser:
     def requests(self) -> list[str]:
         """What was asked of the network or the disk."""
         return [
-            event["params"]["request"]["url"] for event in self.told if event["method"] == "Network.requestWillBeSent"
+            event["params"]["request"]["url"]
+            for event in self.told
+            if event["method"] == "Network.requestWillBeSent"
         ]
 
     def complaints(self) -> list[dict[str, Any]]:

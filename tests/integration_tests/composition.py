@@ -15,7 +15,13 @@ from uuid import uuid4
 from conversations import check_pairs
 from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+)
 from langchain_core.tools import BaseTool, StructuredTool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
@@ -32,7 +38,11 @@ EFFECTS: dict[str, Any] = {"find": "read", "price": "read", "read_file": "read"}
 ANN = "ann@example.com"
 REQUEST = f"What does the bolt cost? Write to {ANN}."
 
-FIND, PRICE, ORDER = ("find", {"item": "bolt"}), ("price", {"item": "bolt"}), ("order", {"item": "bolt"})
+FIND, PRICE, ORDER = (
+    ("find", {"item": "bolt"}),
+    ("price", {"item": "bolt"}),
+    ("order", {"item": "bolt"}),
+)
 DETOUR: Step = ("find", {"item": "bolts"})
 """A read that brings nothing back, after which the clerk answers in doubt."""
 
@@ -55,7 +65,9 @@ class Depot:
         broken: Names of tools that always fail.
     """
 
-    def __init__(self, *, failing: Iterable[str] = (), broken: Iterable[str] = ()) -> None:
+    def __init__(
+        self, *, failing: Iterable[str] = (), broken: Iterable[str] = ()
+    ) -> None:
         self.calls: list[str] = []
         self._failing, self._broken = set(failing), set(broken)
 
@@ -63,7 +75,9 @@ class Depot:
     def tools(self) -> list[BaseTool]:
         """The tools, each with a sync and an async form."""
         return [
-            self._tool("find", "Find an item in the depot.", f"shelf 7, ask {ANN} at 10.0.0.7"),
+            self._tool(
+                "find", "Find an item in the depot.", f"shelf 7, ask {ANN} at 10.0.0.7"
+            ),
             self._tool("price", "Tell the price of an item.", "90"),
             self._tool("order", "Order an item.", "done"),
         ]
@@ -81,7 +95,9 @@ class Depot:
         async def arun(item: str) -> str:
             return run(item)
 
-        return StructuredTool.from_function(run, arun, name, description, args_schema=Item)
+        return StructuredTool.from_function(
+            run, arun, name, description, args_schema=Item
+        )
 
 
 def asks_for_report(message: BaseMessage) -> bool:
@@ -110,47 +126,87 @@ class Clerk(ScriptedChatModel):
     def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Any:
         """Bind functions, and note what else a provider would see: tools of its own, and what is deferred."""
         own = [each for each in tools if isinstance(each, BaseTool)]
-        offered = [(each.name, each.extras) if isinstance(each, BaseTool) else each for each in tools]
+        offered = [
+            (each.name, each.extras) if isinstance(each, BaseTool) else each
+            for each in tools
+        ]
         return super().bind_tools(own, offered=offered, **kwargs)
 
     def _get_ls_params(self, *_: Any, **__: Any) -> Any:
         return {"ls_provider": "openai"}
 
-    def _message(self, messages: list[BaseMessage], options: Mapping[str, Any]) -> AIMessage:
+    def _message(
+        self, messages: list[BaseMessage], options: Mapping[str, Any]
+    ) -> AIMessage:
         self.shown.append(options.get("offered"))
         return super()._message(messages, options)
 
-    def _respond(self, messages: list[BaseMessage], tools: Sequence[Mapping[str, Any]]) -> Any:
+    def _respond(
+        self, messages: list[BaseMessage], tools: Sequence[Mapping[str, Any]]
+    ) -> Any:
         self.calls.append(messages)
         if self.failures:
             raise self.failures.pop(0)
-        begin = max(at for at, each in enumerate(messages) if isinstance(each, HumanMessage) and not is_note(each))
+        begin = max(
+            at
+            for at, each in enumerate(messages)
+            if isinstance(each, HumanMessage) and not is_note(each)
+        )
         turn = messages[begin + 1 :]
         made = [
-            (call["name"], call["args"]) for each in turn if isinstance(each, AIMessage) for call in each.tool_calls
+            (call["name"], call["args"])
+            for each in turn
+            if isinstance(each, AIMessage)
+            for call in each.tool_calls
         ]
-        made += [step for step in self.steps if f"{step[0]} {step[1].get('item')}:" in messages[begin].text]
+        made += [
+            step
+            for step in self.steps
+            if f"{step[0]} {step[1].get('item')}:" in messages[begin].text
+        ]
         if is_note(messages[-1]) and OTHERS in messages[-1].text:
             return self._calling(self.steps[0])
         waiting = [each for each in [*self.extra, *self.steps] if each not in made]
-        if self.detour is not None and self.steps[0] not in made and not set_of(waiting) & set_of(self.extra):
+        if (
+            self.detour is not None
+            and self.steps[0] not in made
+            and not set_of(waiting) & set_of(self.extra)
+        ):
             waiting = [] if self.detour in made else [self.detour]
             if not waiting:
                 return self._answering(messages, DOUBT, missing="where the bolt lies")
         if waiting:
             return self._calling(waiting[0])
-        latest = next((each.text for each in reversed(turn) if isinstance(each, ToolMessage)), "nothing")
+        latest = next(
+            (each.text for each in reversed(turn) if isinstance(each, ToolMessage)),
+            "nothing",
+        )
         return self._answering(messages, f"That is all: {latest}", missing="nothing")
 
     def _calling(self, step: Step) -> AIMessage:
         name, args = step
-        return AIMessage("", tool_calls=[{"name": name, "args": args, "id": f"call_{len(self.calls)}_{uuid4().hex}"}])
+        return AIMessage(
+            "",
+            tool_calls=[
+                {
+                    "name": name,
+                    "args": args,
+                    "id": f"call_{len(self.calls)}_{uuid4().hex}",
+                }
+            ],
+        )
 
-    def _answering(self, messages: Sequence[BaseMessage], text: str, *, missing: str) -> str:
+    def _answering(
+        self, messages: Sequence[BaseMessage], text: str, *, missing: str
+    ) -> str:
         if not asks_for_report(messages[0]):
             return text
         name, args = self.steps[0]
-        named = {"call": {"name": name, "args": args}} if self.names_call and missing != "nothing" else {}
+        named = (
+            {"call": {"name": name, "args": args}}
+            if self.names_call and missing != "nothing"
+            else {}
+        )
         return f"{json.dumps({'missing': missing, **named})}\n{text}"
 
 
@@ -171,7 +227,9 @@ def is_note(message: BaseMessage) -> bool:
 
 def is_question(messages: Sequence[BaseMessage]) -> bool:
     """Whether a prompt is a question beyond the steps of a path: for other calls, or for the same answer again."""
-    return is_note(messages[-1]) and (OTHERS in messages[-1].text or isinstance(messages[-2], AIMessage))
+    return is_note(messages[-1]) and (
+        OTHERS in messages[-1].text or isinstance(messages[-2], AIMessage)
+    )
 
 
 @dataclass
@@ -217,10 +275,19 @@ def plain_form(message: BaseMessage) -> Any:
     """A message without what differs from run to run: its ids, its usage and the planner's remarks."""
     content: Any = message.text  # streamed by typed events, a text and a call are blocks with numbers of their own
     if isinstance(message.content, list):
-        others = [each for each in message.content if not isinstance(each, dict) or each.get("type") not in REPEATED]
+        others = [
+            each
+            for each in message.content
+            if not isinstance(each, dict) or each.get("type") not in REPEATED
+        ]
         content = (message.text, others) if others else message.text
     if isinstance(message, AIMessage):
-        return "ai", content, [(call["name"], call["args"]) for call in message.tool_calls], message.name
+        return (
+            "ai",
+            content,
+            [(call["name"], call["args"]) for call in message.tool_calls],
+            message.name,
+        )
     if isinstance(message, ToolMessage):
         return "tool", message.name, content, message.status
     return message.type, content
@@ -229,14 +296,29 @@ def plain_form(message: BaseMessage) -> Any:
 def prompt_form(messages: Sequence[BaseMessage]) -> list[Any]:
     """A prompt without the request for a report, and without a note that stands behind it."""
     prompt = messages[:-1] if is_note(messages[-1]) else messages
-    instructions = "\n\n".join(each.text for each in prompt if isinstance(each, SystemMessage))
-    lines = [line for line in instructions.splitlines() if line and '{"missing"' not in line]
-    return [lines, *(plain_form(each) for each in prompt if not isinstance(each, SystemMessage))]
+    instructions = "\n\n".join(
+        each.text for each in prompt if isinstance(each, SystemMessage)
+    )
+    lines = [
+        line for line in instructions.splitlines() if line and '{"missing"' not in line
+    ]
+    return [
+        lines,
+        *(plain_form(each) for each in prompt if not isinstance(each, SystemMessage)),
+    ]
 
 
-def middleware_of(others: Sequence[AgentMiddleware[Any, Any, Any]], planner: str | None, **options: Any) -> list[Any]:
+def middleware_of(
+    others: Sequence[AgentMiddleware[Any, Any, Any]],
+    planner: str | None,
+    **options: Any,
+) -> list[Any]:
     """Other middleware with the planner `first`, `last` or, for `None`, not at all."""
-    planners = [] if planner is None else [ToolTreeMiddleware(**{"effects": EFFECTS, **options})]
+    planners = (
+        []
+        if planner is None
+        else [ToolTreeMiddleware(**{"effects": EFFECTS, **options})]
+    )
     return [*planners, *others] if planner == "first" else [*others, *planners]
 
 
@@ -269,18 +351,28 @@ def run_agent(
     """
     placed = middleware_of(others, planner)
     own = depot.tools if tools is None else tools
-    agent = make(model, own, middleware=placed, **{"checkpointer": InMemorySaver(), **options})
+    agent = make(
+        model, own, middleware=placed, **{"checkpointer": InMemorySaver(), **options}
+    )
     given = {**asking(), **(given or {})}
     run = Run()
     while True:
         output, calls, interrupts = leg(agent, given, path=path)
-        run.tool_calls += [(call.tool_name, call.input, without_ids(call.output)) for call in calls]
+        run.tool_calls += [
+            (call.tool_name, call.input, without_ids(call.output)) for call in calls
+        ]
         if not interrupts:
             break
         [question] = interrupts
         asked = question.value["action_requests"]
         run.questions += asked
-        given = Command(resume={"decisions": [(decisions or (lambda _: APPROVE))(each) for each in asked]})
+        given = Command(
+            resume={
+                "decisions": [
+                    (decisions or (lambda _: APPROVE))(each) for each in asked
+                ]
+            }
+        )
     run.raw = output["messages"]
     run.messages = told(run.raw)
     run.state = {key: value for key, value in output.items() if key not in UNEQUAL}
@@ -331,12 +423,23 @@ ITEMS = ("screw", "nail", "hinge", "hook", "lamp", "rope", "saw", "drill")
 def past_run(number: int) -> Trajectory:
     """A run that looks an item up and tells its price, or one that looks twice and orders."""
     item = ITEMS[number]
-    steps = (("find", item), ("price", item)) if number % 2 else (("find", f"{item}s"), ("find", item), ("order", item))
-    messages: list[Any] = [HumanMessage(f"What does the {item} cost? Write to bob@example.com.")]
+    steps = (
+        (("find", item), ("price", item))
+        if number % 2
+        else (("find", f"{item}s"), ("find", item), ("order", item))
+    )
+    messages: list[Any] = [
+        HumanMessage(f"What does the {item} cost? Write to bob@example.com.")
+    ]
     for at, (name, asked) in enumerate(steps):
         call = {"name": name, "args": {"item": asked}, "id": f"{number}.{at}"}
-        messages += [AIMessage("", tool_calls=[call]), ToolMessage(f"{name}: 7", tool_call_id=call["id"], name=name)]
-    return Trajectory.from_messages([*messages, AIMessage("It is 7.")], success=True, id=f"run {number}")
+        messages += [
+            AIMessage("", tool_calls=[call]),
+            ToolMessage(f"{name}: 7", tool_call_id=call["id"], name=name),
+        ]
+    return Trajectory.from_messages(
+        [*messages, AIMessage("It is 7.")], success=True, id=f"run {number}"
+    )
 
 
 RUNS = [past_run(number) for number in range(len(ITEMS))]

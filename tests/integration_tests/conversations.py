@@ -5,7 +5,9 @@ from collections.abc import Sequence
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
 
-def check_conversation(messages: Sequence[BaseMessage], *, pending: str | None = None) -> list[BaseMessage]:
+def check_conversation(
+    messages: Sequence[BaseMessage], *, pending: str | None = None
+) -> list[BaseMessage]:
     """Fail unless OpenAI and Anthropic would accept the conversation and it ends as it should.
 
     OpenAI wants the answers of a message's tool calls right behind it, each call answered once. Anthropic wants the
@@ -56,7 +58,9 @@ def outline(messages: Sequence[BaseMessage]) -> list[str]:
     words: list[str] = []
     for message in messages:
         if isinstance(message, AIMessage) and message.tool_calls:
-            words.append("call " + " ".join(call["name"] for call in message.tool_calls))
+            words.append(
+                "call " + " ".join(call["name"] for call in message.tool_calls)
+            )
         elif isinstance(message, ToolMessage):
             words.append(f"result {message.name}")
         else:

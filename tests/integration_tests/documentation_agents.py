@@ -23,7 +23,12 @@ from langgraph.types import Command
 from pydantic import BaseModel
 
 from cookbook.docs.apps.supervisor_before import send_mail
-from cookbook.docs.apps.weather_before import PROMPT, User, get_user_location, get_weather
+from cookbook.docs.apps.weather_before import (
+    PROMPT,
+    User,
+    get_user_location,
+    get_weather,
+)
 from langchain_tooltree import create_tooltree_agent
 from langchain_tooltree.testing import ScriptedChatModel
 
@@ -41,9 +46,17 @@ REMIND = "Remind design@example.com to look at the drafts"
 
 QUERY = "SELECT name, AVG(minutes) FROM track JOIN genre ON genre.id = genre_id GROUP BY name ORDER BY 2 DESC LIMIT 1"
 
-REPLY = {"to": "ann@example.com", "subject": "Lunch", "body": "Gladly, see you at noon."}
+REPLY = {
+    "to": "ann@example.com",
+    "subject": "Lunch",
+    "body": "Gladly, see you at noon.",
+}
 SLOT = {"title": "Design team", "start": "Tue 14:00", "end": "Tue 15:00"}
-REMINDER = {"to": "design@example.com", "subject": "Drafts", "body": "Please look at the drafts."}
+REMINDER = {
+    "to": "design@example.com",
+    "subject": "Drafts",
+    "body": "Please look at the drafts.",
+}
 
 SCRIPT: dict[str, tuple[list[list[Step]], str]] = {
     RAG: (
@@ -62,14 +75,20 @@ SCRIPT: dict[str, tuple[list[list[Step]], str]] = {
         ],
         "Opera, with nine minutes.",
     ),
-    WEATHER: ([[("get_user_location", {})], [("get_weather", {"city": "Florida"})]], "It is sun-derful in Florida."),
+    WEATHER: (
+        [[("get_user_location", {})], [("get_weather", {"city": "Florida"})]],
+        "It is sun-derful in Florida.",
+    ),
     THANKS: ([], "You are thunderously welcome."),
     MAIL: ([[("read_inbox", {})], [("send_mail", REPLY)]], "Ann has her answer."),
     MEETING: (
         [[("schedule_event", {"request": MEET}), ("manage_mail", {"request": REMIND})]],
         "The meeting stands, and the team is reminded.",
     ),
-    MEET: ([[("free_slots", {"day": "Tuesday"})], [("create_event", SLOT)]], "Tuesday at two it is."),
+    MEET: (
+        [[("free_slots", {"day": "Tuesday"})], [("create_event", SLOT)]],
+        "Tuesday at two it is.",
+    ),
     REMIND: ([[("send_mail", REMINDER)]], "The reminder is on its way."),
 }
 """What each request takes, reply by reply, and the answer."""
@@ -85,21 +104,45 @@ class Pun(BaseModel):
 class ScriptModel(ScriptedChatModel):
     """Makes the calls of a request reply by reply, and then gives the prepared answer."""
 
-    def _respond(self, messages: list[BaseMessage], tools: Sequence[Mapping[str, Any]]) -> Any:
-        asked = max(at for at, message in enumerate(messages) if isinstance(message, HumanMessage))
-        turn = [message for message in messages[asked:] if isinstance(message, AIMessage)]
-        made = [(call["name"], call["args"]) for message in turn for call in message.tool_calls]
+    def _respond(
+        self, messages: list[BaseMessage], tools: Sequence[Mapping[str, Any]]
+    ) -> Any:
+        asked = max(
+            at
+            for at, message in enumerate(messages)
+            if isinstance(message, HumanMessage)
+        )
+        turn = [
+            message for message in messages[asked:] if isinstance(message, AIMessage)
+        ]
+        made = [
+            (call["name"], call["args"])
+            for message in turn
+            for call in message.tool_calls
+        ]
         replies, answer = SCRIPT[messages[asked].text]
         left = [[step for step in reply if step not in made] for reply in replies]
         calls: list[Step] = next(filter(None, left), [])
         if not calls and any(each["function"]["name"] == "Pun" for each in tools):
             calls = [("Pun", {"punny_response": answer, "conditions": "sunny"})]
         if not calls:
-            return f'{{"missing": "nothing"}}\n{answer}' if asks_for_report(messages[0]) else answer
-        first = sum(len(message.tool_calls) for message in messages if isinstance(message, AIMessage))
+            return (
+                f'{{"missing": "nothing"}}\n{answer}'
+                if asks_for_report(messages[0])
+                else answer
+            )
+        first = sum(
+            len(message.tool_calls)
+            for message in messages
+            if isinstance(message, AIMessage)
+        )
         numbered = enumerate(calls, first)
         return AIMessage(
-            "", tool_calls=[{"name": name, "args": dict(given), "id": f"call_{at}"} for at, (name, given) in numbered]
+            "",
+            tool_calls=[
+                {"name": name, "args": dict(given), "id": f"call_{at}"}
+                for at, (name, given) in numbered
+            ],
         )
 
 
@@ -148,14 +191,28 @@ def build(name: str, model: Any, *, planned: bool) -> Any:
     """The agent of an example, plain or planned, around a model."""
     match name:
         case "rag" | "sql" | "weather" | "supervisor":
-            app = import_module(f"cookbook.docs.apps.{name}_{'after' if planned else 'before'}")
+            app = import_module(
+                f"cookbook.docs.apps.{name}_{'after' if planned else 'before'}"
+            )
             return app.build(model)
         case "weather in a form" | "weather in a schema":
-            form: dict[str, Any] = {"response_format": ToolStrategy(Pun) if name == "weather in a form" else Pun}
+            form: dict[str, Any] = {
+                "response_format": ToolStrategy(Pun)
+                if name == "weather in a form"
+                else Pun
+            }
             form |= {"context_schema": User, "checkpointer": InMemorySaver()}
-            return _agent(model, [get_user_location, get_weather], planned=planned, system_prompt=PROMPT, **form)
+            return _agent(
+                model,
+                [get_user_location, get_weather],
+                planned=planned,
+                system_prompt=PROMPT,
+                **form,
+            )
         case "mail":
-            approval = HumanInTheLoopMiddleware({"send_mail": True, "read_inbox": False})
+            approval = HumanInTheLoopMiddleware(
+                {"send_mail": True, "read_inbox": False}
+            )
             return _agent(
                 model,
                 [read_inbox, send_mail],
@@ -168,17 +225,28 @@ def build(name: str, model: Any, *, planned: bool) -> Any:
     raise ValueError(msg)
 
 
-def run(name: str, agent: Any, *, path: str, callbacks: Sequence[Any] = ()) -> dict[str, Any]:
+def run(
+    name: str, agent: Any, *, path: str, callbacks: Sequence[Any] = ()
+) -> dict[str, Any]:
     """Ask the agent of an example, turn by turn; whatever waits for approval is approved."""
     example = EXAMPLES[name]
     config = {**THREAD, "callbacks": list(callbacks)}
     options = {} if example.context is None else {"context": example.context}
     state: dict[str, Any] = {}
     for request in example.requests:
-        state = invoke(agent, {"messages": [HumanMessage(request)]}, config, path=path, **options)
+        state = invoke(
+            agent, {"messages": [HumanMessage(request)]}, config, path=path, **options
+        )
         while waiting := state.get("__interrupt__"):
             approved = {
-                each.id: {"decisions": [{"type": "approve"} for _ in each.value["action_requests"]]} for each in waiting
+                each.id: {
+                    "decisions": [
+                        {"type": "approve"} for _ in each.value["action_requests"]
+                    ]
+                }
+                for each in waiting
             }
-            state = invoke(agent, Command(resume=approved), config, path=path, **options)
+            state = invoke(
+                agent, Command(resume=approved), config, path=path, **options
+            )
     return state

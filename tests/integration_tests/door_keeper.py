@@ -14,14 +14,20 @@ from pydantic import Field
 from langchain_tooltree.cfgm.collect import DEFAULT_FAILURE_PROMPT
 from langchain_tooltree.cfgm.focus import DEFAULT_FOCUS_PROMPT
 from langchain_tooltree.cfgm.online import REFLECTION_PROMPT
-from langchain_tooltree.cfgm.tips import DEFAULT_COMPARISON_PROMPT, DEFAULT_SUCCESS_PROMPT
+from langchain_tooltree.cfgm.tips import (
+    DEFAULT_COMPARISON_PROMPT,
+    DEFAULT_SUCCESS_PROMPT,
+)
 from langchain_tooltree.models import CORRECTION
 from langchain_tooltree.testing import ScriptedChatModel
 
 LESSON = "Turn the brass key before you open the door."
 LOCKED = "Error: the door is locked."
 POINTS = ["Look for what locks a way.", "Try a key before a door."]
-TIPS = {"comparison": "Use act to turn the key first.", "success": "Leave through the door once it is open."}
+TIPS = {
+    "comparison": "Use act to turn the key first.",
+    "success": "Leave through the door once it is open.",
+}
 REASON = "Only then it opened."
 
 
@@ -31,10 +37,20 @@ def _tip(source: str, when: str) -> dict[str, Any]:
 
 
 ANSWERS: dict[str, dict[str, Any]] = {
-    DEFAULT_FOCUS_PROMPT: {"focus_points": [{"reasoning": "Doors differ.", "focus_point": point} for point in POINTS]},
-    DEFAULT_FAILURE_PROMPT: {"what_went_wrong": "The door was locked.", "next_time": LESSON},
+    DEFAULT_FOCUS_PROMPT: {
+        "focus_points": [
+            {"reasoning": "Doors differ.", "focus_point": point} for point in POINTS
+        ]
+    },
+    DEFAULT_FAILURE_PROMPT: {
+        "what_went_wrong": "The door was locked.",
+        "next_time": LESSON,
+    },
     DEFAULT_COMPARISON_PROMPT: {"tips": [_tip("comparison", "a door is locked")]},
-    DEFAULT_SUCCESS_PROMPT: {"tips": [_tip("success", "a way is free")], "followed": []},
+    DEFAULT_SUCCESS_PROMPT: {
+        "tips": [_tip("success", "a way is free")],
+        "followed": [],
+    },
     REFLECTION_PROMPT: {
         "key_information": {
             "objective": "To get out.",
@@ -51,7 +67,9 @@ WAYS: dict[str, Callable[[Mapping[str, Any], bool], Any]] = {
     "as asked": lambda answer, _: answer,
     "fenced": lambda answer, _: f"```json\n{json.dumps(answer, indent=1)}\n```",
     "empty first": lambda answer, again: answer if again else "",
-    "prose first": lambda answer, again: answer if again else "I would have to think about that.",
+    "prose first": lambda answer, again: (
+        answer if again else "I would have to think about that."
+    ),
     "nonsense first": lambda answer, again: answer if again else {"forty-two": 42},
     "never": lambda *_: "I would rather not say.",
 }
@@ -71,18 +89,39 @@ class DoorKeeper(ScriptedChatModel):
     failures: dict[int, Exception] = Field(default_factory=dict)
 
     def _respond(self, messages: Any, tools: Any) -> Any:
-        answer = next((said for prompt, said in ANSWERS.items() if messages[0].text.startswith(prompt)), None)
+        answer = next(
+            (
+                said
+                for prompt, said in ANSWERS.items()
+                if messages[0].text.startswith(prompt)
+            ),
+            None,
+        )
         if answer is not None:
-            return WAYS[self.way](answer, any(message.text == CORRECTION for message in messages))
-        done = [call["args"]["action"] for message in messages for call in getattr(message, "tool_calls", ())]
+            return WAYS[self.way](
+                answer, any(message.text == CORRECTION for message in messages)
+            )
+        done = [
+            call["args"]["action"]
+            for message in messages
+            for call in getattr(message, "tool_calls", ())
+        ]
         if messages[-1].type == "tool" and "The door is open." in messages[-1].text:
             return "I am out."
         if failure := self.failures.pop(len(messages), None):
             raise failure
-        told = any(LESSON in message.text for message in messages if message.type in {"human", "tool"})
+        told = any(
+            LESSON in message.text
+            for message in messages
+            if message.type in {"human", "tool"}
+        )
         told |= self.heeds_recall and LOCKED in messages[0].text
         action = "turn key" if told and "turn key" not in done else "open door"
-        call = {"name": tools[0]["function"]["name"], "args": {"action": action}, "id": f"call_{len(messages)}"}
+        call = {
+            "name": tools[0]["function"]["name"],
+            "args": {"action": action},
+            "id": f"call_{len(messages)}",
+        }
         return AIMessage("", tool_calls=[call])
 
 

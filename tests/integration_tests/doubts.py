@@ -28,7 +28,10 @@ def look(place: str) -> str:
 
 def calling(*places: str) -> AIMessage:
     """A reply that looks in these places at once."""
-    return AIMessage("", tool_calls=[{"name": "look", "args": {"place": at}, "id": at} for at in places])
+    return AIMessage(
+        "",
+        tool_calls=[{"name": "look", "args": {"place": at}, "id": at} for at in places],
+    )
 
 
 REPLIES: dict[str, list[Any]] = {
@@ -36,7 +39,12 @@ REPLIES: dict[str, list[Any]] = {
     "no report": [calling("shelf"), "On the shelf."],
     "again": [calling("desk"), DOUBT, calling("shelf"), FOUND],
     "a named read": [calling("desk"), NAMED, FOUND],
-    "removed branches": [calling("void"), *[DOUBT] * 3, calling("void", "cellar", "shelf"), FOUND],
+    "removed branches": [
+        calling("void"),
+        *[DOUBT] * 3,
+        calling("void", "cellar", "shelf"),
+        FOUND,
+    ],
     "in vain": [calling("desk"), *[DOUBT] * 3, calling("shelf"), DOUBT],
     "nothing is offered": [calling("desk"), *[DOUBT] * 3, "There is nothing."],
 }
@@ -44,10 +52,19 @@ REPLIES: dict[str, list[Any]] = {
 
 
 def node_agent(
-    model: Any, tools: Sequence[Any], *, schema: Any = MessagesState, context_schema: Any = None, **options: Any
+    model: Any,
+    tools: Sequence[Any],
+    *,
+    schema: Any = MessagesState,
+    context_schema: Any = None,
+    **options: Any,
 ) -> Any:
     """A ReAct graph with the planner in place of the model; options are the planner's, and those of `compile`."""
-    compiled = {name: options.pop(name) for name in ("checkpointer", "store", "name") if name in options}
+    compiled = {
+        name: options.pop(name)
+        for name in ("checkpointer", "store", "name")
+        if name in options
+    }
     graph = StateGraph(schema, context_schema=context_schema)
     graph.add_node("model", ToolTreeNode(model, tools, **options))
     graph.add_node("tools", ToolNode(tools))
@@ -58,9 +75,20 @@ def node_agent(
 
 
 def middleware_agent(
-    model: Any, tools: Sequence[Any], *, schema: Any = None, context_schema: Any = None, **options: Any
+    model: Any,
+    tools: Sequence[Any],
+    *,
+    schema: Any = None,
+    context_schema: Any = None,
+    **options: Any,
 ) -> Any:
     """An agent with the planner among its middleware; options as above."""
-    made = {name: options.pop(name) for name in ("checkpointer", "store", "name") if name in options}
+    made = {
+        name: options.pop(name)
+        for name in ("checkpointer", "store", "name")
+        if name in options
+    }
     made |= {"state_schema": schema, "context_schema": context_schema}
-    return create_agent(model, tools, middleware=[ToolTreeMiddleware(**options)], **made)
+    return create_agent(
+        model, tools, middleware=[ToolTreeMiddleware(**options)], **made
+    )

@@ -39,23 +39,42 @@ def verdict_that_never_comes(_):
 
 def find(database, *, killed):
     """Find a key in three looks, and print what is known before and after, unless killed before the run is judged."""
-    model = ScriptedChatModel(replies=[*LOOKS, '{"missing": "nothing"}\nIt hangs on the shelf.'])
-    verdict = verdict_that_never_comes if killed else lambda trajectory: "shelf" in str(trajectory.messages)
+    model = ScriptedChatModel(
+        replies=[*LOOKS, '{"missing": "nothing"}\nIt hangs on the shelf.']
+    )
+    verdict = (
+        verdict_that_never_comes
+        if killed
+        else lambda trajectory: "shelf" in str(trajectory.messages)
+    )
     with SqliteStore.from_conn_string(database) as store:
         store.setup()
         experience = Experience(store, namespace=NAMESPACE, verdict=verdict)
-        agent = create_tooltree_agent(model, [look], effects={"look": "read"}, experience=experience)
+        agent = create_tooltree_agent(
+            model, [look], effects={"look": "read"}, experience=experience
+        )
         status = experience.status()
         agent.invoke({"messages": [("user", "Where is the red key?")]})
         known = {"pending": status.pending, "in_graph": status.in_graph}
-        sys.stdout.write(json.dumps({"known": known, "now": experience.settle().in_graph}))
+        sys.stdout.write(
+            json.dumps({"known": known, "now": experience.settle().in_graph})
+        )
 
 
 def run_of(number):
     messages = [
         {"role": "user", "content": f"Find key number {number}."},
-        {"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": "look", "arguments": "{}"}}]},
-        {"role": "tool", "tool_call_id": "1", "content": f"Key {number} lies on the desk."},
+        {
+            "role": "assistant",
+            "tool_calls": [
+                {"id": "1", "function": {"name": "look", "arguments": "{}"}}
+            ],
+        },
+        {
+            "role": "tool",
+            "tool_call_id": "1",
+            "content": f"Key {number} lies on the desk.",
+        },
         {"role": "assistant", "content": "It is on the desk."},
     ]
     return Trajectory.from_chat(messages, id=f"run {number}", success=True)
@@ -68,7 +87,12 @@ def write(database, first, count, *, killed):
     class Perishable(SqliteStore):
         def batch(self, ops):
             ops = list(ops)
-            is_part = any(isinstance(op, PutOp) and op.namespace[-1] == fold.PARTS and "run 3" in op.key for op in ops)
+            is_part = any(
+                isinstance(op, PutOp)
+                and op.namespace[-1] == fold.PARTS
+                and "run 3" in op.key
+                for op in ops
+            )
             if is_part and killed == "before":
                 os.kill(os.getpid(), signal.SIGKILL)
             results = super().batch(ops)

@@ -67,12 +67,16 @@ class _Host:
     def __init__(self) -> None:
         self._services: list[Callable[[Request], Awaitable[Response]]] = []
         routes = [Route("/{service:int}/{path:path}", self._serve, methods=["POST"])]
-        settings = uvicorn.Config(Starlette(routes=routes), log_level="critical", lifespan="off", ws="none")
+        settings = uvicorn.Config(
+            Starlette(routes=routes), log_level="critical", lifespan="off", ws="none"
+        )
         server = uvicorn.Server(settings)
         listening = socket.socket()
         listening.bind(("127.0.0.1", 0))
         self._port = listening.getsockname()[1]
-        threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True).start()
+        threading.Thread(
+            target=server.run, kwargs={"sockets": [listening]}, daemon=True
+        ).start()
         end = time.monotonic() + STARTING
         while not server.started:
             assert time.monotonic() < end, "the server does not come up"
@@ -127,9 +131,19 @@ class OpenAIServer:
     async def client(self, **options: Any) -> AsyncIterator[ChatOpenAI]:
         """A client that does not ask again by itself, whatever the environment says of proxies."""
         with DefaultHttpxClient(trust_env=False, verify=False) as connections:
-            async with DefaultAsyncHttpxClient(trust_env=False, verify=False) as async_connections:
-                fixed = {"model": "gpt-4.1-mini", "base_url": self.url, "api_key": "unused", "max_retries": 0}
-                clients = {"http_client": connections, "http_async_client": async_connections}
+            async with DefaultAsyncHttpxClient(
+                trust_env=False, verify=False
+            ) as async_connections:
+                fixed = {
+                    "model": "gpt-4.1-mini",
+                    "base_url": self.url,
+                    "api_key": "unused",
+                    "max_retries": 0,
+                }
+                clients = {
+                    "http_client": connections,
+                    "http_async_client": async_connections,
+                }
                 yield ChatOpenAI(**{**fixed, **clients, **options})
 
     def kinds(self) -> Counter[str]:
@@ -149,25 +163,40 @@ class OpenAIServer:
         kind = read_question(asked.messages, asked.tools)[0].kind
         self.requests.append(Recorded(kind, request.url.path, body, asked))
         if asked.schema is not None and self._forms == "refused":
-            return _error(400, f"{'response_format' if chat else 'text.format'} json_schema is not supported")
+            return _error(
+                400,
+                f"{'response_format' if chat else 'text.format'} json_schema is not supported",
+            )
         reply = await self._reply(asked, kind)
         self.tokens += reply.input_tokens + reply.output_tokens
-        return self._write_chat(reply, asked, body) if chat else self._write_responses(reply, asked, body)
+        return (
+            self._write_chat(reply, asked, body)
+            if chat
+            else self._write_responses(reply, asked, body)
+        )
 
     async def _reply(self, asked: ChatRequest, kind: str) -> Reply:
         model = self._model.bind(tools=asked.tools) if asked.tools else self._model
         reply = Reply.of(await model.ainvoke(asked.messages))
         told = asked.schema is not None and self._forms == "filled in"
-        if kind in {"pre", "post", "plan"} and not told and "JSON schema" not in asked.messages[0].text:
+        if (
+            kind in {"pre", "post", "plan"}
+            and not told
+            and "JSON schema" not in asked.messages[0].text
+        ):
             return replace(reply, text="I would rather say it in my own words.")
         return replace(reply, reasoned=self._reasoning)
 
-    def _write_chat(self, reply: Reply, asked: ChatRequest, body: Mapping[str, Any]) -> Response:
+    def _write_chat(
+        self, reply: Reply, asked: ChatRequest, body: Mapping[str, Any]
+    ) -> Response:
         if asked.streaming:
             return streamed(stream_chat(reply, body["model"], usage=asked.usage))
         return JSONResponse(write_chat(reply, body["model"]))
 
-    def _write_responses(self, reply: Reply, asked: ChatRequest, body: Mapping[str, Any]) -> Response:
+    def _write_responses(
+        self, reply: Reply, asked: ChatRequest, body: Mapping[str, Any]
+    ) -> Response:
         items = items_of(reply)
         if reply.reasoned:
             self._needed.update((item["id"], items[0]["id"]) for item in items[1:])
@@ -188,4 +217,6 @@ async def _slowly(events: Iterable[str]) -> AsyncIterator[str]:
 
 
 def _error(status: int, message: str) -> Response:
-    return JSONResponse({"error": {"message": message, "type": "error", "code": None}}, status)
+    return JSONResponse(
+        {"error": {"message": message, "type": "error", "code": None}}, status
+    )

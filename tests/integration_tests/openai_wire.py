@@ -12,7 +12,13 @@ from itertools import pairwise
 from typing import Any
 
 from conversations import check_pairs
-from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage, convert_to_messages
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    SystemMessage,
+    ToolMessage,
+    convert_to_messages,
+)
 
 CALL_ID = re.compile(r"[a-zA-Z0-9_-]{1,40}")
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -71,7 +77,10 @@ class Reply:
     @classmethod
     def of(cls, message: AIMessage) -> "Reply":
         """The reply that a LangChain message stands for."""
-        calls = tuple(WrittenCall(call["name"], json.dumps(call["args"])) for call in message.tool_calls)
+        calls = tuple(
+            WrittenCall(call["name"], json.dumps(call["args"]))
+            for call in message.tool_calls
+        )
         usage = message.usage_metadata
         assert usage is not None
         tokens = {name: usage[name] for name in ("input_tokens", "output_tokens")}
@@ -91,7 +100,9 @@ def read_chat(body: Mapping[str, Any]) -> ChatRequest:
     return ChatRequest(
         messages=_checked(convert_to_messages(body["messages"])),
         tools=_checked_tools(body.get("tools") or []),
-        schema=form["json_schema"]["schema"] if form.get("type") == "json_schema" else None,
+        schema=form["json_schema"]["schema"]
+        if form.get("type") == "json_schema"
+        else None,
         streaming=bool(body.get("stream")),
         usage=bool((body.get("stream_options") or {}).get("include_usage")),
     )
@@ -99,12 +110,23 @@ def read_chat(body: Mapping[str, Any]) -> ChatRequest:
 
 def write_chat(reply: Reply, model: str) -> dict[str, Any]:
     """A reply of chat completions."""
-    message: dict[str, Any] = {"role": "assistant", "content": reply.text or None, "refusal": None}
+    message: dict[str, Any] = {
+        "role": "assistant",
+        "content": reply.text or None,
+        "refusal": None,
+    }
     if reply.calls:
         message["tool_calls"] = [_chat_call(call) for call in reply.calls]
     return {
         **_chat_head("chat.completion", model),
-        "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": _finish(reply)}],
+        "choices": [
+            {
+                "index": 0,
+                "message": message,
+                "logprobs": None,
+                "finish_reason": _finish(reply),
+            }
+        ],
         "usage": _chat_usage(reply),
     }
 
@@ -122,9 +144,21 @@ def stream_chat(reply: Reply, model: str, *, usage: bool) -> Iterator[str]:
         yield chunk({"content": word})
     for position, call in enumerate(reply.calls):
         whole = _chat_call(call)
-        yield chunk({"tool_calls": [{"index": position, **whole, "function": {"name": call.name, "arguments": ""}}]})
+        yield chunk(
+            {
+                "tool_calls": [
+                    {
+                        "index": position,
+                        **whole,
+                        "function": {"name": call.name, "arguments": ""},
+                    }
+                ]
+            }
+        )
         for piece in _halves(call.arguments):
-            yield chunk({"tool_calls": [{"index": position, "function": {"arguments": piece}}]})
+            yield chunk(
+                {"tool_calls": [{"index": position, "function": {"arguments": piece}}]}
+            )
     yield chunk({}, _finish(reply))
     if usage:
         yield _event({**head, "choices": [], "usage": _chat_usage(reply)})
@@ -132,11 +166,20 @@ def stream_chat(reply: Reply, model: str, *, usage: bool) -> Iterator[str]:
 
 
 def _chat_head(kind: str, model: str) -> dict[str, Any]:
-    return {"id": f"chatcmpl-{uuid.uuid4().hex}", "object": kind, "created": 1_700_000_000, "model": model}
+    return {
+        "id": f"chatcmpl-{uuid.uuid4().hex}",
+        "object": kind,
+        "created": 1_700_000_000,
+        "model": model,
+    }
 
 
 def _chat_call(call: WrittenCall) -> dict[str, Any]:
-    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+    return {
+        "id": call.id,
+        "type": "function",
+        "function": {"name": call.name, "arguments": call.arguments},
+    }
 
 
 def _chat_usage(reply: Reply) -> dict[str, int]:
@@ -159,7 +202,10 @@ def read_responses(body: Mapping[str, Any]) -> ChatRequest:
     form = (body.get("text") or {}).get("format") or {}
     named = ("name", "description", "parameters")
     tools = [
-        {"type": "function", "function": {key: tool[key] for key in named if key in tool}}
+        {
+            "type": "function",
+            "function": {key: tool[key] for key in named if key in tool},
+        }
         for tool in body.get("tools") or []
     ]
     return ChatRequest(
@@ -177,7 +223,11 @@ def _messages_of(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
         match item.get("type", "message"):
             case "message":
                 content = item["content"]
-                text = content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
+                text = (
+                    content
+                    if isinstance(content, str)
+                    else "".join(part.get("text", "") for part in content)
+                )
                 messages.append({"role": item["role"], "content": text})
             case "function_call":
                 if not messages or messages[-1]["role"] != "assistant":
@@ -186,7 +236,13 @@ def _messages_of(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
                 call = {"id": item["call_id"], "type": "function", "function": function}
                 messages[-1].setdefault("tool_calls", []).append(call)
             case "function_call_output":
-                messages.append({"role": "tool", "tool_call_id": item["call_id"], "content": item["output"]})
+                messages.append(
+                    {
+                        "role": "tool",
+                        "tool_call_id": item["call_id"],
+                        "content": item["output"],
+                    }
+                )
             case "reasoning":
                 pass
             case other:
@@ -195,7 +251,9 @@ def _messages_of(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return messages
 
 
-def check_reasoning(items: Sequence[Mapping[str, Any]], needed: Mapping[str, str]) -> None:
+def check_reasoning(
+    items: Sequence[Mapping[str, Any]], needed: Mapping[str, str]
+) -> None:
     """Fail unless reasoning and what it led to come back together.
 
     Args:
@@ -206,20 +264,30 @@ def check_reasoning(items: Sequence[Mapping[str, Any]], needed: Mapping[str, str
         BadRequestError: If one is there without the other.
     """
     for before, item in pairwise([{}, *items, {}]):
-        if item.get("id") in needed and before.get("id") not in {needed[item["id"]], *needed}:
+        if item.get("id") in needed and before.get("id") not in {
+            needed[item["id"]],
+            *needed,
+        }:
             msg = f"Item {item['id']} was provided without its required reasoning item {needed[item['id']]}."
             raise BadRequestError(msg)
-        if before.get("type") == "reasoning" and needed.get(item.get("id", "")) != before["id"]:
+        if (
+            before.get("type") == "reasoning"
+            and needed.get(item.get("id", "")) != before["id"]
+        ):
             msg = f"Item {before['id']} of type 'reasoning' was provided without its required following item."
             raise BadRequestError(msg)
 
 
-def write_responses(reply: Reply, items: list[dict[str, Any]], model: str) -> dict[str, Any]:
+def write_responses(
+    reply: Reply, items: list[dict[str, Any]], model: str
+) -> dict[str, Any]:
     """A reply of responses."""
     return _response(reply, model, f"resp_{uuid.uuid4().hex}", items)
 
 
-def stream_responses(reply: Reply, items: list[dict[str, Any]], model: str) -> Iterator[str]:
+def stream_responses(
+    reply: Reply, items: list[dict[str, Any]], model: str
+) -> Iterator[str]:
     """A reply of responses as server-sent events."""
     identifier = f"resp_{uuid.uuid4().hex}"
     numbers = iter(range(10_000))
@@ -227,10 +295,16 @@ def stream_responses(reply: Reply, items: list[dict[str, Any]], model: str) -> I
     def event(kind: str, **data: Any) -> str:
         return _event({"type": kind, "sequence_number": next(numbers), **data}, kind)
 
-    yield event("response.created", response={**_response(reply, model, identifier, []), "status": "in_progress"})
+    yield event(
+        "response.created",
+        response={**_response(reply, model, identifier, []), "status": "in_progress"},
+    )
     for position, item in enumerate(items):
         at = {"output_index": position, "item_id": item["id"]}
-        emptied: dict[str, dict[str, Any]] = {"function_call": {"arguments": ""}, "message": {"content": []}}
+        emptied: dict[str, dict[str, Any]] = {
+            "function_call": {"arguments": ""},
+            "message": {"content": []},
+        }
         begun = {**item, "status": "in_progress", **emptied.get(item["type"], {})}
         yield event("response.output_item.added", output_index=position, item=begun)
         if item["type"] == "reasoning":
@@ -238,16 +312,37 @@ def stream_responses(reply: Reply, items: list[dict[str, Any]], model: str) -> I
         elif item["type"] == "function_call":
             for piece in _halves(item["arguments"]):
                 yield event("response.function_call_arguments.delta", **at, delta=piece)
-            yield event("response.function_call_arguments.done", **at, name=item["name"], arguments=item["arguments"])
+            yield event(
+                "response.function_call_arguments.done",
+                **at,
+                name=item["name"],
+                arguments=item["arguments"],
+            )
         else:
             for word in reply.words():
-                yield event("response.output_text.delta", **at, content_index=0, delta=word, logprobs=[])
-            yield event("response.output_text.done", **at, content_index=0, text=reply.text, logprobs=[])
+                yield event(
+                    "response.output_text.delta",
+                    **at,
+                    content_index=0,
+                    delta=word,
+                    logprobs=[],
+                )
+            yield event(
+                "response.output_text.done",
+                **at,
+                content_index=0,
+                text=reply.text,
+                logprobs=[],
+            )
         yield event("response.output_item.done", output_index=position, item=item)
-    yield event("response.completed", response=_response(reply, model, identifier, items))
+    yield event(
+        "response.completed", response=_response(reply, model, identifier, items)
+    )
 
 
-def _response(reply: Reply, model: str, identifier: str, items: list[dict[str, Any]]) -> dict[str, Any]:
+def _response(
+    reply: Reply, model: str, identifier: str, items: list[dict[str, Any]]
+) -> dict[str, Any]:
     usage = {
         "input_tokens": reply.input_tokens,
         "input_tokens_details": {"cached_tokens": 0},
@@ -279,14 +374,33 @@ def items_of(reply: Reply) -> list[dict[str, Any]]:
     """The output items of a reply."""
     items: list[dict[str, Any]] = []
     if reply.reasoned:
-        items.append({"id": f"rs_{uuid.uuid4().hex}", "type": "reasoning", "summary": []})
+        items.append(
+            {"id": f"rs_{uuid.uuid4().hex}", "type": "reasoning", "summary": []}
+        )
     if reply.text:
-        part = {"type": "output_text", "text": reply.text, "annotations": [], "logprobs": []}
-        message = {"type": "message", "role": "assistant", "status": "completed", "content": [part]}
+        part = {
+            "type": "output_text",
+            "text": reply.text,
+            "annotations": [],
+            "logprobs": [],
+        }
+        message = {
+            "type": "message",
+            "role": "assistant",
+            "status": "completed",
+            "content": [part],
+        }
         items.append({"id": f"msg_{uuid.uuid4().hex}", **message})
     for call in reply.calls:
-        written = {"call_id": call.id, "name": call.name, "arguments": call.arguments, "status": "completed"}
-        items.append({"id": f"fc_{uuid.uuid4().hex}", "type": "function_call", **written})
+        written = {
+            "call_id": call.id,
+            "name": call.name,
+            "arguments": call.arguments,
+            "status": "completed",
+        }
+        items.append(
+            {"id": f"fc_{uuid.uuid4().hex}", "type": "function_call", **written}
+        )
     return items
 
 
@@ -309,11 +423,20 @@ def _checked(messages: list[BaseMessage]) -> list[BaseMessage]:
         BadRequestError: If it would not.
     """
     try:
-        check_pairs([message for message in messages if not isinstance(message, SystemMessage)])
+        check_pairs(
+            [message for message in messages if not isinstance(message, SystemMessage)]
+        )
     except AssertionError as error:
         raise BadRequestError(str(error)) from error
-    ids = [str(call["id"]) for message in messages if isinstance(message, AIMessage) for call in message.tool_calls]
-    ids += [message.tool_call_id for message in messages if isinstance(message, ToolMessage)]
+    ids = [
+        str(call["id"])
+        for message in messages
+        if isinstance(message, AIMessage)
+        for call in message.tool_calls
+    ]
+    ids += [
+        message.tool_call_id for message in messages if isinstance(message, ToolMessage)
+    ]
     if bad := [identifier for identifier in ids if not CALL_ID.fullmatch(identifier)]:
         msg = f"Invalid tool call id: {bad}"
         raise BadRequestError(msg)
@@ -323,7 +446,10 @@ def _checked(messages: list[BaseMessage]) -> list[BaseMessage]:
 def _checked_tools(tools: list[dict[str, Any]]) -> list[dict[str, Any]]:
     for tool in tools:
         function = tool["function"]
-        if not NAME.fullmatch(function["name"]) or function["parameters"]["type"] != "object":
+        if (
+            not NAME.fullmatch(function["name"])
+            or function["parameters"]["type"] != "object"
+        ):
             msg = f"Invalid tool: {function}"
             raise BadRequestError(msg)
     return tools

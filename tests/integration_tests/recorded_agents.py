@@ -10,7 +10,13 @@ from typing import Annotated, Any, NotRequired
 from deepagents import create_deep_agent
 from langchain.agents import create_agent
 from langchain.agents.middleware import SummarizationMiddleware
-from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, RemoveMessage
+from langchain_core.messages import (
+    AIMessage,
+    AnyMessage,
+    BaseMessage,
+    HumanMessage,
+    RemoveMessage,
+)
 from langchain_core.tools import StructuredTool, tool
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
@@ -23,7 +29,16 @@ from langchain_tooltree.testing import ScriptedChatModel
 LOTS = 10_000
 """More replies than any conversation needs."""
 
-DRIVES = ("invoke", "values", "updates", "messages", "ainvoke", "avalues", "amessages", "aevents")
+DRIVES = (
+    "invoke",
+    "values",
+    "updates",
+    "messages",
+    "ainvoke",
+    "avalues",
+    "amessages",
+    "aevents",
+)
 """Ways to run a graph: plainly, or streaming in one of the modes; those that begin with `a` on the async path."""
 
 
@@ -75,15 +90,26 @@ def moody(seed: int, *tools: str, patience: int = 3) -> ScriptedChatModel:
     draw = random.Random(seed)
 
     def reply(messages: list[BaseMessage]) -> AIMessage | str:
-        asked = sum(isinstance(message, AIMessage) for message in since_request(messages))
+        asked = sum(
+            isinstance(message, AIMessage) for message in since_request(messages)
+        )
         if asked >= patience or draw.random() < 0.2:
             return f"Done after {asked} turns."
-        arguments = {"look": "place", "drop": "thing", "ask": "question", "delegate": "job"}
+        arguments = {
+            "look": "place",
+            "drop": "thing",
+            "ask": "question",
+            "delegate": "job",
+        }
         chosen = [draw.choice(tools) for _ in range(draw.randint(1, 3))]
         return AIMessage(
             draw.choice(["", "Let me see."]),
             tool_calls=[
-                {"name": name, "args": {arguments.get(name, "x"): f"{name} {draw.randrange(9)}"}, "id": call_id(draw)}
+                {
+                    "name": name,
+                    "args": {arguments.get(name, "x"): f"{name} {draw.randrange(9)}"},
+                    "id": call_id(draw),
+                }
                 for name in chosen
             ],
         )
@@ -98,7 +124,14 @@ def call_id(draw: random.Random) -> str:
 
 def since_request(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     """The messages since the user last spoke."""
-    last = max((place for place, message in enumerate(messages) if isinstance(message, HumanMessage)), default=-1)
+    last = max(
+        (
+            place
+            for place, message in enumerate(messages)
+            if isinstance(message, HumanMessage)
+        ),
+        default=-1,
+    )
     return list(messages[last + 1 :])
 
 
@@ -118,7 +151,9 @@ def office(seed: int, checkpointer: Any) -> Any:
     """
     draw = random.Random(f"office {seed}")
     helper = create_agent(moody(seed + 1, "look", "drop"), [look, drop], name="helper")
-    desk = create_agent(moody(seed + 2, "look", "ask", patience=2), [look, ask], name="desk")
+    desk = create_agent(
+        moody(seed + 2, "look", "ask", patience=2), [look, ask], name="desk"
+    )
     model = moody(seed, "look", "drop", "ask", "delegate", "nothing")
     tools = [look, drop, ask, helper_tool(helper)]
     broken: set[str] = set()
@@ -139,28 +174,45 @@ def office(seed: int, checkpointer: Any) -> Any:
         return draw.choice(["desk", "tidy", "clerks", END])
 
     def consult(state: OfficeState) -> dict[str, Any]:
-        said = desk.invoke({"messages": [("user", f"About {len(state['messages'])} messages")]})
+        said = desk.invoke(
+            {"messages": [("user", f"About {len(state['messages'])} messages")]}
+        )
         return {"messages": [said["messages"][-1]], "topic": "desk"}
 
     def send_clerks(_: OfficeState) -> list[Send]:
         return [
-            Send("clerk", {"number": number, "messages": [HumanMessage(f"Clerk {number}!")]}) for number in range(3)
+            Send(
+                "clerk",
+                {"number": number, "messages": [HumanMessage(f"Clerk {number}!")]},
+            )
+            for number in range(3)
         ]
 
     def clerk(order: dict[str, Any]) -> Any:
         breaks(f"clerk {order['number']}")
         form: list[Callable[[], Any]] = [
             lambda: AIMessage(f"Clerk {order['number']} at work."),
-            lambda: {"role": "assistant", "content": f"Clerk {order['number']} at work."},
+            lambda: {
+                "role": "assistant",
+                "content": f"Clerk {order['number']} at work.",
+            },
             lambda: ("ai", f"Clerk {order['number']} at work."),
         ]
-        update = {"messages": [form[order["number"]]()], "notes": [str(order["number"])]}
+        update = {
+            "messages": [form[order["number"]]()],
+            "notes": [str(order["number"])],
+        }
         return Command(update=update) if order["number"] else update
 
     def tidy(state: OfficeState) -> dict[str, Any]:
         breaks("tidy")
         old: list[AnyMessage] = state["messages"][: len(state["messages"]) // 2]
-        return {"messages": [*(RemoveMessage(id=str(message.id)) for message in old), AIMessage("Tidied up.")]}
+        return {
+            "messages": [
+                *(RemoveMessage(id=str(message.id)) for message in old),
+                AIMessage("Tidied up."),
+            ]
+        }
 
     graph = StateGraph(OfficeState)
     graph.add_node("model", think)
@@ -170,7 +222,9 @@ def office(seed: int, checkpointer: Any) -> Any:
     graph.add_node("clerk", clerk)
     graph.add_node("tidy", tidy)
     graph.add_edge(START, "model")
-    graph.add_conditional_edges("model", route, ["tools", "desk", "tidy", "clerks", END])
+    graph.add_conditional_edges(
+        "model", route, ["tools", "desk", "tidy", "clerks", END]
+    )
     graph.add_edge("tools", "model")
     graph.add_conditional_edges("clerks", send_clerks, ["clerk"])
     graph.add_edge("clerk", "tidy")
@@ -195,7 +249,11 @@ async def arun(graph: Any, given: Any, config: Any, drive: str) -> None:
         case "aevents":
             await _aexhaust(graph.astream_events(given, config, version="v2"))
         case _:
-            await _aexhaust(graph.astream(given, config, stream_mode=drive.removeprefix("a"), subgraphs=True))
+            await _aexhaust(
+                graph.astream(
+                    given, config, stream_mode=drive.removeprefix("a"), subgraphs=True
+                )
+            )
 
 
 def _exhaust(stream: Iterator[Any]) -> None:
@@ -211,8 +269,15 @@ async def _aexhaust(stream: AsyncIterator[Any]) -> None:
 def summarising(checkpointer: Any) -> Any:
     """An agent that replaces old messages by a summary."""
     summarizer = ScriptedChatModel(replies=["A summary."] * LOTS)
-    middleware: Any = SummarizationMiddleware(summarizer, trigger=("messages", 4), keep=("messages", 2))
-    return create_agent(moody(1, "look", "ask"), [look, ask], middleware=[middleware], checkpointer=checkpointer)
+    middleware: Any = SummarizationMiddleware(
+        summarizer, trigger=("messages", 4), keep=("messages", 2)
+    )
+    return create_agent(
+        moody(1, "look", "ask"),
+        [look, ask],
+        middleware=[middleware],
+        checkpointer=checkpointer,
+    )
 
 
 def supervised(checkpointer: Any, *, output_mode: Any = "last_message") -> Any:
@@ -221,14 +286,23 @@ def supervised(checkpointer: Any, *, output_mode: Any = "last_message") -> Any:
     bob = create_agent(moody(4, "look", "ask"), [look, ask], name="bob")
 
     def supervise(messages: list[BaseMessage]) -> AIMessage | str:
-        said = [each for each in since_request(messages) if isinstance(each, AIMessage) and each.name == "supervisor"]
+        said = [
+            each
+            for each in since_request(messages)
+            if isinstance(each, AIMessage) and each.name == "supervisor"
+        ]
         if len(said) == 2:
             return "All done."
         name = f"transfer_to_{['alice', 'bob'][len(said)]}"
-        return AIMessage("", tool_calls=[{"name": name, "args": {}, "id": f"handoff_{len(messages)}"}])
+        return AIMessage(
+            "",
+            tool_calls=[{"name": name, "args": {}, "id": f"handoff_{len(messages)}"}],
+        )
 
     model = ScriptedChatModel(replies=[supervise] * LOTS)
-    return create_supervisor([alice, bob], model=model, output_mode=output_mode).compile(checkpointer=checkpointer)
+    return create_supervisor(
+        [alice, bob], model=model, output_mode=output_mode
+    ).compile(checkpointer=checkpointer)
 
 
 def supervised_in_full(checkpointer: Any) -> Any:
@@ -241,21 +315,39 @@ def swarming(checkpointer: Any) -> Any:
 
     def member(name: str, other: str) -> Any:
         def reply(messages: list[BaseMessage]) -> AIMessage | str:
-            if sum(isinstance(message, AIMessage) for message in since_request(messages)) == 2:
+            if (
+                sum(
+                    isinstance(message, AIMessage)
+                    for message in since_request(messages)
+                )
+                == 2
+            ):
                 return "Done."
-            call = {"name": f"transfer_to_{other}", "args": {}, "id": f"handoff_{len(messages)}"}
+            call = {
+                "name": f"transfer_to_{other}",
+                "args": {},
+                "id": f"handoff_{len(messages)}",
+            }
             return AIMessage("", tool_calls=[call])
 
         model = ScriptedChatModel(replies=[reply] * LOTS)
-        return create_agent(model, [create_handoff_tool(agent_name=other), look], name=name)
+        return create_agent(
+            model, [create_handoff_tool(agent_name=other), look], name=name
+        )
 
     agents = [member("alice", "bob"), member("bob", "alice")]
-    return create_swarm(agents, default_active_agent="alice").compile(checkpointer=checkpointer)
+    return create_swarm(agents, default_active_agent="alice").compile(
+        checkpointer=checkpointer
+    )
 
 
 def remembering(checkpointer: Any) -> Any:
     """A sub-agent with a memory of its own, visited from two nodes."""
-    return _visiting(create_agent(moody(6, "look", "ask"), [look, ask], checkpointer=True), {}, checkpointer)
+    return _visiting(
+        create_agent(moody(6, "look", "ask"), [look, ask], checkpointer=True),
+        {},
+        checkpointer,
+    )
 
 
 def going_elsewhere(checkpointer: Any) -> Any:
@@ -281,7 +373,11 @@ def nested(checkpointer: Any) -> Any:
     """Agents in the tools of agents in the tools of an agent."""
     inner = create_agent(moody(9, "look", "ask"), [look, ask])
     middle = create_agent(moody(8, "delegate", "look"), [helper_tool(inner), look])
-    return create_agent(moody(10, "delegate", "look"), [helper_tool(middle), look], checkpointer=checkpointer)
+    return create_agent(
+        moody(10, "delegate", "look"),
+        [helper_tool(middle), look],
+        checkpointer=checkpointer,
+    )
 
 
 def deep(checkpointer: Any) -> Any:
@@ -292,13 +388,27 @@ def deep(checkpointer: Any) -> Any:
             return "Done."
         if "Look around." in messages[-1].text:
             return AIMessage(
-                "", tool_calls=[{"name": "look", "args": {"place": "shed"}, "id": f"look_{len(messages)}"}]
+                "",
+                tool_calls=[
+                    {
+                        "name": "look",
+                        "args": {"place": "shed"},
+                        "id": f"look_{len(messages)}",
+                    }
+                ],
             )
         job = {"description": "Look around.", "subagent_type": "general-purpose"}
         places = (len(messages), len(messages) + 1)
-        return AIMessage("", tool_calls=[{"name": "task", "args": job, "id": f"task_{place}"} for place in places])
+        return AIMessage(
+            "",
+            tool_calls=[
+                {"name": "task", "args": job, "id": f"task_{place}"} for place in places
+            ],
+        )
 
-    return create_deep_agent(ScriptedChatModel(replies=[reply] * LOTS), [look], checkpointer=checkpointer)
+    return create_deep_agent(
+        ScriptedChatModel(replies=[reply] * LOTS), [look], checkpointer=checkpointer
+    )
 
 
 def sharing_inside(checkpointer: Any) -> Any:
@@ -306,7 +416,9 @@ def sharing_inside(checkpointer: Any) -> Any:
     graph = StateGraph(MessagesState)
     graph.add_node("inner", create_agent(moody(11, "look", "ask"), [look, ask]))
     graph.add_edge(START, "inner")
-    return create_agent(moody(12, "delegate"), [helper_tool(graph.compile())], checkpointer=checkpointer)
+    return create_agent(
+        moody(12, "delegate"), [helper_tool(graph.compile())], checkpointer=checkpointer
+    )
 
 
 AGENTS = (

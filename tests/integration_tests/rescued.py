@@ -34,7 +34,10 @@ STEPS: list[tuple[str, dict[str, str]]] = [
     ("erase", {"name": "old"}),
     ("write", {"name": "c"}),
 ]
-REQUESTS = {"rescue": "Where is the key? Mail it to ann.", "plan": "Write a, b and c, and erase old."}
+REQUESTS = {
+    "rescue": "Where is the key? Mail it to ann.",
+    "plan": "Write a, b and c, and erase old.",
+}
 
 
 class Journal:
@@ -64,30 +67,54 @@ class Clerk(ScriptedChatModel):
 
     journal: Any
 
-    def _respond(self, messages: list[BaseMessage], _: Sequence[Mapping[str, Any]]) -> Any:
+    def _respond(
+        self, messages: list[BaseMessage], _: Sequence[Mapping[str, Any]]
+    ) -> Any:
         request = next(each.text for each in messages if isinstance(each, HumanMessage))
         others = OTHERS in messages[-1].text
         key = "others" if others else f"own {len(messages)}"
         self.journal.note(f"start model {key}")
-        reply = self._others() if others else self._rescue(messages) if "key" in request else self._plan(messages)
+        reply = (
+            self._others()
+            if others
+            else self._rescue(messages)
+            if "key" in request
+            else self._plan(messages)
+        )
         self.journal.note(f"end model {key}")
         return reply
 
     @staticmethod
     def _others() -> AIMessage:
         places = ("void", "shelf")
-        return AIMessage("", tool_calls=[{"name": "look", "args": {"place": at}, "id": at} for at in places])
+        return AIMessage(
+            "",
+            tool_calls=[
+                {"name": "look", "args": {"place": at}, "id": at} for at in places
+            ],
+        )
 
     @staticmethod
     def _rescue(messages: Sequence[BaseMessage]) -> Any:
-        seen = {each.name: each.text for each in messages if isinstance(each, ToolMessage)}
+        seen = {
+            each.name: each.text for each in messages if isinstance(each, ToolMessage)
+        }
         if "send" in seen:
             return '{"missing": "nothing"}\nThe key lies on the shelf, and ann knows.'
         if "key" in seen.get("look", ""):
-            call = {"name": "send", "args": {"to": "ann", "text": seen["look"]}, "id": "send"}
+            call = {
+                "name": "send",
+                "args": {"to": "ann", "text": seen["look"]},
+                "id": "send",
+            }
             return AIMessage("", tool_calls=[call])
         if not seen:
-            return AIMessage("", tool_calls=[{"name": "look", "args": {"place": "cellar"}, "id": "cellar"}])
+            return AIMessage(
+                "",
+                tool_calls=[
+                    {"name": "look", "args": {"place": "cellar"}, "id": "cellar"}
+                ],
+            )
         return f"{json.dumps({'missing': MISSING})}\nIt is not in the cellar."
 
     @staticmethod
@@ -96,7 +123,9 @@ class Clerk(ScriptedChatModel):
         if done == len(STEPS):
             return '{"missing": "nothing"}\nAll is written.'
         name, args = STEPS[done]
-        return AIMessage("", tool_calls=[{"name": name, "args": args, "id": f"{name}_{done}"}])
+        return AIMessage(
+            "", tool_calls=[{"name": name, "args": args, "id": f"{name}_{done}"}]
+        )
 
 
 class Files:
@@ -184,7 +213,10 @@ def outcome(state: Any) -> dict[str, Any]:
                 each.type,
                 each.text,
                 each.name,
-                [[call["name"], call["args"]] for call in getattr(each, "tool_calls", ())],
+                [
+                    [call["name"], call["args"]]
+                    for call in getattr(each, "tool_calls", ())
+                ],
             ]
             for each in messages
         ],

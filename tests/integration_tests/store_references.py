@@ -16,12 +16,21 @@ from langgraph.store.postgres import PostgresStore
 from langgraph.store.postgres.aio import AsyncPostgresStore
 from langgraph.store.sqlite import SqliteStore
 from langgraph.store.sqlite.aio import AsyncSqliteStore
-from store_servers import chroma_client, chroma_server, postgres_programs, postgres_server
+from store_servers import (
+    chroma_client,
+    chroma_server,
+    postgres_programs,
+    postgres_server,
+)
 
 from langchain_tooltree import ChromaStore, HashingEmbeddings
 
 DIMS = 64
-INDEX: dict[str, Any] = {"dims": DIMS, "embed": HashingEmbeddings(dims=DIMS), "fields": ["$"]}
+INDEX: dict[str, Any] = {
+    "dims": DIMS,
+    "embed": HashingEmbeddings(dims=DIMS),
+    "fields": ["$"],
+}
 
 STORES = (
     "memory-sync",
@@ -124,29 +133,41 @@ class References:
         index = INDEX if SQLITE_HAS_EXTENSIONS else None
         place = str(self._folder / f"{uuid.uuid4().hex}.sqlite")
         if path == "sync":
-            store = stack.enter_context(SqliteStore.from_conn_string(place, index=index))
+            store = stack.enter_context(
+                SqliteStore.from_conn_string(place, index=index)
+            )
             store.setup()
             return store
-        store = await stack.enter_async_context(AsyncSqliteStore.from_conn_string(place, index=index))
+        store = await stack.enter_async_context(
+            AsyncSqliteStore.from_conn_string(place, index=index)
+        )
         await store.setup()
         return store
 
     async def _postgres_store(self, path: str, stack: AsyncExitStack) -> BaseStore:
         if path == "sync":
-            store = stack.enter_context(PostgresStore.from_conn_string(self.postgres, index=INDEX))
+            store = stack.enter_context(
+                PostgresStore.from_conn_string(self.postgres, index=INDEX)
+            )
             store.setup()
             store.conn.execute("TRUNCATE store CASCADE")
             return store
-        store = await stack.enter_async_context(AsyncPostgresStore.from_conn_string(self.postgres, index=INDEX))
+        store = await stack.enter_async_context(
+            AsyncPostgresStore.from_conn_string(self.postgres, index=INDEX)
+        )
         await store.setup()
         await store.conn.execute("TRUNCATE store CASCADE")
         return store
 
     async def _chroma_folder_store(self, path: str, stack: AsyncExitStack) -> BaseStore:
-        return stack.enter_context(ChromaStore(self._folder / uuid.uuid4().hex, embeddings=INDEX["embed"]))
+        return stack.enter_context(
+            ChromaStore(self._folder / uuid.uuid4().hex, embeddings=INDEX["embed"])
+        )
 
     async def _chroma_server_store(self, path: str, stack: AsyncExitStack) -> BaseStore:
-        client = stack.enter_context(chroma_client(self.chroma, f"db-{uuid.uuid4().hex}"))
+        client = stack.enter_context(
+            chroma_client(self.chroma, f"db-{uuid.uuid4().hex}")
+        )
         return stack.enter_context(ChromaStore(client, embeddings=INDEX["embed"]))
 
 

@@ -39,13 +39,19 @@ def postgres_server() -> Iterator[str]:
         home = Path(folder)
         home.chmod(0o755)
         user = {}
-        if os.geteuid() == 0:  # Postgres refuses to run as root, and others cannot look into root's folders
+        if (
+            os.geteuid() == 0
+        ):  # Postgres refuses to run as root, and others cannot look into root's folders
             user = {"user": "nobody", "group": "nogroup", "extra_groups": []}
             package = programs.parent
-            libraries = package.with_name("pgserver.libs")  # programs find them by their place beside the package
+            libraries = package.with_name(
+                "pgserver.libs"
+            )  # programs find them by their place beside the package
             if libraries.exists():
                 shutil.copytree(libraries, home / libraries.name)
-            programs = Path(shutil.copytree(programs, home / package.name / programs.name))
+            programs = Path(
+                shutil.copytree(programs, home / package.name / programs.name)
+            )
         data = home / "data"
         data.mkdir()
         if user:
@@ -64,13 +70,30 @@ def postgres_server() -> Iterator[str]:
         ]
         subprocess.run(make, check=True, capture_output=True, cwd=data, **user)  # noqa: S603 - our own programs
         with (data / "log").open("w") as log:
-            run = [programs / "bin" / "postgres", "-D", data, "-k", data, "-h", "", "-c", "fsync=off"]
+            run = [
+                programs / "bin" / "postgres",
+                "-D",
+                data,
+                "-k",
+                data,
+                "-h",
+                "",
+                "-c",
+                "fsync=off",
+            ]
             server = subprocess.Popen(run, stdout=log, stderr=log, cwd=data, **user)  # noqa: S603 - as above
         try:
-            _await(lambda: (data / ".s.PGSQL.5432").exists() and "ready" in (data / "postmaster.pid").read_text())
+            _await(
+                lambda: (
+                    (data / ".s.PGSQL.5432").exists()
+                    and "ready" in (data / "postmaster.pid").read_text()
+                )
+            )
             yield f"postgresql://postgres@/postgres?host={data}"
         finally:
-            server.send_signal(signal.SIGQUIT)  # its immediate shutdown: nothing is to be kept
+            server.send_signal(
+                signal.SIGQUIT
+            )  # its immediate shutdown: nothing is to be kept
             server.wait(PATIENCE)
 
 
@@ -87,7 +110,9 @@ def chroma_server(folder: Path) -> Iterator[int]:
     code = "import sys, chromadb_rust_bindings; chromadb_rust_bindings.cli(['chroma', *sys.argv[1:]])"
     place = ["--path", str(folder), "--host", "127.0.0.1", "--port", str(port)]
     with subprocess.Popen(  # noqa: S603 - our own programs
-        [sys.executable, "-c", code, "run", *place], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        [sys.executable, "-c", code, "run", *place],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
     ) as server:
         try:
             _await(lambda: _listens(port))
@@ -108,7 +133,9 @@ def chroma_client(port: int, database: str) -> Iterator[Client]:
     admin = AdminClient(settings)
     if database not in {found["name"] for found in admin.list_databases()}:
         admin.create_database(database)
-    client = chromadb.HttpClient(host="127.0.0.1", port=port, database=database, settings=settings)
+    client = chromadb.HttpClient(
+        host="127.0.0.1", port=port, database=database, settings=settings
+    )
     try:
         yield client
     finally:

@@ -36,13 +36,21 @@ def memory() -> CFGMMemory:
     return CFGMMemory(ScriptedChatModel(replies=[]), InMemoryStore())
 
 
-def watched(watching: Any, known: CFGMMemory | None = None, *, verdict: Any = lambda _: True) -> CFGMMiddleware:
-    return CFGMMiddleware(watching, known, patience=0, verdict=verdict if known else None)
+def watched(
+    watching: Any, known: CFGMMemory | None = None, *, verdict: Any = lambda _: True
+) -> CFGMMiddleware:
+    return CFGMMiddleware(
+        watching, known, patience=0, verdict=verdict if known else None
+    )
 
 
-def door_agent(cfgm: CFGMMiddleware, door: Door | None = None, model: Any = None, **options: Any) -> Any:
+def door_agent(
+    cfgm: CFGMMiddleware, door: Door | None = None, model: Any = None, **options: Any
+) -> Any:
     tools = [(door or Door()).tool()]
-    return create_agent(model or DoorKeeper(heeds_recall=True), tools, middleware=[cfgm], **options)
+    return create_agent(
+        model or DoorKeeper(heeds_recall=True), tools, middleware=[cfgm], **options
+    )
 
 
 def thread(number: int = 1) -> Any:
@@ -51,47 +59,83 @@ def thread(number: int = 1) -> Any:
 
 def called(messages: Sequence[BaseMessage]) -> list[str]:
     """The actions that were taken, in order."""
-    return [call["args"]["action"] for each in messages if isinstance(each, AIMessage) for call in each.tool_calls]
+    return [
+        call["args"]["action"]
+        for each in messages
+        if isinstance(each, AIMessage)
+        for call in each.tool_calls
+    ]
 
 
 def test_how_it_got_out_is_recalled_in_the_next_conversation(path: str) -> None:
     watching, known = watcher(), memory()
 
     runs = [
-        invoke(door_agent(watched(watching, known), checkpointer=InMemorySaver()), ASKED, thread(number), path=path)
+        invoke(
+            door_agent(watched(watching, known), checkpointer=InMemorySaver()),
+            ASKED,
+            thread(number),
+            path=path,
+        )
         for number in (1, 2)
     ]
 
-    assert [called(check_conversation(run["messages"])) for run in runs] == [RECOVERED, STRAIGHT]
+    assert [called(check_conversation(run["messages"])) for run in runs] == [
+        RECOVERED,
+        STRAIGHT,
+    ]
     assert len(watching.calls) == 1
 
 
 def test_many_conversations_at_once_do_not_mix(path: str) -> None:
     known = memory()
-    cfgm = CFGMMiddleware(watcher(), known, patience=0, recall=False, verdict=lambda _: True)
+    cfgm = CFGMMiddleware(
+        watcher(), known, patience=0, recall=False, verdict=lambda _: True
+    )
     crowd = [door_agent(cfgm, checkpointer=InMemorySaver()) for _ in range(12)]
 
     if path == "async":
 
         async def run() -> list[Any]:
-            return await asyncio.gather(*(agent.ainvoke(ASKED, thread(number)) for number, agent in enumerate(crowd)))
+            return await asyncio.gather(
+                *(
+                    agent.ainvoke(ASKED, thread(number))
+                    for number, agent in enumerate(crowd)
+                )
+            )
 
         states = asyncio.run(run())
     else:
         with ThreadPoolExecutor(6) as pool:
-            states = list(pool.map(lambda pair: pair[1].invoke(ASKED, thread(pair[0])), enumerate(crowd)))
+            states = list(
+                pool.map(
+                    lambda pair: pair[1].invoke(ASKED, thread(pair[0])),
+                    enumerate(crowd),
+                )
+            )
 
-    assert [called(check_conversation(state["messages"])) for state in states] == [RECOVERED] * 12
-    assert {run.id for run in known.experience.trajectories()} == {f"thread {number}" for number in range(12)}
+    assert [called(check_conversation(state["messages"])) for state in states] == [
+        RECOVERED
+    ] * 12
+    assert {run.id for run in known.experience.trajectories()} == {
+        f"thread {number}" for number in range(12)
+    }
 
 
-def test_a_killed_run_goes_on_in_another_process_without_asking_again(tmp_path: Path) -> None:
+def test_a_killed_run_goes_on_in_another_process_without_asking_again(
+    tmp_path: Path,
+) -> None:
     door, watching, known = Door(), watcher(), memory()
 
     def agent(saver: Any, **model: Any) -> Any:
-        return door_agent(watched(watching, known), door, DoorKeeper(**model), checkpointer=saver)
+        return door_agent(
+            watched(watching, known), door, DoorKeeper(**model), checkpointer=saver
+        )
 
-    with SqliteSaver.from_conn_string(str(tmp_path / "threads.db")) as saver, pytest.raises(ConnectionError):
+    with (
+        SqliteSaver.from_conn_string(str(tmp_path / "threads.db")) as saver,
+        pytest.raises(ConnectionError),
+    ):
         agent(saver, failures={3: ConnectionError("killed")}).invoke(ASKED, thread())
     with SqliteSaver.from_conn_string(str(tmp_path / "threads.db")) as saver:
         messages = agent(saver).invoke(None, thread())["messages"]
@@ -109,7 +153,9 @@ def as_tool(agent: Any) -> StructuredTool:
         return str(agent.invoke({"messages": [("user", wish)]})["messages"][-1].text)
 
     async def aask_keeper(wish: str) -> str:
-        return str((await agent.ainvoke({"messages": [("user", wish)]}))["messages"][-1].text)
+        return str(
+            (await agent.ainvoke({"messages": [("user", wish)]}))["messages"][-1].text
+        )
 
     return StructuredTool.from_function(ask_keeper, aask_keeper)
 
@@ -117,7 +163,9 @@ def as_tool(agent: Any) -> StructuredTool:
 def test_an_agent_that_is_a_tool_of_another_recovers_inside_of_it(path: str) -> None:
     inner_watching, outer_watching, known = watcher(), watcher(), memory()
     inner = door_agent(watched(inner_watching, known), name="keeper")
-    call = AIMessage("", tool_calls=[{"name": "ask_keeper", "args": {"wish": TASK}, "id": "1"}])
+    call = AIMessage(
+        "", tool_calls=[{"name": "ask_keeper", "args": {"wish": TASK}, "id": "1"}]
+    )
     chief = create_agent(
         ScriptedChatModel(replies=[call, "All done."]),
         [as_tool(inner)],
@@ -125,11 +173,18 @@ def test_an_agent_that_is_a_tool_of_another_recovers_inside_of_it(path: str) -> 
         checkpointer=InMemorySaver(),
     )
 
-    messages = invoke(chief, {"messages": [("user", "Get us out.")]}, thread(), path=path)["messages"]
+    messages = invoke(
+        chief, {"messages": [("user", "Get us out.")]}, thread(), path=path
+    )["messages"]
 
-    assert [message.text for message in messages if isinstance(message, ToolMessage)] == ["I am out."]
+    assert [
+        message.text for message in messages if isinstance(message, ToolMessage)
+    ] == ["I am out."]
     assert (len(inner_watching.calls), len(outer_watching.calls)) == (1, 0)
-    runs = {run.task: [step.tool for step in run.steps] for run in known.experience.trajectories()}
+    runs = {
+        run.task: [step.tool for step in run.steps]
+        for run in known.experience.trajectories()
+    }
     assert runs == {"Get us out.": ["ask_keeper"], TASK: ["act"] * 3}
 
 
@@ -137,15 +192,31 @@ def test_an_agent_that_is_a_tool_of_another_recovers_inside_of_it(path: str) -> 
 @pytest.mark.parametrize("path", ["sync", "async", "typed"])
 def test_the_models_that_reflect_and_judge_do_not_stream(path: str) -> None:
     watching = watcher()
-    judge = ScriptedChatModel(replies=[{"reasons": "The door is open.", "verdict": "success"}])
-    agent = door_agent(watched(watching, memory(), verdict=judge), checkpointer=InMemorySaver())
+    judge = ScriptedChatModel(
+        replies=[{"reasons": "The door is open.", "verdict": "success"}]
+    )
+    agent = door_agent(
+        watched(watching, memory(), verdict=judge), checkpointer=InMemorySaver()
+    )
 
     if path == "typed":
         typed = list(agent.stream_events(ASKED, thread(), version="v3").messages)
         assert [each.output_message.text for each in typed] == ["", "", "", "I am out."]
     else:
-        chunks = [chunk for chunk, _ in stream(agent, ASKED, thread(), path=path, stream_mode="messages")]
-        assert "".join(chunk.text for chunk in chunks if isinstance(chunk, AIMessageChunk)) == "I am out."
+        chunks = [
+            chunk
+            for chunk, _ in stream(
+                agent, ASKED, thread(), path=path, stream_mode="messages"
+            )
+        ]
+        assert (
+            "".join(chunk.text for chunk in chunks if isinstance(chunk, AIMessageChunk))
+            == "I am out."
+        )
         results = [chunk.text for chunk in chunks if isinstance(chunk, ToolMessage)]
-        assert results == ["Error: the door is locked.", "The key turns.", "The door is open."], "each is shown once"
+        assert results == [
+            "Error: the door is locked.",
+            "The key turns.",
+            "The door is open.",
+        ], "each is shown once"
     assert len(watching.calls) == len(judge.calls) == 1

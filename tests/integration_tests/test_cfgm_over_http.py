@@ -23,7 +23,9 @@ OTHER = "Leave the shed."
 DESCRIPTION = "Houses with doors. The tool act takes an action."
 
 
-async def on(path: str, thing: Any, method: str, *arguments: Any, **options: Any) -> Any:
+async def on(
+    path: str, thing: Any, method: str, *arguments: Any, **options: Any
+) -> Any:
     """Call a method on one of the two paths."""
     if path == "async":
         return await getattr(thing, f"a{method}")(*arguments, **options)
@@ -57,18 +59,35 @@ FORMS = [
 
 
 @pytest.mark.parametrize(("way", "forms", "path", "interface"), FORMS)
-async def test_experience_is_collected_learnt_from_and_used(way: str, forms: Any, path: str, interface: str) -> None:
+async def test_experience_is_collected_learnt_from_and_used(
+    way: str, forms: Any, path: str, interface: str
+) -> None:
     server = OpenAIServer(DoorKeeper(way=way), forms=forms)
     async with server.client(use_responses_api=interface == RESPONSES) as model:
         memory = CFGMMemory(model, InMemoryStore())
 
-        assert await on(path, memory, "focus_points", DESCRIPTION, ["A brass key opens brass locks."]) == POINTS
+        assert (
+            await on(
+                path,
+                memory,
+                "focus_points",
+                DESCRIPTION,
+                ["A brass key opens brass locks."],
+            )
+            == POINTS
+        )
         report = await on(path, memory, "collect", Door(), [TASK], None, max_steps=2)
         assert [outcome.success for outcome in report.outcomes] == [True]
-        attempts = sorted(memory.experience.trajectories(), key=lambda each: each.metadata["attempt"])
+        attempts = sorted(
+            memory.experience.trajectories(), key=lambda each: each.metadata["attempt"]
+        )
         assert [attempt.success for attempt in attempts] == [False, True]
         assert LESSON in attempts[0].metadata["reflection"]
-        assert any(POINTS[0] in message.text for each in server.requests for message in each.asked.messages)
+        assert any(
+            POINTS[0] in message.text
+            for each in server.requests
+            for message in each.asked.messages
+        )
 
         tips = await on(path, memory, "extract_tips")
         assert {tip.source: tip.text for tip in tips} == TIPS
@@ -80,11 +99,17 @@ async def test_experience_is_collected_learnt_from_and_used(way: str, forms: Any
 
         before = len(server.requests)
         agent = create_agent(
-            model, [Door().tool()], middleware=[CFGMMiddleware(model, memory, patience=0, verdict=lambda _: True)]
+            model,
+            [Door().tool()],
+            middleware=[
+                CFGMMiddleware(model, memory, patience=0, verdict=lambda _: True)
+            ],
         )
         messages = await invoked(path, agent, OTHER)
         assert messages[-1].text == "I am out."
-        assert [message.status for message in messages if isinstance(message, ToolMessage)] == [
+        assert [
+            message.status for message in messages if isinstance(message, ToolMessage)
+        ] == [
             "error",
             "success",
             "success",
@@ -93,7 +118,9 @@ async def test_experience_is_collected_learnt_from_and_used(way: str, forms: Any
     assert server.rejected == []
 
 
-async def test_a_model_that_never_answers_costs_the_help_and_not_the_work(caplog: Any) -> None:
+async def test_a_model_that_never_answers_costs_the_help_and_not_the_work(
+    caplog: Any,
+) -> None:
     caplog.set_level(logging.CRITICAL)
     server = OpenAIServer(DoorKeeper(way="never"), forms="ignored")
     async with server.client() as model:
@@ -114,22 +141,36 @@ async def test_what_was_recalled_and_advised_is_not_mined_again(path: str) -> No
         memory = CFGMMemory(model, InMemoryStore())
         await learnt(memory, path)
         known = {trajectory.id for trajectory in memory.experience.trajectories()}
-        told = recall_text(await on(path, memory, "recall", OTHER), max_characters=2_000)
+        told = recall_text(
+            await on(path, memory, "recall", OTHER), max_characters=2_000
+        )
         middleware = CFGMMiddleware(model, memory, patience=0, record=False)
         agent = create_agent(model, [Door().tool()], middleware=[middleware])
         recorder = TrajectoryRecorder(memory.experience, verdict=lambda _: True)
-        messages = await invoked(path, agent, f"{OTHER}\n\n{told}", {"callbacks": [recorder]})
+        messages = await invoked(
+            path, agent, f"{OTHER}\n\n{told}", {"callbacks": [recorder]}
+        )
         assert TAG in messages[0].text
-        assert any(TAG in message.text for message in messages if isinstance(message, ToolMessage))
+        assert any(
+            TAG in message.text
+            for message in messages
+            if isinstance(message, ToolMessage)
+        )
 
         before = len(server.requests)
         tips = await on(path, memory, "extract_tips")
         recalled = await on(path, memory, "recall", OTHER, 1)
-    (recorded,) = (each for each in memory.experience.trajectories() if each.id not in known)
+    (recorded,) = (
+        each for each in memory.experience.trajectories() if each.id not in known
+    )
     (again,) = recalled.runs
     assert again == recorded
     assert recorded.task == OTHER
-    assert [step.outcome.status for step in recorded.steps if step.outcome] == ["error", "success", "success"]
+    assert [step.outcome.status for step in recorded.steps if step.outcome] == [
+        "error",
+        "success",
+        "success",
+    ]
     asked = [request.asked.messages[1].text for request in server.requests[before:]]
     assert len(asked) == 1
     shown, _, _ = asked[0].partition('"known_tips"')
@@ -137,7 +178,11 @@ async def test_what_was_recalled_and_advised_is_not_mined_again(path: str) -> No
     moments = [transition.moment for transition in read_run(recorded)[0]]
     states = [str(texts_of(moment)) for moment in moments]
     assert len(states) == 3
-    for text in (str(replace(recorded, metadata={})), shown, *states):  # people may read there what a reflection said
+    for text in (
+        str(replace(recorded, metadata={})),
+        shown,
+        *states,
+    ):  # people may read there what a reflection said
         for foreign in (TAG, LESSON, TASK, *TIPS.values()):
             assert foreign not in text
     assert all(TAG not in tip.text for tip in tips)

@@ -22,12 +22,24 @@ def port(references):
 
 def test_several_processes_lose_no_writes(port):
     with chroma_client(port, "several") as client, ChromaStore(client) as store:
-        subprocess.run([sys.executable, str(WRITER), str(port), "several"], check=True, timeout=120)  # noqa: S603 - ours
-        kept = {f"{number}-{turn}" for number in range(2) for turn in range(TURNS) if turn % 3 != 1}
-        assert {item.key for item in store.search(SHARED, limit=1000)} == {*kept, "contested"}
+        subprocess.run(  # noqa: S603 - ours
+            [sys.executable, str(WRITER), str(port), "several"], check=True, timeout=120
+        )
+        kept = {
+            f"{number}-{turn}"
+            for number in range(2)
+            for turn in range(TURNS)
+            if turn % 3 != 1
+        }
+        assert {item.key for item in store.search(SHARED, limit=1000)} == {
+            *kept,
+            "contested",
+        }
         for key in kept:
             number, turn = key.split("-")
-            (best,) = store.search(SHARED, query=f"writer {number} turn {turn}", limit=1)
+            (best,) = store.search(
+                SHARED, query=f"writer {number} turn {turn}", limit=1
+            )
             assert (best.key, round(best.score, 3)) == (key, 1)
         winner = store.get(SHARED, "contested").value["number"]
         scores = [
@@ -39,12 +51,18 @@ def test_several_processes_lose_no_writes(port):
             for number in range(2)
         ]
         assert scores.index(max(scores)) == winner
-        assert store.list_namespaces() == [*(("own", str(number)) for number in range(2)), SHARED]
+        assert store.list_namespaces() == [
+            *(("own", str(number)) for number in range(2)),
+            SHARED,
+        ]
 
 
 def test_an_experience_on_a_server_is_looked_at_while_it_learns(port):
     address = f"http://127.0.0.1:{port}/viewed"
-    said = [{"role": "user", "content": "Hello."}, {"role": "assistant", "content": "Hello."}]
+    said = [
+        {"role": "user", "content": "Hello."},
+        {"role": "assistant", "content": "Hello."},
+    ]
     with chroma_client(port, "viewed") as client, ChromaStore(client) as store:
         experience = Experience(store, namespace=("tooltree",))
         for number in (1, 2):
@@ -56,9 +74,15 @@ def test_an_experience_on_a_server_is_looked_at_while_it_learns(port):
 
 def test_a_batch_larger_than_a_request_may_be_is_stored(port):
     with chroma_client(port, "large") as client, ChromaStore(client) as store:
-        values = {f"k{n}": {"text": f"word{n}", "payload": "x" * 2**20} for n in range(41)}  # 40 MB are refused
-        store.batch([PutOp(("large",), key, value, ["text"]) for key, value in values.items()])
-        assert {item.key: item.value for item in store.search(("large",), limit=100)} == values
+        values = {
+            f"k{n}": {"text": f"word{n}", "payload": "x" * 2**20} for n in range(41)
+        }  # 40 MB are refused
+        store.batch(
+            [PutOp(("large",), key, value, ["text"]) for key, value in values.items()]
+        )
+        assert {
+            item.key: item.value for item in store.search(("large",), limit=100)
+        } == values
         assert store.search(("large",), query="word7", limit=1)[0].key == "k7"
 
 

@@ -9,7 +9,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from composition import DETOUR, FIND, ORDER, PRICE, Clerk, Depot, Run, Step, check_equal, run_agent, summary
+from composition import (
+    DETOUR,
+    FIND,
+    ORDER,
+    PRICE,
+    Clerk,
+    Depot,
+    Run,
+    Step,
+    check_equal,
+    run_agent,
+    summary,
+)
 from conversations import check_pairs
 from langchain.agents import middleware as mw
 
@@ -18,7 +30,9 @@ from langchain_tooltree.testing import ScriptedChatModel
 pytestmark = [
     pytest.mark.filterwarnings("ignore:The v3 streaming protocol"),
     pytest.mark.filterwarnings("ignore::langchain_core._api.LangChainBetaWarning"),
-    pytest.mark.filterwarnings("ignore:Exception ignored in. <_io.FileIO"),  # LangChain's ShellSession, when it stops
+    pytest.mark.filterwarnings(
+        "ignore:Exception ignored in. <_io.FileIO"
+    ),  # LangChain's ShellSession, when it stops
 ]
 
 
@@ -59,27 +73,48 @@ def fallback_of(model: Clerk) -> mw.ModelFallbackMiddleware:
 
 QUICK: dict[str, Any] = {"initial_delay": 0, "jitter": False}
 
-TODOS: Step = ("write_todos", {"todos": [{"content": "Find the bolt", "status": "in_progress"}]})
+TODOS: Step = (
+    "write_todos",
+    {"todos": [{"content": "Find the bolt", "status": "in_progress"}]},
+)
 
 CASES: dict[type[mw.AgentMiddleware[Any, Any, Any]], Case] = {
     mw.ContextEditingMiddleware: Case(
-        lambda *_: [mw.ContextEditingMiddleware(edits=[mw.ClearToolUsesEdit(trigger=1, keep=1, placeholder="[gone]")])],
+        lambda *_: [
+            mw.ContextEditingMiddleware(
+                edits=[mw.ClearToolUsesEdit(trigger=1, keep=1, placeholder="[gone]")]
+            )
+        ],
         shows="prompts",
     ),
     mw.FilesystemFileSearchMiddleware: Case(
-        lambda _, folder: [mw.FilesystemFileSearchMiddleware(root_path=str(folder), use_ripgrep=False)],
+        lambda _, folder: [
+            mw.FilesystemFileSearchMiddleware(root_path=str(folder), use_ripgrep=False)
+        ],
         model={"extra": [("glob_search", {"pattern": "*.txt"})]},
     ),
     mw.HumanInTheLoopMiddleware: Case(
-        lambda *_: [mw.HumanInTheLoopMiddleware({"find": True, "price": True, "order": True})], shows="questions"
+        lambda *_: [
+            mw.HumanInTheLoopMiddleware({"find": True, "price": True, "order": True})
+        ],
+        shows="questions",
     ),
-    mw.LLMToolEmulator: Case(lambda *_: [mw.LLMToolEmulator(tools=["find"], model=scripted(emulated))]),
+    mw.LLMToolEmulator: Case(
+        lambda *_: [mw.LLMToolEmulator(tools=["find"], model=scripted(emulated))]
+    ),
     mw.LLMToolSelectorMiddleware: Case(
-        lambda *_: [mw.LLMToolSelectorMiddleware(model=scripted({"tools": ["find", "price"]}))], shows="prompts"
+        lambda *_: [
+            mw.LLMToolSelectorMiddleware(model=scripted({"tools": ["find", "price"]}))
+        ],
+        shows="prompts",
     ),
-    mw.ModelCallLimitMiddleware: Case(lambda *_: [mw.ModelCallLimitMiddleware(thread_limit=9)], shows="state"),
+    mw.ModelCallLimitMiddleware: Case(
+        lambda *_: [mw.ModelCallLimitMiddleware(thread_limit=9)], shows="state"
+    ),
     mw.ModelFallbackMiddleware: Case(
-        lambda model, _: [fallback_of(model)], model={"failures": [ConnectionError("down")]}, shows=ConnectionError
+        lambda model, _: [fallback_of(model)],
+        model={"failures": [ConnectionError("down")]},
+        shows=ConnectionError,
     ),
     mw.ModelRetryMiddleware: Case(
         lambda *_: [mw.ModelRetryMiddleware(**QUICK)],
@@ -87,20 +122,33 @@ CASES: dict[type[mw.AgentMiddleware[Any, Any, Any]], Case] = {
         shows=ConnectionError,
     ),
     mw.PIIMiddleware: Case(
-        lambda *_: [mw.PIIMiddleware("email", apply_to_tool_results=True), mw.PIIMiddleware("ip", apply_to_output=True)]
+        lambda *_: [
+            mw.PIIMiddleware("email", apply_to_tool_results=True),
+            mw.PIIMiddleware("ip", apply_to_output=True),
+        ]
     ),
     mw.ProviderToolSearchMiddleware: Case(
-        lambda *_: [mw.ProviderToolSearchMiddleware(searchable_tools=["order"])], shows="prompts"
+        lambda *_: [mw.ProviderToolSearchMiddleware(searchable_tools=["order"])],
+        shows="prompts",
     ),
     mw.ShellToolMiddleware: Case(
-        lambda _, folder: [mw.ShellToolMiddleware(folder)], model={"extra": [("shell", {"command": "echo 7"})]}
+        lambda _, folder: [mw.ShellToolMiddleware(folder)],
+        model={"extra": [("shell", {"command": "echo 7"})]},
     ),
     mw.SummarizationMiddleware: Case(
-        lambda *_: [mw.SummarizationMiddleware(scripted(summary), trigger=("messages", 3), keep=("messages", 2))],
+        lambda *_: [
+            mw.SummarizationMiddleware(
+                scripted(summary), trigger=("messages", 3), keep=("messages", 2)
+            )
+        ],
         prompts=False,
     ),
-    mw.TodoListMiddleware: Case(lambda *_: [mw.TodoListMiddleware()], model={"extra": [TODOS]}, shows="state"),
-    mw.ToolCallLimitMiddleware: Case(lambda *_: [mw.ToolCallLimitMiddleware(thread_limit=9)], shows="state"),
+    mw.TodoListMiddleware: Case(
+        lambda *_: [mw.TodoListMiddleware()], model={"extra": [TODOS]}, shows="state"
+    ),
+    mw.ToolCallLimitMiddleware: Case(
+        lambda *_: [mw.ToolCallLimitMiddleware(thread_limit=9)], shows="state"
+    ),
     mw.ToolErrorMiddleware: Case(
         lambda *_: [mw.ToolErrorMiddleware(lambda *_: "ask the clerk")],
         depot={"broken": ["price"]},
@@ -118,7 +166,9 @@ if hasattr(mw, "AutoModeMiddleware"):  # from langchain 1.5 on
     from decider import Decider
 
     CASES |= {
-        mw.AutoModeMiddleware: Case(lambda *_: [mw.AutoModeMiddleware(tools=["order"], classifier=Decider())]),
+        mw.AutoModeMiddleware: Case(
+            lambda *_: [mw.AutoModeMiddleware(tools=["order"], classifier=Decider())]
+        ),
         mw.ModelRouterMiddleware: Case(
             lambda model, _: [
                 mw.ModelRouterMiddleware(
@@ -135,13 +185,21 @@ if hasattr(mw, "AutoModeMiddleware"):  # from langchain 1.5 on
 def public_middleware() -> set[Any]:
     """Every middleware class that `langchain.agents.middleware` ships."""
     public = (getattr(mw, name) for name in mw.__all__)
-    classes = {each for each in public if inspect.isclass(each) and issubclass(each, mw.AgentMiddleware)}
+    classes = {
+        each
+        for each in public
+        if inspect.isclass(each) and issubclass(each, mw.AgentMiddleware)
+    }
     return classes - {mw.AgentMiddleware}
 
 
 def test_every_middleware_that_langchain_ships_has_a_case() -> None:
-    elsewhere = {"ModelRefusalMiddleware"}  # in test_composition_failures.py, since typed streams lose refusals
-    assert {each.__name__ for each in CASES} == {each.__name__ for each in public_middleware()} - elsewhere
+    elsewhere = {
+        "ModelRefusalMiddleware"
+    }  # in test_composition_failures.py, since typed streams lose refusals
+    assert {each.__name__ for each in CASES} == {
+        each.__name__ for each in public_middleware()
+    } - elsewhere
 
 
 @pytest.fixture(scope="module")
@@ -175,33 +233,54 @@ MODELS: dict[str, dict[str, Any]] = {
 
 
 @functools.cache
-def once(kind: Any, planner: str | None, path: str, folder: Path, name: str, *, without: bool = False) -> Run:
+def once(
+    kind: Any,
+    planner: str | None,
+    path: str,
+    folder: Path,
+    name: str,
+    *,
+    without: bool = False,
+) -> Run:
     """One run of an agent with a middleware, or without it; those of plain agents are compared twice."""
     case = CASES[kind]
-    clerk = Clerk(**{**case.model, **MODELS[name], "failures": [*case.model.get("failures", ())]})
+    clerk = Clerk(
+        **{**case.model, **MODELS[name], "failures": [*case.model.get("failures", ())]}
+    )
     others = [] if without else case.make(clerk, folder)
     return run_agent(clerk, Depot(**case.depot), others, planner=planner, path=path)
 
 
-def test_each_case_shows_what_its_middleware_does(kind: Any, path: str, folder: Path) -> None:
+def test_each_case_shows_what_its_middleware_does(
+    kind: Any, path: str, folder: Path
+) -> None:
     run = once(kind, None, path, folder, "straight")
 
     shows = CASES[kind].shows
     if isinstance(shows, str):
-        assert getattr(run, shows) != getattr(once(kind, None, path, folder, "straight", without=True), shows)
+        assert getattr(run, shows) != getattr(
+            once(kind, None, path, folder, "straight", without=True), shows
+        )
     else:
         with pytest.raises(shows):
             once(kind, None, path, folder, "straight", without=True)
 
 
-def test_a_straight_run_is_the_plain_agents(kind: Any, planner: str, path: str, folder: Path) -> None:
-    check_equal(once(kind, planner, path, folder, "straight"), once(kind, None, path, folder, "straight"))
+def test_a_straight_run_is_the_plain_agents(
+    kind: Any, planner: str, path: str, folder: Path
+) -> None:
+    check_equal(
+        once(kind, planner, path, folder, "straight"),
+        once(kind, None, path, folder, "straight"),
+    )
 
 
 def test_a_run_with_a_branch_is_that_of_a_doubtful_and_a_right_agent(
     kind: Any, planner: str, path: str, folder: Path
 ) -> None:
-    doubtful, right = (once(kind, None, path, folder, name) for name in ("doubtful", "right"))
+    doubtful, right = (
+        once(kind, None, path, folder, name) for name in ("doubtful", "right")
+    )
 
     run = once(kind, planner, path, folder, "doubtful")
 
@@ -214,4 +293,6 @@ def test_a_run_with_a_branch_is_that_of_a_doubtful_and_a_right_agent(
     assert run.tool_calls == doubtful.tool_calls + right.tool_calls[shared:]
     if case.prompts:
         asked_again = len(case.model.get("failures", ()))
-        assert run.prompts == doubtful.prompts + right.prompts[shared + 1 + asked_again :]
+        assert (
+            run.prompts == doubtful.prompts + right.prompts[shared + 1 + asked_again :]
+        )

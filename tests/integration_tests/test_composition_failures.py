@@ -58,18 +58,33 @@ def path(planner: str) -> str:
     return {"first": "sync", "last": "async"}[planner]
 
 
-def once(*others: Any, planner: str | None, path: str, depot: Depot | None = None, **options: Any) -> Run:
+def once(
+    *others: Any,
+    planner: str | None,
+    path: str,
+    depot: Depot | None = None,
+    **options: Any,
+) -> Run:
     """One run of an agent; what the clerk does not take is for `run_agent`."""
-    clerk = Clerk(**{name: options.pop(name) for name in Clerk.model_fields if name in options})
-    return run_agent(clerk, depot or Depot(), others, planner=planner, path=path, **options)
+    clerk = Clerk(
+        **{name: options.pop(name) for name in Clerk.model_fields if name in options}
+    )
+    return run_agent(
+        clerk, depot or Depot(), others, planner=planner, path=path, **options
+    )
 
 
 # --- a person decides ---
 
 REJECT: dict[str, Any] = {"type": "reject", "message": "not now"}
-EDIT: dict[str, Any] = {"type": "edit", "edited_action": {"name": "find", "args": {"item": "nut"}}}
+EDIT: dict[str, Any] = {
+    "type": "edit",
+    "edited_action": {"name": "find", "args": {"item": "nut"}},
+}
 
-DECISIONS = pytest.mark.parametrize("decision", [APPROVE, REJECT, EDIT], ids=["approve", "reject", "edit"])
+DECISIONS = pytest.mark.parametrize(
+    "decision", [APPROVE, REJECT, EDIT], ids=["approve", "reject", "edit"]
+)
 
 
 def deciding(decision: dict[str, Any]) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
@@ -82,7 +97,9 @@ def asked_about() -> mw.HumanInTheLoopMiddleware:
 
 
 @DECISIONS
-def test_a_person_decides_about_a_declared_read(planner: str, path: str, decision: Any) -> None:
+def test_a_person_decides_about_a_declared_read(
+    planner: str, path: str, decision: Any
+) -> None:
     options: Any = {"path": path, "decisions": deciding(decision), **STRAIGHT}
 
     plain = once(asked_about(), planner=None, **options)
@@ -93,7 +110,9 @@ def test_a_person_decides_about_a_declared_read(planner: str, path: str, decisio
 
 
 @DECISIONS
-def test_a_person_decides_about_a_read_that_the_search_tries(planner: str, path: str, decision: Any) -> None:
+def test_a_person_decides_about_a_read_that_the_search_tries(
+    planner: str, path: str, decision: Any
+) -> None:
     options: Any = {"path": path, "decisions": deciding(decision)}
     right = once(asked_about(), planner=None, **options)
 
@@ -126,7 +145,9 @@ class Guard(mw.AgentMiddleware[Any, Any, Any]):
     def _ended_at(self, text: str, latest: Any) -> Any:
         if not text or text not in f"{latest.text} {getattr(latest, 'tool_calls', '')}":
             return None
-        said = AIMessage("I must not go on.", id=latest.id if isinstance(latest, AIMessage) else None)
+        said = AIMessage(
+            "I must not go on.", id=latest.id if isinstance(latest, AIMessage) else None
+        )
         return {"messages": [said], "jump_to": "end"}
 
 
@@ -138,7 +159,9 @@ GUARDS = pytest.mark.parametrize(
 
 
 @GUARDS
-def test_a_guard_ends_a_straight_run_where_it_ends_the_plain_agents(planner: str, path: str, guard: Any) -> None:
+def test_a_guard_ends_a_straight_run_where_it_ends_the_plain_agents(
+    planner: str, path: str, guard: Any
+) -> None:
     options: Any = {"path": path, "steps": [FIND, PRICE]}
 
     plain = once(Guard(**guard), planner=None, **options)
@@ -151,18 +174,33 @@ def made_by(make: Callable[..., Any]) -> Callable[..., Any]:
     """`create_agent` or `create_tooltree_agent`, which adds its own planner."""
 
     def build(model: Any, tools: Any, *, middleware: Any, **options: Any) -> Any:
-        return make(model, tools, middleware=middleware, effects={"find": "read", "price": "read"}, **options)
+        return make(
+            model,
+            tools,
+            middleware=middleware,
+            effects={"find": "read", "price": "read"},
+            **options,
+        )
 
     return create_agent if make is create_agent else build
 
 
 def planned(*others: Any, path: str, **options: Any) -> Run:
     """A run of `create_tooltree_agent` with a branch."""
-    return once(*others, planner=None, path=path, make=made_by(create_tooltree_agent), **BRANCH, **options)
+    return once(
+        *others,
+        planner=None,
+        path=path,
+        make=made_by(create_tooltree_agent),
+        **BRANCH,
+        **options,
+    )
 
 
 @GUARDS
-def test_a_guard_that_ends_a_search_leaves_nothing_of_its_branches(path: str, guard: Any) -> None:
+def test_a_guard_that_ends_a_search_leaves_nothing_of_its_branches(
+    path: str, guard: Any
+) -> None:
     right = once(Guard(**guard), planner=None, path=path)
 
     run = planned(Guard(**guard), path=path)
@@ -185,21 +223,32 @@ class Listener(mw.AgentMiddleware[Any, Any, Any]):
         latest = state["messages"][-1]
         self.answers += [] if latest.tool_calls else [latest.text]
 
-    def wrap_model_call(self, request: mw.ModelRequest[Any], handler: Callable[..., Any]) -> Any:
+    def wrap_model_call(
+        self, request: mw.ModelRequest[Any], handler: Callable[..., Any]
+    ) -> Any:
         return mw.ExtendedModelResponse(handler(request), Command(update={"visits": 1}))
 
-    async def awrap_model_call(self, request: mw.ModelRequest[Any], handler: Callable[..., Awaitable[Any]]) -> Any:
-        return mw.ExtendedModelResponse(await handler(request), Command(update={"visits": 1}))
+    async def awrap_model_call(
+        self, request: mw.ModelRequest[Any], handler: Callable[..., Awaitable[Any]]
+    ) -> Any:
+        return mw.ExtendedModelResponse(
+            await handler(request), Command(update={"visits": 1})
+        )
 
 
-def test_a_guard_of_answers_sees_what_is_returned_and_its_commands_are_kept(planner: str, path: str) -> None:
+def test_a_guard_of_answers_sees_what_is_returned_and_its_commands_are_kept(
+    planner: str, path: str
+) -> None:
     guard = Listener()
 
     run = once(guard, planner=planner, path=path, **BRANCH)
 
     assert guard.answers == [run.raw[-1].text]
     assert run.state["visits"] == 4, "one for each step and one for the answer"
-    check_equal(once(Listener(), planner=planner, path=path), once(Listener(), planner=None, path=path))
+    check_equal(
+        once(Listener(), planner=planner, path=path),
+        once(Listener(), planner=None, path=path),
+    )
 
 
 @mw.after_model(can_jump_to=["model"])
@@ -215,10 +264,16 @@ def critic(state: Any, runtime: Any) -> Any:
 def trimming(state: Any, runtime: Any) -> Any:
     """Keeps the request and the latest step."""
     first, *others = state["messages"]
-    return {"messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES), first, *others[-4:]]} if len(others) > 4 else None
+    return (
+        {"messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES), first, *others[-4:]]}
+        if len(others) > 4
+        else None
+    )
 
 
-@pytest.mark.parametrize("kind", [critic, trimming], ids=["sends it back", "removes messages"])
+@pytest.mark.parametrize(
+    "kind", [critic, trimming], ids=["sends it back", "removes messages"]
+)
 def test_middleware_that_changes_the_conversation_does_so_as_in_the_plain_agent(
     planner: str, path: str, kind: Any
 ) -> None:
@@ -238,7 +293,13 @@ LIMITS: dict[str, tuple[Callable[..., Any], type[Exception]]] = {
 
 @pytest.mark.parametrize(
     ("kind", "behaviour"),
-    [("tools", "end"), ("tools", "error"), ("tools", "continue"), ("models", "end"), ("models", "error")],
+    [
+        ("tools", "end"),
+        ("tools", "error"),
+        ("tools", "continue"),
+        ("models", "end"),
+        ("models", "error"),
+    ],
 )
 def test_a_limit_ends_a_straight_run_where_it_ends_the_plain_agents(
     planner: str, path: str, kind: str, behaviour: Any
@@ -258,8 +319,12 @@ def test_a_limit_ends_a_straight_run_where_it_ends_the_plain_agents(
     assert plain.calls == ["find bolt"]
 
 
-def test_a_limit_of_model_calls_counts_visits_and_leaves_nothing_of_the_branches(path: str) -> None:
-    run = planned(mw.ModelCallLimitMiddleware(run_limit=2, exit_behavior="end"), path=path)
+def test_a_limit_of_model_calls_counts_visits_and_leaves_nothing_of_the_branches(
+    path: str,
+) -> None:
+    run = planned(
+        mw.ModelCallLimitMiddleware(run_limit=2, exit_behavior="end"), path=path
+    )
 
     check_pairs(run.raw)
     assert run.calls == ["find bolts", "find bolt"], "the second visit tries a read"
@@ -268,20 +333,36 @@ def test_a_limit_of_model_calls_counts_visits_and_leaves_nothing_of_the_branches
     assert "call limit" in run.raw[-1].text
 
 
-def test_branches_that_a_limit_leaves_in_a_bare_agent_go_with_the_next_turn(path: str) -> None:
+def test_branches_that_a_limit_leaves_in_a_bare_agent_go_with_the_next_turn(
+    path: str,
+) -> None:
     depot = Depot()
     limit = mw.ModelCallLimitMiddleware(run_limit=2, exit_behavior="end")
     agent = create_agent(
-        Clerk(**BRANCH), depot.tools, middleware=middleware_of([limit], "last"), checkpointer=InMemorySaver()
+        Clerk(**BRANCH),
+        depot.tools,
+        middleware=middleware_of([limit], "last"),
+        checkpointer=InMemorySaver(),
     )
     first = invoke(agent, asking(), THREAD, path=path)["messages"]
-    agent = create_agent(Clerk(), depot.tools, middleware=middleware_of([], "last"), checkpointer=agent.checkpointer)
+    agent = create_agent(
+        Clerk(),
+        depot.tools,
+        middleware=middleware_of([], "last"),
+        checkpointer=agent.checkpointer,
+    )
 
     messages = invoke(agent, asking(), THREAD, path=path)["messages"]
 
     one = ["human", "call find", "result find", "answer"]
     assert outline(first) == [*one[:3], *one[1:]]
-    assert outline(check_conversation(messages)) == [*one, "human", "call find", "result find", *PRICED]
+    assert outline(check_conversation(messages)) == [
+        *one,
+        "human",
+        "call find",
+        "result find",
+        *PRICED,
+    ]
 
 
 # --- tools and models that change from step to step ---
@@ -290,25 +371,38 @@ def test_branches_that_a_limit_leaves_in_a_bare_agent_go_with_the_next_turn(path
 class Changing(mw.AgentMiddleware[Any, Any, Any]):
     """Changes each request by a function of it."""
 
-    def __init__(self, change: Callable[[mw.ModelRequest[Any]], mw.ModelRequest[Any]]) -> None:
+    def __init__(
+        self, change: Callable[[mw.ModelRequest[Any]], mw.ModelRequest[Any]]
+    ) -> None:
         super().__init__()
         self._change = change
 
-    def wrap_model_call(self, request: mw.ModelRequest[Any], handler: Callable[..., Any]) -> Any:
+    def wrap_model_call(
+        self, request: mw.ModelRequest[Any], handler: Callable[..., Any]
+    ) -> Any:
         return handler(self._change(request))
 
-    async def awrap_model_call(self, request: mw.ModelRequest[Any], handler: Callable[..., Awaitable[Any]]) -> Any:
+    async def awrap_model_call(
+        self, request: mw.ModelRequest[Any], handler: Callable[..., Awaitable[Any]]
+    ) -> Any:
         return await handler(self._change(request))
 
 
 def calls_before(request: mw.ModelRequest[Any]) -> set[str]:
-    return {call["name"] for each in request.messages if isinstance(each, AIMessage) for call in each.tool_calls}
+    return {
+        call["name"]
+        for each in request.messages
+        if isinstance(each, AIMessage)
+        for call in each.tool_calls
+    }
 
 
 def revealed(request: mw.ModelRequest[Any]) -> mw.ModelRequest[Any]:
     """Finding comes first, then asking for the price, then ordering."""
     names = ["find", "price", "order"][: 1 + len(calls_before(request))]
-    return request.override(tools=[each for each in request.tools if each.name in names])
+    return request.override(
+        tools=[each for each in request.tools if each.name in names]
+    )
 
 
 OTHER = Clerk(**BRANCH)
@@ -339,20 +433,31 @@ def test_each_step_has_the_tools_and_the_model_that_it_has_in_the_plain_agent(
 
 def test_a_read_that_is_not_offered_any_more_is_not_tried(path: str) -> None:
     def withdrawn(request: mw.ModelRequest[Any]) -> mw.ModelRequest[Any]:
-        kept = [each for each in request.tools if each.name != "find" or not calls_before(request)]
+        kept = [
+            each
+            for each in request.tools
+            if each.name != "find" or not calls_before(request)
+        ]
         return request.override(tools=kept)
 
     run = once(Changing(withdrawn), planner="last", path=path, **BRANCH)
 
     assert run.calls == ["find bolts"]
-    assert outline(check_conversation(run.raw)) == ["human", "call find", "result find", "answer"]
+    assert outline(check_conversation(run.raw)) == [
+        "human",
+        "call find",
+        "result find",
+        "answer",
+    ]
 
 
 class RunTimeTool(Changing):
     """Offers a tool that the agent was not made with, and runs it."""
 
     def __init__(self) -> None:
-        super().__init__(lambda request: request.override(tools=[*request.tools, self._tool]))
+        super().__init__(
+            lambda request: request.override(tools=[*request.tools, self._tool])
+        )
         self.ran: list[Any] = []
 
         @tool
@@ -363,17 +468,27 @@ class RunTimeTool(Changing):
 
         self._tool = weigh
 
-    def wrap_tool_call(self, request: mw.ToolCallRequest, handler: Callable[..., Any]) -> Any:
+    def wrap_tool_call(
+        self, request: mw.ToolCallRequest, handler: Callable[..., Any]
+    ) -> Any:
         return handler(self._with_tool(request))
 
-    async def awrap_tool_call(self, request: mw.ToolCallRequest, handler: Callable[..., Awaitable[Any]]) -> Any:
+    async def awrap_tool_call(
+        self, request: mw.ToolCallRequest, handler: Callable[..., Awaitable[Any]]
+    ) -> Any:
         return await handler(self._with_tool(request))
 
     def _with_tool(self, request: mw.ToolCallRequest) -> mw.ToolCallRequest:
-        return request.override(tool=self._tool) if request.tool_call["name"] == "weigh" else request
+        return (
+            request.override(tool=self._tool)
+            if request.tool_call["name"] == "weigh"
+            else request
+        )
 
 
-def test_a_tool_of_the_run_time_runs_as_in_the_plain_agent(planner: str, path: str) -> None:
+def test_a_tool_of_the_run_time_runs_as_in_the_plain_agent(
+    planner: str, path: str
+) -> None:
     steps: Any = [FIND, ("weigh", {"item": "bolt"})]
     plain = once(RunTimeTool(), planner=None, path=path, steps=steps)
     offering = RunTimeTool()
@@ -391,23 +506,41 @@ def test_a_tool_of_the_run_time_runs_as_in_the_plain_agent(planner: str, path: s
 REFUSAL = AIMessage([{"type": "refusal", "refusal": "I cannot help with that."}])
 
 
-def answer_to(request: str, model: Any, *others: Any, planner: str | None, path: str) -> Any:
-    agent = create_agent(model, Depot().tools, middleware=middleware_of(others, planner))
+def answer_to(
+    request: str, model: Any, *others: Any, planner: str | None, path: str
+) -> Any:
+    agent = create_agent(
+        model, Depot().tools, middleware=middleware_of(others, planner)
+    )
     return invoke(agent, asking(request), path=path)["messages"][-1]
 
 
-def test_a_refusal_is_an_answer_and_asks_for_no_second_one(planner: str, path: str) -> None:
+def test_a_refusal_is_an_answer_and_asks_for_no_second_one(
+    planner: str, path: str
+) -> None:
     for place in (None, planner):
         model = ScriptedChatModel(replies=[REFUSAL, "It costs 90."])
-        answer = answer_to("Find the price of an item, the bolt.", model, planner=place, path=path)
+        answer = answer_to(
+            "Find the price of an item, the bolt.", model, planner=place, path=path
+        )
         assert answer.content == REFUSAL.content
         assert len(model.calls) == 1
 
 
-@pytest.mark.skipif(not hasattr(mw, "ModelRefusalMiddleware"), reason="it is in langchain from 1.5 on")
-def test_a_fallback_answers_where_a_refusal_is_an_error(planner: str, path: str) -> None:
+@pytest.mark.skipif(
+    not hasattr(mw, "ModelRefusalMiddleware"), reason="it is in langchain from 1.5 on"
+)
+def test_a_fallback_answers_where_a_refusal_is_an_error(
+    planner: str, path: str
+) -> None:
     for place in (None, planner):
-        model, fallback = ScriptedChatModel(replies=[REFUSAL]), ScriptedChatModel(replies=["Good day."])
+        model, fallback = (
+            ScriptedChatModel(replies=[REFUSAL]),
+            ScriptedChatModel(replies=["Good day."]),
+        )
         others = [mw.ModelFallbackMiddleware(fallback), mw.ModelRefusalMiddleware()]
-        assert answer_to("Hello!", model, *others, planner=place, path=path).text == "Good day."
+        assert (
+            answer_to("Hello!", model, *others, planner=place, path=path).text
+            == "Good day."
+        )
         assert (len(model.calls), len(fallback.calls)) == (1, 1)

@@ -33,7 +33,13 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.func import entrypoint, task
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.graph.message import add_messages
-from langgraph.prebuilt import InjectedState, InjectedStore, ToolNode, ToolRuntime, tools_condition
+from langgraph.prebuilt import (
+    InjectedState,
+    InjectedStore,
+    ToolNode,
+    ToolRuntime,
+    tools_condition,
+)
 from langgraph.store.base import BaseStore
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command, interrupt
@@ -41,7 +47,12 @@ from langgraph_supervisor import create_supervisor
 from langgraph_swarm import create_handoff_tool, create_swarm
 from pydantic import BaseModel
 
-from langchain_tooltree import ToolTreeMiddleware, ToolTreeNode, asearch, create_tooltree_agent
+from langchain_tooltree import (
+    ToolTreeMiddleware,
+    ToolTreeNode,
+    asearch,
+    create_tooltree_agent,
+)
 from langchain_tooltree.testing import ScriptedChatModel
 
 pytestmark = [
@@ -57,7 +68,11 @@ FOUND = ["call find", "result find", "call price", "result price", "answer"]
 
 
 def effects_of(tools: Sequence[Any]) -> dict[str, Any]:
-    return {name: effect for name, effect in EFFECTS.items() if name in {getattr(each, "name", "") for each in tools}}
+    return {
+        name: effect
+        for name, effect in EFFECTS.items()
+        if name in {getattr(each, "name", "") for each in tools}
+    }
 
 
 def with_planner(model: Any, tools: Sequence[Any], **options: Any) -> Any:
@@ -88,7 +103,9 @@ def as_right(model: dict[str, Any]) -> dict[str, Any]:
 
 NOTES = {
     "/AGENTS.md": create_file_data("Bolts lie on high shelves."),
-    "/skills/bolts/SKILL.md": create_file_data("---\nname: bolts\ndescription: How bolts are found.\n---\nLook up."),
+    "/skills/bolts/SKILL.md": create_file_data(
+        "---\nname: bolts\ndescription: How bolts are found.\n---\nLook up."
+    ),
     "/secret/bolt.txt": create_file_data("A secret bolt."),
 }
 
@@ -97,7 +114,13 @@ DEEP: dict[str, tuple[dict[str, Any], str, Any]] = {
     "skills": ({"skills": ["/skills/"]}, "How bolts are found.", {}),
     "interrupt_on": ({"interrupt_on": {"find": True}}, "", {}),
     "permissions": (
-        {"permissions": [FilesystemPermission(operations=["read"], paths=["/secret/**"], mode="deny")]},
+        {
+            "permissions": [
+                FilesystemPermission(
+                    operations=["read"], paths=["/secret/**"], mode="deny"
+                )
+            ]
+        },
         "",
         {"extra": [("read_file", {"file_path": "/secret/bolt.txt"})]},
     ),
@@ -118,7 +141,13 @@ def test_a_deep_agent_keeps_its_promises(case: str, model: dict[str, Any]) -> No
 
     def once(planner: str | None, **clerk: Any) -> Any:
         return run_agent(
-            Clerk(**more, **clerk), Depot(), planner=planner, path=path, make=deep, given={"files": NOTES}, **options
+            Clerk(**more, **clerk),
+            Depot(),
+            planner=planner,
+            path=path,
+            make=deep,
+            given={"files": NOTES},
+            **options,
         )
 
     right = once(None, **as_right(model))
@@ -129,7 +158,10 @@ def test_a_deep_agent_keeps_its_promises(case: str, model: dict[str, Any]) -> No
     assert run.messages == right.messages
     assert run.calls == [call for each in branches for call in each.calls]
     assert run.questions == [asked for each in branches for asked in each.questions]
-    assert run.prompts == [*branches[0].prompts, *(p for each in branches[1:] for p in each.prompts[1:])]
+    assert run.prompts == [
+        *branches[0].prompts,
+        *(p for each in branches[1:] for p in each.prompts[1:]),
+    ]
     assert all(text in "\n".join(prompt[0]) for prompt, _ in run.prompts)
     if more:
         assert "permission denied" in str(run.tool_calls)
@@ -139,7 +171,9 @@ SECRET: Step = ("read_file", {"file_path": "/secret/bolt.txt"})
 
 
 @pytest.mark.parametrize("mode", ["deny", "interrupt"])
-def test_a_read_that_the_search_tries_needs_the_permission_of_a_deep_agent(path: str, mode: Any) -> None:
+def test_a_read_that_the_search_tries_needs_the_permission_of_a_deep_agent(
+    path: str, mode: Any
+) -> None:
     run = run_agent(
         Clerk(steps=[SECRET], detour=DETOUR),
         Depot(),
@@ -147,19 +181,29 @@ def test_a_read_that_the_search_tries_needs_the_permission_of_a_deep_agent(path:
         path=path,
         make=deep,
         given={"files": NOTES},
-        permissions=[FilesystemPermission(operations=["read"], paths=["/secret/**"], mode=mode)],
+        permissions=[
+            FilesystemPermission(operations=["read"], paths=["/secret/**"], mode=mode)
+        ],
         decisions=lambda _: {"type": "reject", "message": "not now"},
     )
 
     check_conversation(run.raw)
     tried = [output for name, _, output in run.tool_calls if name == "read_file"]
     assert not any("A secret bolt" in each for each in [*tried, str(run.messages)])
-    assert [asked["name"] for asked in run.questions] == (["read_file"] if mode == "interrupt" else [])
+    assert [asked["name"] for asked in run.questions] == (
+        ["read_file"] if mode == "interrupt" else []
+    )
     assert ("permission denied" in str(tried)) == (mode == "deny")
 
 
-@pytest.mark.parametrize(("model", "path"), [(STRAIGHT, "async"), (BRANCH, "sync")], ids=["straight", "branch"])
-def test_a_subagent_that_plans_works_for_a_deep_agent_that_plans(model: dict[str, Any], path: str) -> None:
+@pytest.mark.parametrize(
+    ("model", "path"),
+    [(STRAIGHT, "async"), (BRANCH, "sync")],
+    ids=["straight", "branch"],
+)
+def test_a_subagent_that_plans_works_for_a_deep_agent_that_plans(
+    model: dict[str, Any], path: str
+) -> None:
     def once(planner: str | None, **clerk: Any) -> Any:
         depot = Depot()
         helper = {
@@ -170,8 +214,18 @@ def test_a_subagent_that_plans_works_for_a_deep_agent_that_plans(model: dict[str
             "tools": depot.tools,
             "middleware": [ToolTreeMiddleware(effects=EFFECTS)] if planner else [],
         }
-        chief = Clerk(steps=[("task", {"description": "Find a bolt.", "subagent_type": "helper"})])
-        return run_agent(chief, depot, planner=planner, path=path, make=deep, tools=[], subagents=[helper])
+        chief = Clerk(
+            steps=[("task", {"description": "Find a bolt.", "subagent_type": "helper"})]
+        )
+        return run_agent(
+            chief,
+            depot,
+            planner=planner,
+            path=path,
+            make=deep,
+            tools=[],
+            subagents=[helper],
+        )
 
     right, run = once(None, **as_right(model)), once("last", **model)
 
@@ -191,34 +245,63 @@ def test_a_supervisor_sees_of_a_worker_what_it_sees_of_a_plain_one(
         depot = Depot()
         worker = make(Clerk(**clerk), depot.tools, name="clerk")
         there = {"name": "transfer_to_clerk", "args": {}, "id": "call_there"}
-        supervisor = ScriptedChatModel(replies=[AIMessage("", tool_calls=[there]), "It is done."])
+        supervisor = ScriptedChatModel(
+            replies=[AIMessage("", tool_calls=[there]), "It is done."]
+        )
         graph = create_supervisor([worker], model=supervisor, output_mode=output_mode)
-        messages = invoke(graph.compile(checkpointer=InMemorySaver()), asking(), THREAD, path=path)["messages"]
+        messages = invoke(
+            graph.compile(checkpointer=InMemorySaver()), asking(), THREAD, path=path
+        )["messages"]
         check_conversation(messages)
-        return [each if kind is not with_node else each[:3] for each in told(messages)], depot.calls
+        return [
+            each if kind is not with_node else each[:3] for each in told(messages)
+        ], depot.calls
 
-    (right, calls), (run, made) = once(create_agent, **as_right(model)), once(kind, **model)
+    (right, calls), (run, made) = (
+        once(create_agent, **as_right(model)),
+        once(kind, **model),
+    )
 
     assert run == right
     assert made == [*(["find bolts"] if model is BRANCH else []), *calls]
 
 
 @BOTH
-def test_a_member_of_a_swarm_hands_over_as_a_plain_one(kind: Any, path: str, model: dict[str, Any]) -> None:
+def test_a_member_of_a_swarm_hands_over_as_a_plain_one(
+    kind: Any, path: str, model: dict[str, Any]
+) -> None:
     def once(make: Any, **clerk: Any) -> tuple[Any, list[str]]:
         depot = Depot()
         finder = Clerk(steps=[FIND, ("transfer_to_seller", {})])
-        seller = Clerk(**{**clerk, "steps": [("price", {"item": "bolt"}), *clerk.get("steps", [])[2:]]})
+        seller = Clerk(
+            **{
+                **clerk,
+                "steps": [("price", {"item": "bolt"}), *clerk.get("steps", [])[2:]],
+            }
+        )
         members = [
-            make(finder, [*depot.tools, create_handoff_tool(agent_name="seller")], name="finder"),
-            make(seller, [*depot.tools, create_handoff_tool(agent_name="finder")], name="seller"),
+            make(
+                finder,
+                [*depot.tools, create_handoff_tool(agent_name="seller")],
+                name="finder",
+            ),
+            make(
+                seller,
+                [*depot.tools, create_handoff_tool(agent_name="finder")],
+                name="seller",
+            ),
         ]
-        swarm = create_swarm(members, default_active_agent="finder").compile(checkpointer=InMemorySaver())
+        swarm = create_swarm(members, default_active_agent="finder").compile(
+            checkpointer=InMemorySaver()
+        )
         state = invoke(swarm, asking(), THREAD, path=path)
         check_conversation(state["messages"])
         return [state["active_agent"], outline(state["messages"])], depot.calls
 
-    (right, calls), (run, made) = once(create_agent, **as_right(model)), once(kind, **model)
+    (right, calls), (run, made) = (
+        once(create_agent, **as_right(model)),
+        once(kind, **model),
+    )
 
     assert run == right
     assert run[0] == "seller"
@@ -248,9 +331,13 @@ HOSTS: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("host", HOSTS)
-def test_an_agent_searches_below_a_parent_over_several_turns(kind: Any, path: str, host: str) -> None:
+def test_an_agent_searches_below_a_parent_over_several_turns(
+    kind: Any, path: str, host: str
+) -> None:
     depot = Depot()
-    graph = HOSTS[host](kind(Clerk(**BRANCH), depot.tools)).compile(checkpointer=InMemorySaver())
+    graph = HOSTS[host](kind(Clerk(**BRANCH), depot.tools)).compile(
+        checkpointer=InMemorySaver()
+    )
 
     for _ in range(2):
         messages = invoke(graph, asking(), THREAD, path=path)["messages"]
@@ -267,22 +354,36 @@ def ask(agent: Any) -> BaseTool:
         return str(agent.invoke(asking(f"Find a {item}."))["messages"][-1].text)
 
     async def afind(item: str) -> str:
-        return str((await agent.ainvoke(asking(f"Find a {item}.")))["messages"][-1].text)
+        return str(
+            (await agent.ainvoke(asking(f"Find a {item}.")))["messages"][-1].text
+        )
 
     return StructuredTool.from_function(find, afind)
 
 
-@pytest.mark.parametrize("checkpointer", [None, InMemorySaver], ids=["without-checkpointer", "with-checkpointer"])
-def test_an_agent_that_is_a_tool_searches_inside_the_search_of_another(kind: Any, path: str, checkpointer: Any) -> None:
+@pytest.mark.parametrize(
+    "checkpointer",
+    [None, InMemorySaver],
+    ids=["without-checkpointer", "with-checkpointer"],
+)
+def test_an_agent_that_is_a_tool_searches_inside_the_search_of_another(
+    kind: Any, path: str, checkpointer: Any
+) -> None:
     depot = Depot()
     inner = kind(Clerk(**BRANCH), depot.tools)
-    chief = kind(Clerk(steps=[FIND], **BRANCH), [ask(inner)], checkpointer=checkpointer and checkpointer())
+    chief = kind(
+        Clerk(steps=[FIND], **BRANCH),
+        [ask(inner)],
+        checkpointer=checkpointer and checkpointer(),
+    )
 
     messages = invoke(chief, asking(), THREAD, path=path)["messages"]
 
     assert messages[-1].text == "That is all: That is all: price bolt: 90"
     check_conversation(messages)
-    assert depot.calls == ["find bolts", "find bolt", "price bolt"] * (len(depot.calls) // 3)
+    assert depot.calls == ["find bolts", "find bolt", "price bolt"] * (
+        len(depot.calls) // 3
+    )
 
 
 # --- entrypoints ---
@@ -298,7 +399,11 @@ def test_an_entrypoint_calls_agents_and_searches_in_tasks_at_once(kind: Any) -> 
     @task
     async def planned(request: str) -> list[AnyMessage]:
         effects: Any = {"find": "read", "price": "read"}
-        return (await asearch(request, Depot().tools, model=Clerk(**BRANCH), effects=effects)).messages
+        return (
+            await asearch(
+                request, Depot().tools, model=Clerk(**BRANCH), effects=effects
+            )
+        ).messages
 
     @entrypoint(checkpointer=InMemorySaver())
     async def workflow(request: str) -> list[list[AnyMessage]]:
@@ -315,7 +420,9 @@ class UserState(MessagesState):
     user: str
 
 
-def test_a_read_that_the_search_tries_gets_state_store_runtime_and_call_id(kind: Any, path: str) -> None:
+def test_a_read_that_the_search_tries_gets_state_store_runtime_and_call_id(
+    kind: Any, path: str
+) -> None:
     @tool
     def find(
         item: str,
@@ -331,12 +438,25 @@ def test_a_read_that_the_search_tries_gets_state_store_runtime_and_call_id(kind:
         return "[]" if item == "bolts" else f"{same} {thread} {runtime.state['user']}"
 
     store = InMemoryStore()
-    schema: Any = {"schema": UserState} if kind is with_node else {"state_schema": UserState}
-    agent = kind(Clerk(steps=[FIND], **BRANCH), [find], store=store, checkpointer=InMemorySaver(), **schema)
+    schema: Any = (
+        {"schema": UserState} if kind is with_node else {"state_schema": UserState}
+    )
+    agent = kind(
+        Clerk(steps=[FIND], **BRANCH),
+        [find],
+        store=store,
+        checkpointer=InMemorySaver(),
+        **schema,
+    )
 
     messages = invoke(agent, {**asking(), "user": "ann"}, THREAD, path=path)["messages"]
 
-    assert outline(check_conversation(messages)) == ["human", "call find", "result find", "answer"]
+    assert outline(check_conversation(messages)) == [
+        "human",
+        "call find",
+        "result find",
+        "answer",
+    ]
     assert messages[2].text == "True 1 ann"
     assert {each.key for each in store.search(("seen",))} == {"bolts", "bolt"}
 
@@ -358,13 +478,22 @@ def test_a_read_that_the_search_tries_may_ask_a_person(kind: Any, path: str) -> 
     before = len(model.calls)
     messages = invoke(agent, Command(resume="seven"), THREAD, path=path)["messages"]
 
-    assert outline(check_conversation(messages)) == ["human", "call find", "result find", "answer"]
+    assert outline(check_conversation(messages)) == [
+        "human",
+        "call find",
+        "result find",
+        "answer",
+    ]
     assert messages[2].text == "shelf seven"
-    assert asked == ["bolts", "bolt", "bolt"], "an interrupted tool starts again, as everywhere in LangGraph"
+    assert asked == ["bolts", "bolt", "bolt"], (
+        "an interrupted tool starts again, as everywhere in LangGraph"
+    )
     assert len(model.calls) == before + 1, "no question is asked twice"
 
 
-async def test_a_run_that_is_cancelled_in_a_search_ends_at_once_and_goes_on_where_it_was(kind: Any) -> None:
+async def test_a_run_that_is_cancelled_in_a_search_ends_at_once_and_goes_on_where_it_was(
+    kind: Any,
+) -> None:
     busy, go_on, calls = asyncio.Event(), asyncio.Event(), []
 
     async def find(item: str) -> str:
@@ -388,18 +517,27 @@ async def test_a_run_that_is_cancelled_in_a_search_ends_at_once_and_goes_on_wher
     go_on.set()
     messages = (await agent.ainvoke(None, THREAD))["messages"]
 
-    assert outline(check_conversation(messages)) == ["human", "call find", "result find", "answer"]
+    assert outline(check_conversation(messages)) == [
+        "human",
+        "call find",
+        "result find",
+        "answer",
+    ]
     assert calls == ["bolts", "bolt", "bolt"]
 
 
 # --- requests that are not the planner's ---
 
 
-def test_a_tool_that_the_provider_runs_is_offered_at_each_step_and_never_tried(path: str) -> None:
+def test_a_tool_that_the_provider_runs_is_offered_at_each_step_and_never_tried(
+    path: str,
+) -> None:
     provided = {"type": "web_search", "max_uses": 3}
     model = Clerk(**BRANCH)
 
-    messages = invoke(with_planner(model, [*Depot().tools, provided]), asking(), path=path)["messages"]
+    messages = invoke(
+        with_planner(model, [*Depot().tools, provided]), asking(), path=path
+    )["messages"]
 
     assert outline(check_conversation(messages)) == ["human", *FOUND]
     assert all(provided in offered for offered in model.shown)
@@ -418,8 +556,12 @@ class DataclassState:
 
 
 @pytest.mark.parametrize("schema", [MessagesState, ModelState, DataclassState])
-def test_the_state_may_be_a_dict_a_model_or_a_dataclass(schema: type, path: str) -> None:
-    agent = with_node(Clerk(**BRANCH), Depot().tools, schema=schema, checkpointer=InMemorySaver())
+def test_the_state_may_be_a_dict_a_model_or_a_dataclass(
+    schema: type, path: str
+) -> None:
+    agent = with_node(
+        Clerk(**BRANCH), Depot().tools, schema=schema, checkpointer=InMemorySaver()
+    )
 
     messages = invoke(agent, asking(), THREAD, path=path)["messages"]
 
@@ -433,13 +575,22 @@ def test_the_conversation_may_stand_under_another_key(path: str) -> None:
 
     tools = Depot().tools
     graph = StateGraph(ChatState)
-    node = ToolTreeNode(Clerk(**BRANCH), tools, effects={"find": "read", "price": "read"}, messages_key="chat")
+    node = ToolTreeNode(
+        Clerk(**BRANCH),
+        tools,
+        effects={"find": "read", "price": "read"},
+        messages_key="chat",
+    )
     graph.add_node("model", node)
     graph.add_node("tools", ToolNode(tools, messages_key="chat"))
     graph.add_edge(START, "model")
-    graph.add_conditional_edges("model", lambda state: tools_condition(state, messages_key="chat"))
+    graph.add_conditional_edges(
+        "model", lambda state: tools_condition(state, messages_key="chat")
+    )
     graph.add_edge("tools", "model")
 
-    messages = invoke(graph.compile(), {"chat": [HumanMessage(REQUEST)]}, path=path)["chat"]
+    messages = invoke(graph.compile(), {"chat": [HumanMessage(REQUEST)]}, path=path)[
+        "chat"
+    ]
 
     assert outline(check_conversation(messages)) == ["human", *FOUND]

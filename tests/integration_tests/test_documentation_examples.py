@@ -37,17 +37,32 @@ def told(messages: list[BaseMessage]) -> list[Any]:
     order: dict[str | None, int] = {}
     seen: list[Any] = []
     for message in messages:
-        said: list[Any] = [type(message), message.content, message.name, message.additional_kwargs]
+        said: list[Any] = [
+            type(message),
+            message.content,
+            message.name,
+            message.additional_kwargs,
+        ]
         if isinstance(message, AIMessage):
             said.append([(call["name"], call["args"]) for call in message.tool_calls])
-            order |= {call["id"]: len(order) + at for at, call in enumerate(message.tool_calls)}
+            order |= {
+                call["id"]: len(order) + at
+                for at, call in enumerate(message.tool_calls)
+            }
         if isinstance(message, ToolMessage):
-            said += [order[message.tool_call_id], message.artifact, message.status, message.response_metadata]
+            said += [
+                order[message.tool_call_id],
+                message.artifact,
+                message.status,
+                message.response_metadata,
+            ]
         seen.append(said)
     return seen
 
 
-def both(name: str, path: str) -> tuple[tuple[dict[str, Any], Bill], tuple[dict[str, Any], Bill]]:
+def both(
+    name: str, path: str
+) -> tuple[tuple[dict[str, Any], Bill], tuple[dict[str, Any], Bill]]:
     """The final state and the cost of the plain agent, and of the planned one."""
     results = []
     for planned in (False, True):
@@ -58,7 +73,9 @@ def both(name: str, path: str) -> tuple[tuple[dict[str, Any], Bill], tuple[dict[
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_an_example_of_the_documentation_ends_and_costs_as_without_a_planner(name: str, path: str) -> None:
+def test_an_example_of_the_documentation_ends_and_costs_as_without_a_planner(
+    name: str, path: str
+) -> None:
     (usual, price), (state, paid) = both(name, path)
     check_pairs(state["messages"])
     assert told(state["messages"]) == told(usual["messages"])
@@ -78,8 +95,18 @@ def test_answers_of_a_reader_bring_the_same_messages_with_a_planner() -> None:
     for method in ("plain", "planned"):
         model = RecordedMethod(path=RECORDED, method=method)
         asked.append(len(model.left))
-        agents = {name: build(name, model, planned=method == "planned") for name in READ}
-        ended.append([told(run(name, agent, path="sync")["messages"]) for name, agent in agents.items()])
+        agents = {
+            name: build(name, model, planned=method == "planned") for name in READ
+        }
+        ended.append(
+            [
+                told(run(name, agent, path="sync")["messages"])
+                for name, agent in agents.items()
+            ]
+        )
         assert (model.unmatched, model.left) == ([], [])
     assert ended[0] == ended[1]
-    assert asked == [25, 26]  # one answer, which leaves a question to the user, is asked again
+    assert asked == [
+        25,
+        26,
+    ]  # one answer, which leaves a question to the user, is asked again

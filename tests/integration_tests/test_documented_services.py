@@ -10,7 +10,9 @@ from tests.unit_tests.documentation import pages
 NEEDY = [block for block in pages.blocks_in("python") if block.mark == "needs"]
 
 
-@pytest.mark.skipif(postgres_programs() is None, reason="pgserver has no wheel for this Python")
+@pytest.mark.skipif(
+    postgres_programs() is None, reason="pgserver has no wheel for this Python"
+)
 def test_the_blocks_about_postgres_run(references, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     [block] = [each for each in NEEDY if each.what == "postgres"]
@@ -37,13 +39,25 @@ def test_the_blocks_about_fastapi_stream_the_answer(tmp_path, monkeypatch):
     [block] = [each for each in NEEDY if each.what == "fastapi"]
     with pages.offline():
         app = pages.followed([block], **pages.given())["app"]
-        answer = testing.TestClient(app).post("/threads/1", params={"text": pages.REQUEST})
+        answer = testing.TestClient(app).post(
+            "/threads/1", params={"text": pages.REQUEST}
+        )
     events = [event.split("\n") for event in answer.text.strip().split("\n\n")]
     assert events[-1] == ["event: end", "data: {}"]
-    text = "".join(json.loads(data.removeprefix("data: ")) for kind, data in events if kind == "event: text")
+    text = "".join(
+        json.loads(data.removeprefix("data: "))
+        for kind, data in events
+        if kind == "event: text"
+    )
     assert text.startswith("It says: OS-1")
     assert "missing" not in answer.text
 
 
 def test_no_other_service_is_needed():
-    assert {each.what for each in NEEDY} <= {"postgres", "mcp", "fastapi", "deepagents", "langgraph-supervisor"}
+    assert {each.what for each in NEEDY} <= {
+        "postgres",
+        "mcp",
+        "fastapi",
+        "deepagents",
+        "langgraph-supervisor",
+    }

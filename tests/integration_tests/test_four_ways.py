@@ -21,7 +21,11 @@ from langchain_tooltree import SearchConfig, asearch, create_tooltree_agent, sea
 from langchain_tooltree.testing import ScriptedChatModel
 from langchain_tooltree.tooltree.search import KernelConfig
 
-SMALL: dict[str, Any] = {"max_rollouts": 8, "post_threshold": 0.2, "value_threshold": 1.0}
+SMALL: dict[str, Any] = {
+    "max_rollouts": 8,
+    "post_threshold": 0.2,
+    "value_threshold": 1.0,
+}
 """Lets a tree of some depth grow in little time."""
 
 CONFIGS: dict[str, SearchConfig] = {
@@ -40,26 +44,45 @@ Seen = tuple[list[Any], list[Any]]
 def by_function(config: SearchConfig, path: str) -> Seen:
     """One turn of a search."""
     events: list[Any] = []
-    options: Any = {"model": travel_model(), "effects": EFFECTS, "config": config, "on_event": events.append}
+    options: Any = {
+        "model": travel_model(),
+        "effects": EFFECTS,
+        "config": config,
+        "on_event": events.append,
+    }
     tools = Agency().tools
-    result = asyncio.run(asearch(BOOKING, tools, **options)) if path == "async" else search(BOOKING, tools, **options)
+    result = (
+        asyncio.run(asearch(BOOKING, tools, **options))
+        if path == "async"
+        else search(BOOKING, tools, **options)
+    )
     return events, comparable(result.messages)
 
 
 def by_graph(make: Any, config: SearchConfig, path: str) -> Seen:
     """One turn of an agent, up to the write that its plan waits for or to the answer."""
     thread = {"configurable": {"thread_id": "1"}}
-    options: Any = {"effects": EFFECTS, "config": config, "checkpointer": InMemorySaver()}
+    options: Any = {
+        "effects": EFFECTS,
+        "config": config,
+        "checkpointer": InMemorySaver(),
+    }
     agent = make(travel_model(), Agency().tools, **options)
     given: Any = {"messages": [HumanMessage(BOOKING)]}
     modes: Any = ["custom", "values"]
-    chunks = stream(agent, given, thread, path=path, stream_mode=modes, interrupt_before=["tools"])
+    chunks = stream(
+        agent, given, thread, path=path, stream_mode=modes, interrupt_before=["tools"]
+    )
     events = [chunk["tooltree"] for mode, chunk in chunks if mode == "custom"]
     *_, last = (chunk["messages"] for mode, chunk in chunks if mode == "values")
     return events, comparable(last[1:])
 
 
-FORMS: tuple[Callable[..., Any], ...] = (node_agent, middleware_agent, create_tooltree_agent)
+FORMS: tuple[Callable[..., Any], ...] = (
+    node_agent,
+    middleware_agent,
+    create_tooltree_agent,
+)
 PATHS = ("sync", "async")
 
 
@@ -77,12 +100,16 @@ def _plain(message: BaseMessage) -> Any:
 
 
 @pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
-def test_every_way_makes_the_same_search_and_finds_the_same_plan(config: SearchConfig) -> None:
+def test_every_way_makes_the_same_search_and_finds_the_same_plan(
+    config: SearchConfig,
+) -> None:
     events, plan = by_function(config, "sync")
 
     assert by_function(config, "async") == (events, plan)
     for make, path in itertools.product(FORMS, PATHS):
-        assert by_graph(make, config, path) == (events, plan), f"{make.__name__}, {path}"
+        assert by_graph(make, config, path) == (events, plan), (
+            f"{make.__name__}, {path}"
+        )
     assert {"select", "propose", "stop"} <= {event["type"] for event in events}
     assert plan
 
@@ -104,7 +131,11 @@ def test_in_the_loop_every_way_makes_the_same_steps(replies: list[Any]) -> None:
         events, model = [], ScriptedChatModel(replies=replies)
         options: Any = {"model": model, "effects": READS, "on_event": events.append}
         asked = ASKED["messages"]
-        result = asyncio.run(asearch(asked, [look], **options)) if path == "async" else search(asked, [look], **options)
+        result = (
+            asyncio.run(asearch(asked, [look], **options))
+            if path == "async"
+            else search(asked, [look], **options)
+        )
         seen.append((events, comparable(result.messages), prompts_of(model)))
 
     assert all(each == seen[0] for each in seen)
@@ -112,4 +143,6 @@ def test_in_the_loop_every_way_makes_the_same_steps(replies: list[Any]) -> None:
 
 
 def prompts_of(model: ScriptedChatModel) -> list[list[tuple[str, str]]]:
-    return [[(message.type, message.text) for message in prompt] for prompt in model.calls]
+    return [
+        [(message.type, message.text) for message in prompt] for prompt in model.calls
+    ]

@@ -39,7 +39,9 @@ PLACES = [
         {"agent": "async", "node": "sync"},
         71,
         id="postgres",
-        marks=pytest.mark.skipif(postgres_programs() is None, reason="pgserver has no wheel for this Python"),
+        marks=pytest.mark.skipif(
+            postgres_programs() is None, reason="pgserver has no wheel for this Python"
+        ),
     ),
 ]
 """The checkpointers, which path each host takes with them, and of how many lines one is followed by a kill."""
@@ -77,7 +79,11 @@ def in_flight(lines: Sequence[str]) -> Counter[str]:
     """The calls that were begun since the latest checkpoint."""
     begun: Counter[str] = Counter()
     for line in lines:
-        begun = Counter() if line == CHECKPOINT else begun + Counter([line] * line.startswith("start"))
+        begun = (
+            Counter()
+            if line == CHECKPOINT
+            else begun + Counter([line] * line.startswith("start"))
+        )
     return begun
 
 
@@ -85,7 +91,10 @@ def check_resumed(run: Run, whole: Run, at: int) -> None:
     """Fail unless a run that was killed after its n-th line ended as the whole one, and repeated one step at most."""
     assert run.lines[:at] == whole.lines[:at]
     assert run.outcome == whole.outcome, f"killed at {at}, {run.lines[at - 1]}"
-    again = sum((run.made(kind) - whole.made(kind) for kind in ("model", "tool", "trial")), Counter())
+    again = sum(
+        (run.made(kind) - whole.made(kind) for kind in ("model", "tool", "trial")),
+        Counter(),
+    )
     assert again == in_flight(run.lines[:at])
 
 
@@ -94,11 +103,20 @@ def check_whole(run: Run, turn: str) -> None:
     assert run.outcome["next"] == []
     assert run.outcome["mark"] == {}
     if turn == "plan":
-        assert (run.made("model").total(), run.made("trial").total(), run.made("tool").total()) == (5, 4, 4)
+        assert (
+            run.made("model").total(),
+            run.made("trial").total(),
+            run.made("tool").total(),
+        ) == (5, 4, 4)
     else:
-        assert run.outcome["metadata"]["tried"] == ['look(place="cellar")', 'look(place="void")']
+        assert run.outcome["metadata"]["tried"] == [
+            'look(place="cellar")',
+            'look(place="void")',
+        ]
         assert (run.made("model").total(), run.made("tool").total()) == (7, 4)
-        assert [text for kind, text, *_ in run.outcome["messages"] if kind == "tool"] == [
+        assert [
+            text for kind, text, *_ in run.outcome["messages"] if kind == "tool"
+        ] == [
             "the key",
             "the key sent to ann",
         ]
@@ -106,12 +124,23 @@ def check_whole(run: Run, turn: str) -> None:
 
 @pytest.mark.parametrize(("place", "paths", "every"), PLACES)
 def test_a_process_that_was_killed_at_any_step_is_resumed_by_another(
-    children: Servers, databases: Iterator[str], tmp_path: Path, place: str, paths: dict[str, str], every: int
+    children: Servers,
+    databases: Iterator[str],
+    tmp_path: Path,
+    place: str,
+    paths: dict[str, str],
+    every: int,
 ) -> None:
     def run(host: str, turn: str, at: int | None) -> Run:
         name = f"{host} {turn} {at}"
         log, report = tmp_path / f"{name}.log", tmp_path / f"{name}.json"
-        job = {"host": host, "turn": turn, "path": paths[host], "database": next(databases), "thread": name}
+        job = {
+            "host": host,
+            "turn": turn,
+            "path": paths[host],
+            "database": next(databases),
+            "thread": name,
+        }
         job |= {"log": str(log), "report": str(report)}
         ended = children.do({**job, "kill": at})
         if at is not None:
@@ -122,12 +151,23 @@ def test_a_process_that_was_killed_at_any_step_is_resumed_by_another(
 
     kinds = list(product(HOSTS, TURNS))
     with ThreadPoolExecutor(children.count) as pool:
-        whole = dict(zip(kinds, pool.map(lambda kind: run(*kind, None), kinds), strict=True))
+        whole = dict(
+            zip(kinds, pool.map(lambda kind: run(*kind, None), kinds), strict=True)
+        )
         for kind, each in whole.items():
             check_whole(each, kind[1])
-        starts = {"agent": 1, "node": 1 + every // 2}  # so that both together are killed after twice as many lines
-        points = [(*kind, at) for kind in kinds for at in range(starts[kind[0]], len(whole[kind].lines), every)]
-        for (host, turn, at), resumed in zip(points, pool.map(lambda point: run(*point), points), strict=True):
+        starts = {
+            "agent": 1,
+            "node": 1 + every // 2,
+        }  # so that both together are killed after twice as many lines
+        points = [
+            (*kind, at)
+            for kind in kinds
+            for at in range(starts[kind[0]], len(whole[kind].lines), every)
+        ]
+        for (host, turn, at), resumed in zip(
+            points, pool.map(lambda point: run(*point), points), strict=True
+        ):
             check_resumed(resumed, whole[host, turn], at)
 
 
@@ -137,12 +177,18 @@ THREAD: Any = {"configurable": {"thread_id": "1"}}
 
 
 @pytest.mark.parametrize("host", HOSTS)
-def test_a_thread_that_is_forked_inside_a_search_takes_another_branch(host: str, path: str, tmp_path: Path) -> None:
+def test_a_thread_that_is_forked_inside_a_search_takes_another_branch(
+    host: str, path: str, tmp_path: Path
+) -> None:
     journal, saver = Journal(tmp_path / "log"), InMemorySaver()
     agent = agent_of(host, "rescue", journal, saver)
     invoke(agent, asked("rescue"), THREAD, path=path)
     history = agent.get_state_history(THREAD)
-    tried = next(each for each in history if _latest_call(each) == {"place": "void"} and each.next == ("tools",))
+    tried = next(
+        each
+        for each in history
+        if _latest_call(each) == {"place": "void"} and each.next == ("tools",)
+    )
 
     call = tried.values["messages"][-1].tool_calls[0]
     seen = ToolMessage("the key", tool_call_id=call["id"], name="look")
@@ -151,14 +197,26 @@ def test_a_thread_that_is_forked_inside_a_search_takes_another_branch(host: str,
     messages = invoke(agent, None, fork, path=path)["messages"]
 
     check_pairs(messages)
-    assert [each.tool_calls[0]["args"] for each in messages if each.type == "ai" and each.tool_calls] == [
+    assert [
+        each.tool_calls[0]["args"]
+        for each in messages
+        if each.type == "ai" and each.tool_calls
+    ] == [
         {"place": "void"},
         {"to": "ann", "text": "the key"},
     ]
-    assert messages[-1].response_metadata["tooltree"]["tried"] == ['look(place="cellar")']
-    assert [line for line in journal.lines[before:] if line.startswith("start tool")] == ["start tool send ann"]
+    assert messages[-1].response_metadata["tooltree"]["tried"] == [
+        'look(place="cellar")'
+    ]
+    assert [
+        line for line in journal.lines[before:] if line.startswith("start tool")
+    ] == ["start tool send ann"]
 
 
 def _latest_call(snapshot: Any) -> Any:
     last = snapshot.values["messages"][-1] if snapshot.values.get("messages") else None
-    return last.tool_calls[0]["args"] if isinstance(last, AIMessage) and last.tool_calls else None
+    return (
+        last.tool_calls[0]["args"]
+        if isinstance(last, AIMessage) and last.tool_calls
+        else None
+    )

@@ -19,11 +19,18 @@ from langgraph_sdk import get_sync_client
 from langgraph_sdk.client import SyncLangGraphClient
 from travel import BOOKING
 
-pytest.importorskip("langgraph_api", reason="the server of langgraph dev: pip install 'langgraph-cli[inmem]'")
+pytest.importorskip(
+    "langgraph_api",
+    reason="the server of langgraph dev: pip install 'langgraph-cli[inmem]'",
+)
 
 COOKBOOK = Path(__file__).parents[2] / "cookbook"
 
-GRAPHS = {"planning_agent": "PlanReviewMiddleware.after_model", "own_graph": "review", "three_systems": None}
+GRAPHS = {
+    "planning_agent": "PlanReviewMiddleware.after_model",
+    "own_graph": "review",
+    "three_systems": None,
+}
 """The graphs, and the node where a person is asked, if the test is one of a booking."""
 
 READS = ["find_flights", "read_price", "check_weather"]
@@ -91,13 +98,27 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SyncLangGraphCl
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = [sys.executable, "-m", "langgraph_cli", "dev", "--no-browser", "--no-reload", "--port", str(port)]
+    command = [
+        sys.executable,
+        "-m",
+        "langgraph_cli",
+        "dev",
+        "--no-browser",
+        "--no-reload",
+        "--port",
+        str(port),
+    ]
     log = project / "log.txt"
     with log.open("w") as output:
         server = subprocess.Popen(  # noqa: S603 - own code
             command,
             cwd=project,
-            env={**os.environ, **ALONE, "PYTHONPATH": str(COOKBOOK.parent), "TOOLTREE_MODEL": ""},
+            env={
+                **os.environ,
+                **ALONE,
+                "PYTHONPATH": str(COOKBOOK.parent),
+                "TOOLTREE_MODEL": "",
+            },
             stdout=output,
             stderr=subprocess.STDOUT,
         )
@@ -122,10 +143,14 @@ def wait_for(address: str, server: "subprocess.Popen[bytes]", log: Path) -> None
     pytest.fail(f"The server did not start: {log.read_text(encoding='utf-8')[-2000:]}")
 
 
-def run(client: SyncLangGraphClient, graph: str, thread: str, **given: Any) -> list[dict[str, Any]]:
+def run(
+    client: SyncLangGraphClient, graph: str, thread: str, **given: Any
+) -> list[dict[str, Any]]:
     """Run a graph; the events of its search."""
     events = []
-    for part in client.runs.stream(thread, graph, stream_mode=["custom", "updates"], **given):
+    for part in client.runs.stream(
+        thread, graph, stream_mode=["custom", "updates"], **given
+    ):
         assert part.event != "error", part.data
         if part.event == "custom":
             events.append(part.data["tooltree"])
@@ -138,7 +163,9 @@ def asking(request: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("graph", GRAPHS)
-def test_studio_shows_what_happens_in_a_graph_and_what_it_takes(client: SyncLangGraphClient, graph: str) -> None:
+def test_studio_shows_what_happens_in_a_graph_and_what_it_takes(
+    client: SyncLangGraphClient, graph: str
+) -> None:
     (assistant,) = client.assistants.search(graph_id=graph)
     drawn = client.assistants.get_graph(assistant["assistant_id"])
     schemas = client.assistants.get_schemas(assistant["assistant_id"])
@@ -149,16 +176,25 @@ def test_studio_shows_what_happens_in_a_graph_and_what_it_takes(client: SyncLang
     assert {"review", "PlanReviewMiddleware.after_model"} & set(nodes)
     assert not [edge for edge in drawn["edges"] if edge["source"] == edge["target"]]
     assert list(schemas["input_schema"]["properties"]) == ["messages"]
-    assert set(schemas["output_schema"]["properties"]) <= {"messages", "structured_response"}
+    assert set(schemas["output_schema"]["properties"]) <= {
+        "messages",
+        "structured_response",
+    }
 
 
 @pytest.mark.parametrize("graph", [name for name, asks in GRAPHS.items() if asks])
-def test_a_booking_is_searched_approved_and_carried_out_over_http(client: SyncLangGraphClient, graph: str) -> None:
+def test_a_booking_is_searched_approved_and_carried_out_over_http(
+    client: SyncLangGraphClient, graph: str
+) -> None:
     thread = client.threads.create()["thread_id"]
     run(client, graph, thread, input=asking("Book the cheapest flight to Oslo."))
 
     state = client.threads.get_state(thread)
-    read = [message["name"] for message in state["values"]["messages"] if message["type"] == "tool"]
+    read = [
+        message["name"]
+        for message in state["values"]["messages"]
+        if message["type"] == "tool"
+    ]
     assert read == ["find_flights", *["read_price"] * 3]
     assert state["next"] == [GRAPHS[graph]]
     (question,) = state["interrupts"]
@@ -171,27 +207,46 @@ def test_a_booking_is_searched_approved_and_carried_out_over_http(client: SyncLa
     assert state["values"]["messages"][-1]["content"] == "OS-2 is booked."
 
 
-@pytest.mark.parametrize(("graph", "last"), [("sandboxed", "book"), ("judged", "find_hotels")])
-def test_a_deep_search_never_blocks_the_servers_event_loop(client: SyncLangGraphClient, graph: str, last: str) -> None:
+@pytest.mark.parametrize(
+    ("graph", "last"), [("sandboxed", "book"), ("judged", "find_hotels")]
+)
+def test_a_deep_search_never_blocks_the_servers_event_loop(
+    client: SyncLangGraphClient, graph: str, last: str
+) -> None:
     thread = client.threads.create()["thread_id"]
     events = run(client, graph, thread, input=asking(BOOKING))
 
     # The server has a call that blocks raise; in a deep search that would be an observation, or a question unanswered.
     assert {event["status"] for event in events if event["type"] == "execute"} <= {"ok"}
-    assert all(event["scored"] for event in events if event["type"] in {"judge", "evaluate"})
+    assert all(
+        event["scored"] for event in events if event["type"] in {"judge", "evaluate"}
+    )
     assert not [event for event in events if event["type"] == "fallback"]
     messages = messages_from_dict(
-        [{"type": each["type"], "data": each} for each in client.threads.get_state(thread)["values"]["messages"]]
+        [
+            {"type": each["type"], "data": each}
+            for each in client.threads.get_state(thread)["values"]["messages"]
+        ]
     )
     check_conversation(messages)
     assert [message.name for message in messages if message.type == "tool"][-1] == last
 
 
-def test_what_threads_learn_is_kept_in_the_servers_store(client: SyncLangGraphClient) -> None:
+def test_what_threads_learn_is_kept_in_the_servers_store(
+    client: SyncLangGraphClient,
+) -> None:
     for city in ("Oslo", "Rome"):
         thread = client.threads.create()["thread_id"]
-        run(client, "three_systems", thread, input=asking(f"Which flight to {city} is cheapest?"))
-        assert "is the cheapest" in client.threads.get_state(thread)["values"]["messages"][-1]["content"]
+        run(
+            client,
+            "three_systems",
+            thread,
+            input=asking(f"Which flight to {city} is cheapest?"),
+        )
+        assert (
+            "is the cheapest"
+            in client.threads.get_state(thread)["values"]["messages"][-1]["content"]
+        )
 
     items = client.store.search_items(("tooltree",), limit=100)["items"]
     assert sum(item["namespace"][-1] == "trajectories" for item in items) == 2

@@ -25,7 +25,11 @@ def do(children, tmp_path):
 
     def done(task, *, ends=0, **job):
         (tmp_path / "output").write_text("")
-        job |= {"task": task, "database": str(tmp_path / "experience.db"), "output": str(tmp_path / "output")}
+        job |= {
+            "task": task,
+            "database": str(tmp_path / "experience.db"),
+            "output": str(tmp_path / "output"),
+        }
         assert children.do(job) == ends
         return (tmp_path / "output").read_text()
 
@@ -38,7 +42,9 @@ def written(do):
 
     def write(first, count, killed=None):
         ends = -signal.SIGKILL if killed else 0
-        return do("write", first=first, count=count, killed=killed, ends=ends).splitlines()
+        return do(
+            "write", first=first, count=count, killed=killed, ends=ends
+        ).splitlines()
 
     return write
 
@@ -52,7 +58,9 @@ def test_a_run_whose_process_was_killed_before_its_verdict_is_judged_by_the_next
 
 
 @pytest.mark.parametrize("killed", ["before", "after"])
-def test_a_process_that_is_killed_while_it_stores_a_part_has_lost_nothing(tmp_path, written, killed):
+def test_a_process_that_is_killed_while_it_stores_a_part_has_lost_nothing(
+    tmp_path, written, killed
+):
     database = tmp_path / "experience.db"
 
     told = written(0, 9, killed)
@@ -61,7 +69,11 @@ def test_a_process_that_is_killed_while_it_stores_a_part_has_lost_nothing(tmp_pa
 
     with SqliteStore.from_conn_string(str(database)) as store:
         experience = Experience(store, namespace=("tooltree",))
-        assert {run.id for run in experience.store.trajectories()} == {*told, "run 3", "run 9"}
+        assert {run.id for run in experience.store.trajectories()} == {
+            *told,
+            "run 3",
+            "run 9",
+        }
         assert len(experience.graph) == 5
         [suggestion] = experience.graph.suggest(None)
         assert suggestion.support == 5
@@ -79,7 +91,9 @@ def test_two_processes_see_each_others_runs(tmp_path, written):
 
         experience.forget(run="run 1")
         assert written(8, 1) == ["run 8"]
-        assert sorted(run.id for run in experience.store.similar("Find key number 8.", k=9)) == [
-            f"run {number}" for number in (0, 2, 3, 4, 5, 6, 7, 8)
-        ]
-        assert "run 1" not in repr([item.value for item in store.search(("tooltree",), limit=100)])
+        assert sorted(
+            run.id for run in experience.store.similar("Find key number 8.", k=9)
+        ) == [f"run {number}" for number in (0, 2, 3, 4, 5, 6, 7, 8)]
+        assert "run 1" not in repr(
+            [item.value for item in store.search(("tooltree",), limit=100)]
+        )

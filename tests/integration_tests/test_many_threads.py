@@ -49,11 +49,15 @@ def number_of(messages: Sequence[BaseMessage]) -> str:
 class Clerk(ScriptedChatModel):
     """Looks in the cellar, is in doubt, looks elsewhere, and sends what it has seen; streams slowly enough to mix."""
 
-    def _respond(self, messages: list[BaseMessage], _: Sequence[Mapping[str, Any]]) -> Any:
+    def _respond(
+        self, messages: list[BaseMessage], _: Sequence[Mapping[str, Any]]
+    ) -> Any:
         talk = [message for message in messages if message.type != "system"]
         seen = {each.name: each.text for each in talk if isinstance(each, ToolMessage)}
         if OTHERS in talk[-1].text:
-            return self._calling("look", *({"place": place} for place in ("void", "shelf")))
+            return self._calling(
+                "look", *({"place": place} for place in ("void", "shelf"))
+            )
         if "send" in seen:
             return f'{{"missing": "nothing"}}\nRun {number_of(talk)} is done, and it says {seen["send"]}'
         if "key" in seen.get("look", ""):
@@ -64,7 +68,10 @@ class Clerk(ScriptedChatModel):
 
     @staticmethod
     def _calling(name: str, *given: dict[str, str]) -> AIMessage:
-        calls = [{"name": name, "args": args, "id": f"{name} {at}{args}"} for at, args in enumerate(given)]
+        calls = [
+            {"name": name, "args": args, "id": f"{name} {at}{args}"}
+            for at, args in enumerate(given)
+        ]
         return AIMessage("", tool_calls=calls)
 
     def _stream(self, *args: Any, **kwargs: Any) -> Iterator[Any]:
@@ -81,11 +88,19 @@ class Clerk(ScriptedChatModel):
 def desk_tools() -> list[BaseTool]:
     """Tools that tell what was injected into them."""
 
-    def look(place: str, runtime: ToolRuntime[Customer, Any], state: Annotated[dict[str, Any], InjectedState]) -> str:
+    def look(
+        place: str,
+        runtime: ToolRuntime[Customer, Any],
+        state: Annotated[dict[str, Any], InjectedState],
+    ) -> str:
         """Look what is in a place."""
         return f"a key for {_seen(runtime, state)}" if place == "shelf" else ""
 
-    def send(text: str, runtime: ToolRuntime[Customer, Any], state: Annotated[dict[str, Any], InjectedState]) -> str:
+    def send(
+        text: str,
+        runtime: ToolRuntime[Customer, Any],
+        state: Annotated[dict[str, Any], InjectedState],
+    ) -> str:
         """Send a text."""
         return f"{text}, sent for {_seen(runtime, state)}"
 
@@ -113,13 +128,23 @@ def desk_agent(make: Any) -> Any:
     for number in range(RUNS):
         store.put(("customers",), str(number), {"name": str(number)})
     kept: dict[str, Any] = {"checkpointer": InMemorySaver(), "store": store}
-    return make(Clerk(), desk_tools(), effects={"look": "read"}, schema=DeskState, context_schema=Customer, **kept)
+    return make(
+        Clerk(),
+        desk_tools(),
+        effects={"look": "read"},
+        schema=DeskState,
+        context_schema=Customer,
+        **kept,
+    )
 
 
 def run_of(number: int) -> dict[str, Any]:
     """What a run is given."""
     return {
-        "input": {"messages": [HumanMessage(f"Where is the key? Send it. #{number}")], "customer": str(number)},
+        "input": {
+            "messages": [HumanMessage(f"Where is the key? Send it. #{number}")],
+            "customer": str(number),
+        },
         "config": {"configurable": {"thread_id": str(number)}},
         "context": Customer(str(number)),
     }
@@ -127,15 +152,30 @@ def run_of(number: int) -> dict[str, Any]:
 
 def check_own(number: int, chunks: Sequence[tuple[str, Any]]) -> None:
     """Fail unless a run is about its own request, tells its own answer alone, and was injected its own things."""
-    messages = next(chunk["messages"] for mode, chunk in reversed(chunks) if mode == "values")
+    messages = next(
+        chunk["messages"] for mode, chunk in reversed(chunks) if mode == "values"
+    )
     words = outline(check_conversation(messages))
-    assert words == ["human", "call look", "result look", "call send", "result send", "answer"]
+    assert words == [
+        "human",
+        "call look",
+        "result look",
+        "call send",
+        "result send",
+        "answer",
+    ]
     own = " ".join([str(number)] * 5)
     answer = f"Run {number} is done, and it says a key for {own}, sent for {own}"
     assert messages[-1].text == answer
-    assert messages[-1].response_metadata["tooltree"]["tried"] == ['look(place="cellar")', 'look(place="void")']
+    assert messages[-1].response_metadata["tooltree"]["tried"] == [
+        'look(place="cellar")',
+        'look(place="void")',
+    ]
     tokens = [chunk[0] for mode, chunk in chunks if mode == "messages"]
-    assert "".join(token.text for token in tokens if token.type == "AIMessageChunk") == answer
+    assert (
+        "".join(token.text for token in tokens if token.type == "AIMessageChunk")
+        == answer
+    )
 
 
 MAKERS = pytest.mark.parametrize("make", [node_agent, middleware_agent])
@@ -147,7 +187,10 @@ def test_many_runs_on_threads_keep_to_themselves(make: Any) -> None:
     agent = desk_agent(make)
 
     with ThreadPoolExecutor(RUNS) as pool:
-        runs = pool.map(lambda number: list(agent.stream(**run_of(number), stream_mode=BOTH)), range(RUNS))
+        runs = pool.map(
+            lambda number: list(agent.stream(**run_of(number), stream_mode=BOTH)),
+            range(RUNS),
+        )
         for number, chunks in enumerate(runs):
             check_own(number, chunks)
 
@@ -157,7 +200,9 @@ async def test_many_runs_on_one_loop_keep_to_themselves(make: Any) -> None:
     agent = desk_agent(make)
 
     async def run(number: int) -> list[Any]:
-        return [chunk async for chunk in agent.astream(**run_of(number), stream_mode=BOTH)]
+        return [
+            chunk async for chunk in agent.astream(**run_of(number), stream_mode=BOTH)
+        ]
 
     runs = await asyncio.wait_for(asyncio.gather(*map(run, range(RUNS))), HANGS_AFTER)
     for number, chunks in enumerate(runs):

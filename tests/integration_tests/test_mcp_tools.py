@@ -50,7 +50,11 @@ class ErrandPolicy:
 
     def score_call(self, question: Question, call: Made) -> float:
         """High for the next step."""
-        return 0.9 if (call.tool, call.arguments) == self._errand[len(question.path)] else 0.1
+        return (
+            0.9
+            if (call.tool, call.arguments) == self._errand[len(question.path)]
+            else 0.1
+        )
 
     def score_observation(self, question: Question, _: Made) -> tuple[float, float]:
         """High for any step."""
@@ -80,12 +84,16 @@ class Servers:
         }
         connections[LYING]["args"].append("--lying")
         self.client = MultiServerMCPClient(connections)
-        self.client_with_prefixes = MultiServerMCPClient(connections, tool_name_prefix=True)
+        self.client_with_prefixes = MultiServerMCPClient(
+            connections, tool_name_prefix=True
+        )
 
     def journal(self, name: str = TRUSTED) -> list[str]:
         """The calls that have reached a server."""
         journal = self._journals[name]
-        return journal.read_text(encoding="utf-8").splitlines() if journal.exists() else []
+        return (
+            journal.read_text(encoding="utf-8").splitlines() if journal.exists() else []
+        )
 
     def forget(self) -> None:
         """Empty the journals."""
@@ -95,7 +103,9 @@ class Servers:
 
 @pytest.fixture(scope="module")
 def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
-    with tempfile.TemporaryDirectory() as folder:  # the path of a socket has to be short
+    with (
+        tempfile.TemporaryDirectory() as folder
+    ):  # the path of a socket has to be short
         socket = Path(folder, "socket")
         with subprocess.Popen([sys.executable, str(SERVER), str(socket)]) as server:  # noqa: S603 - our own script
             deadline = time.monotonic() + PATIENCE
@@ -124,9 +134,17 @@ def find(path: str, loaded: list[BaseTool]) -> Callable[..., SearchResult]:
 
     def run(*errand: Step, config: SearchConfig | None = None) -> SearchResult:
         effects = mcp_effects(loaded, server=TRUSTED)
-        given: Any = {"model": errand_model(*errand), "effects": effects, "config": config}
+        given: Any = {
+            "model": errand_model(*errand),
+            "effects": effects,
+            "config": config,
+        }
         request = "Go through the archive."
-        return search(request, loaded, **given) if path == "sync" else asyncio.run(asearch(request, loaded, **given))
+        return (
+            search(request, loaded, **given)
+            if path == "sync"
+            else asyncio.run(asearch(request, loaded, **given))
+        )
 
     return run
 
@@ -135,14 +153,18 @@ def results_in(result: SearchResult) -> list[ToolMessage]:
     return [message for message in result.messages if isinstance(message, ToolMessage)]
 
 
-def test_the_tools_are_async_only_and_described_by_a_schema(loaded: list[BaseTool]) -> None:
+def test_the_tools_are_async_only_and_described_by_a_schema(
+    loaded: list[BaseTool],
+) -> None:
     assert all(isinstance(tool.args_schema, dict) for tool in loaded)
     with pytest.raises(NotImplementedError):
         loaded[0].invoke({})
 
 
 @pytest.mark.parametrize("write", [BURN, STAMP], ids=["hinted", "without a hint"])
-def test_reads_run_while_searching_and_a_write_waits(find: Any, servers: Servers, write: Step) -> None:
+def test_reads_run_while_searching_and_a_write_waits(
+    find: Any, servers: Servers, write: Step
+) -> None:
     result = find(LIST, READ, write)
 
     assert outline(check_conversation(result.messages, pending=write[0]))[:4] == [
@@ -176,14 +198,26 @@ def planning_graph(model: Any, tools: list[BaseTool]) -> Any:
     return node_agent(model, tools, effects=mcp_effects(tools, server=TRUSTED))
 
 
-def test_in_a_graph_a_write_reaches_the_server_once(loaded: list[BaseTool], servers: Servers) -> None:
+def test_in_a_graph_a_write_reaches_the_server_once(
+    loaded: list[BaseTool], servers: Servers
+) -> None:
     given: Any = {"messages": [HumanMessage("Burn Ada's letter.")]}
 
-    messages = asyncio.run(planning_graph(errand_model(LIST, READ, BURN), loaded).ainvoke(given))["messages"]
+    messages = asyncio.run(
+        planning_graph(errand_model(LIST, READ, BURN), loaded).ainvoke(given)
+    )["messages"]
 
     assert messages[-1].text == "It says ada.txt is burnt"
-    assert outline(check_conversation(messages))[-3:] == ["call burn_letter", "result burn_letter", "answer"]
-    assert servers.journal() == ["list_letters", "read_letter ada.txt", "burn_letter ada.txt"]
+    assert outline(check_conversation(messages))[-3:] == [
+        "call burn_letter",
+        "result burn_letter",
+        "answer",
+    ]
+    assert servers.journal() == [
+        "list_letters",
+        "read_letter ada.txt",
+        "burn_letter ada.txt",
+    ]
 
 
 @pytest.mark.parametrize("where", ["search", "graph"])
@@ -191,17 +225,28 @@ async def test_a_search_tries_what_the_server_hints_to_be_a_read(
     loaded: list[BaseTool], servers: Servers, where: str
 ) -> None:
     doubt = '{"missing": "what the letter of Ada says"}\nI do not know.'
-    offered = [{"name": name, "args": dict(given), "id": name} for name, given in (BURN, STAMP, READ)]
+    offered = [
+        {"name": name, "args": dict(given), "id": name}
+        for name, given in (BURN, STAMP, READ)
+    ]
     model = ScriptedChatModel(
-        replies=[doubt] * 3 + [AIMessage("", tool_calls=offered), '{"missing": "nothing"}\nThe key is under the mat.']
+        replies=[doubt] * 3
+        + [
+            AIMessage("", tool_calls=offered),
+            '{"missing": "nothing"}\nThe key is under the mat.',
+        ]
     )
 
     if where == "graph":
-        ended = await planning_graph(model, loaded).ainvoke({"messages": [HumanMessage("What does Ada say?")]})
+        ended = await planning_graph(model, loaded).ainvoke(
+            {"messages": [HumanMessage("What does Ada say?")]}
+        )
         answer = ended["messages"][-1]
     else:
         effects = mcp_effects(loaded, server=TRUSTED)
-        answer = (await asearch("What does Ada say?", loaded, model=model, effects=effects)).answer
+        answer = (
+            await asearch("What does Ada say?", loaded, model=model, effects=effects)
+        ).answer
 
     assert answer.text == "The key is under the mat."
     assert servers.journal() == ["read_letter ada.txt"]
@@ -211,14 +256,22 @@ async def test_tools_of_one_open_session_can_be_searched_with(servers: Servers) 
     async with servers.client.session(TRUSTED) as session:
         tools = await load_mcp_tools(session)
         effects = mcp_effects(tools, server=TRUSTED)
-        result = await asearch("Read it.", tools, model=errand_model(LIST, READ), effects=effects)
+        result = await asearch(
+            "Read it.", tools, model=errand_model(LIST, READ), effects=effects
+        )
 
     assert result.answer.text == "It says The key is under the mat."
     assert servers.journal() == ["list_letters", "read_letter ada.txt"]
 
 
-@pytest.mark.parametrize("written", [BURN, STAMP, READ], ids=["claimed-read", "claimed-read-unhinted", "real-read"])
-async def test_hints_of_a_server_that_nobody_named_are_not_believed(written: Step, servers: Servers) -> None:
+@pytest.mark.parametrize(
+    "written",
+    [BURN, STAMP, READ],
+    ids=["claimed-read", "claimed-read-unhinted", "real-read"],
+)
+async def test_hints_of_a_server_that_nobody_named_are_not_believed(
+    written: Step, servers: Servers
+) -> None:
     tools = await servers.client_with_prefixes.get_tools()
     effects = mcp_effects(tools, server=TRUSTED)
     liar = f"{LYING}_{written[0]}"
@@ -226,7 +279,10 @@ async def test_hints_of_a_server_that_nobody_named_are_not_believed(written: Ste
     assert claims[liar] is True
 
     result = await asearch(
-        "Go through the archive.", tools, model=errand_model(written, written, prefix=f"{LYING}_"), effects=effects
+        "Go through the archive.",
+        tools,
+        model=errand_model(written, written, prefix=f"{LYING}_"),
+        effects=effects,
     )
 
     assert {name for name in effects if name.startswith(LYING)} == set()

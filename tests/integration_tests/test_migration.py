@@ -44,12 +44,20 @@ OFFER = Offer(item="bolt", price=90)
 class Seller(Clerk):
     """Fills in the form of an offer where it is given one, as a tool or as a format."""
 
-    def _respond(self, messages: list[BaseMessage], tools: Sequence[Mapping[str, Any]]) -> Any:
+    def _respond(
+        self, messages: list[BaseMessage], tools: Sequence[Mapping[str, Any]]
+    ) -> Any:
         reply = super()._respond(messages, tools)
         forms = any(each["function"]["name"] == "Offer" for each in tools)
-        return self._calling(("Offer", OFFER.model_dump())) if isinstance(reply, str) and forms else reply
+        return (
+            self._calling(("Offer", OFFER.model_dump()))
+            if isinstance(reply, str) and forms
+            else reply
+        )
 
-    def _message(self, messages: list[BaseMessage], options: Mapping[str, Any]) -> AIMessage:
+    def _message(
+        self, messages: list[BaseMessage], options: Mapping[str, Any]
+    ) -> AIMessage:
         message = super()._message(messages, options)
         if "response_format" in options and not message.tool_calls:
             return message.model_copy(update={"content": OFFER.model_dump_json()})
@@ -73,18 +81,25 @@ def functions_as_tools(factory: Factory, path: str) -> Any:
         """Find an item."""
         return f"{item} is here"
 
-    return invoke(factory(Clerk(steps=[FIND]), [find], name="finder"), asking(), path=path)
+    return invoke(
+        factory(Clerk(steps=[FIND]), [find], name="finder"), asking(), path=path
+    )
 
 
 def structured_output(factory: Factory, path: str) -> Any:
     formats = [Offer, ToolStrategy(Offer), ProviderStrategy(Offer)]
-    agents = [factory(Seller(), Depot().tools, response_format=form) for form in formats]
+    agents = [
+        factory(Seller(), Depot().tools, response_format=form) for form in formats
+    ]
     return [invoke(agent, asking(), path=path) for agent in agents]
 
 
 def memory_of_a_conversation(factory: Factory, path: str) -> Any:
     agent = factory(Clerk(), Depot().tools, checkpointer=InMemorySaver())
-    turns = [invoke(agent, asking(request), THREAD, path=path) for request in (REQUEST, REQUEST, "Thank you!")]
+    turns = [
+        invoke(agent, asking(request), THREAD, path=path)
+        for request in (REQUEST, REQUEST, "Thank you!")
+    ]
     elsewhere = invoke(agent, asking(), {"configurable": {"thread_id": "2"}}, path=path)
     return [*turns, elsewhere, agent.get_state(THREAD).values]
 
@@ -96,7 +111,9 @@ def a_tool_that_changes_the_state(factory: Factory, path: str) -> Any:
         told = ToolMessage("Noted.", tool_call_id=runtime.tool_call_id)
         return Command(update={"likings": [item], "messages": [told]})
 
-    agent = factory(Clerk(steps=[("order", {"item": "bolt"})]), [order], state_schema=TripState)
+    agent = factory(
+        Clerk(steps=[("order", {"item": "bolt"})]), [order], state_schema=TripState
+    )
     return invoke(agent, asking(), path=path)
 
 
@@ -111,11 +128,19 @@ def context_and_store(factory: Factory, path: str) -> Any:
     store = InMemoryStore()
     store.put(("places",), "Ann", {"city": "Braga"})
     agent = factory(Clerk(steps=[FIND]), [find], context_schema=User, store=store)
-    return [invoke(agent, asking(), context=User(name), path=path) for name in ("Ann", "Bob")]
+    return [
+        invoke(agent, asking(), context=User(name), path=path)
+        for name in ("Ann", "Bob")
+    ]
 
 
 def stopping_before_the_tools(factory: Factory, path: str) -> Any:
-    agent = factory(Clerk(steps=[FIND]), Depot().tools, interrupt_before=["tools"], checkpointer=InMemorySaver())
+    agent = factory(
+        Clerk(steps=[FIND]),
+        Depot().tools,
+        interrupt_before=["tools"],
+        checkpointer=InMemorySaver(),
+    )
     stopped = invoke(agent, asking(), THREAD, path=path)
     assert agent.get_state(THREAD).next == ("tools",)
     return [stopped, invoke(agent, None, THREAD, path=path)]
@@ -135,7 +160,9 @@ def a_model_by_its_name(factory: Factory, path: str) -> Any:
         environment.setenv("OPENAI_API_KEY", "unused")
         environment.setenv("OPENAI_BASE_URL", ClosingServer(Clerk()).url)
         environment.setenv("NO_PROXY", "127.0.0.1")
-        return invoke(factory("openai:gpt-4.1-mini", Depot().tools), asking(), path=path)
+        return invoke(
+            factory("openai:gpt-4.1-mini", Depot().tools), asking(), path=path
+        )
 
 
 # --- what is compared ---
@@ -143,7 +170,9 @@ def a_model_by_its_name(factory: Factory, path: str) -> Any:
 
 def planning(model: Any, tools: Sequence[Any] | None = None, **options: Any) -> Any:
     """`create_tooltree_agent` with all tools declared reads, but for those that write."""
-    names = [tool.name if hasattr(tool, "name") else tool.__name__ for tool in tools or ()]
+    names = [
+        tool.name if hasattr(tool, "name") else tool.__name__ for tool in tools or ()
+    ]
     effects: Any = {name: "read" for name in names if name != "order"}
     return create_tooltree_agent(model, tools, effects=effects, **options)
 
@@ -176,7 +205,11 @@ EXAMPLES = [
 ]
 
 
-@pytest.mark.parametrize("factory", [planning, create_tooltree_agent], ids=["reads declared", "nothing declared"])
+@pytest.mark.parametrize(
+    "factory",
+    [planning, create_tooltree_agent],
+    ids=["reads declared", "nothing declared"],
+)
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.__name__)
 def test_an_agent_does_with_a_planner_what_it_did_without(
     path: str, example: Callable[[Factory, str], Any], factory: Factory
@@ -207,7 +240,14 @@ def test_every_argument_of_create_agent_is_accepted_and_reaches_the_graph() -> N
     assert set(ARGUMENTS) == set(inspect.signature(create_agent).parameters)
     plain, planned = create_agent(**ARGUMENTS), create_tooltree_agent(**ARGUMENTS)
 
-    for attribute in ("name", "checkpointer", "store", "cache", "debug", "context_schema"):
+    for attribute in (
+        "name",
+        "checkpointer",
+        "store",
+        "cache",
+        "debug",
+        "context_schema",
+    ):
         assert getattr(planned, attribute) is getattr(plain, attribute)
     assert planned.interrupt_before_nodes == plain.interrupt_before_nodes
     assert planned.interrupt_after_nodes == plain.interrupt_after_nodes

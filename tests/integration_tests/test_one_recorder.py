@@ -46,7 +46,9 @@ def ask(question: str) -> str:
 
 
 def calling(name: str, number: int = 1, **arguments: Any) -> AIMessage:
-    return AIMessage("", tool_calls=[{"name": name, "args": arguments, "id": f"{name} {number}"}])
+    return AIMessage(
+        "", tool_calls=[{"name": name, "args": arguments, "id": f"{name} {number}"}]
+    )
 
 
 LOOKED = calling("look", place="shed")
@@ -92,23 +94,45 @@ class House:
             kept = CFGMMemory(ScriptedChatModel(replies=[]), self.experience)
             reflector = ScriptedChatModel(replies=[])
             middleware.append(
-                CFGMMiddleware(reflector, kept, patience=0, recall=False, verdict=None if memory == "none" else memory)
+                CFGMMiddleware(
+                    reflector,
+                    kept,
+                    patience=0,
+                    recall=False,
+                    verdict=None if memory == "none" else memory,
+                )
             )
         if graph is not None:
-            middleware.insert(len(middleware) if memory_first else 0, SITGraphMiddleware(self.graph, verdict=graph))
+            middleware.insert(
+                len(middleware) if memory_first else 0,
+                SITGraphMiddleware(self.graph, verdict=graph),
+            )
         if approve:
             middleware.append(HumanInTheLoopMiddleware(interrupt_on={"look": True}))
         self.handlers: list[Any] = []
         if recorder is not None:
-            self.handlers.append(TrajectoryRecorder(self.experience, verdict=None if recorder == "none" else recorder))
+            self.handlers.append(
+                TrajectoryRecorder(
+                    self.experience, verdict=None if recorder == "none" else recorder
+                )
+            )
         self.agent = create_agent(
-            self.model, [look, ask], middleware=middleware, checkpointer=InMemorySaver() if saved else None
+            self.model,
+            [look, ask],
+            middleware=middleware,
+            checkpointer=InMemorySaver() if saved else None,
         )
 
-    def run(self, path: str, given: Any = ASKED, config: Any = THREAD, *, graph: Any = None) -> Any:
+    def run(
+        self, path: str, given: Any = ASKED, config: Any = THREAD, *, graph: Any = None
+    ) -> Any:
         graph = self.agent if graph is None else graph
         config = {**(config or {}), "callbacks": self.handlers}
-        return graph.invoke(given, config) if path == "sync" else asyncio.run(graph.ainvoke(given, config))
+        return (
+            graph.invoke(given, config)
+            if path == "sync"
+            else asyncio.run(graph.ainvoke(given, config))
+        )
 
     def records(self) -> list[Trajectory]:
         return list(self.experience.trajectories())
@@ -118,14 +142,22 @@ HEARERS: dict[str, Callable[[Any], dict[str, Any]]] = {
     "recorder and graph": lambda judge: {"recorder": judge, "graph": judge},
     "recorder and memory": lambda judge: {"recorder": judge, "memory": judge},
     "graph and memory": lambda judge: {"graph": judge, "memory": judge},
-    "memory and graph": lambda judge: {"graph": judge, "memory": judge, "memory_first": False},
+    "memory and graph": lambda judge: {
+        "graph": judge,
+        "memory": judge,
+        "memory_first": False,
+    },
     "all": lambda judge: {"recorder": judge, "graph": judge, "memory": judge},
 }
 hearers = pytest.mark.parametrize("hearers", HEARERS.values(), ids=HEARERS)
 
 
 @hearers
-@pytest.mark.parametrize("config", [THREAD, {}, {"run_id": uuid.UUID(int=7)}], ids=["thread", "no thread", "run id"])
+@pytest.mark.parametrize(
+    "config",
+    [THREAD, {}, {"run_id": uuid.UUID(int=7)}],
+    ids=["thread", "no thread", "run id"],
+)
 def test_a_run_is_judged_once_and_has_one_record(
     path: str, hearers: Callable[[Any], dict[str, Any]], config: Any
 ) -> None:
@@ -137,9 +169,15 @@ def test_a_run_is_judged_once_and_has_one_record(
     (asked,) = judge.asked
     assert [step.tool for step in asked.steps] == ["look"]
     for record in house.records():
-        assert (record.id, record.success, [step.tool for step in record.steps]) == (asked.id, True, ["look"])
+        assert (record.id, record.success, [step.tool for step in record.steps]) == (
+            asked.id,
+            True,
+            ["look"],
+        )
     takes_part = hearers(judge)
-    assert len(house.records()) == int("recorder" in takes_part or "memory" in takes_part)
+    assert len(house.records()) == int(
+        "recorder" in takes_part or "memory" in takes_part
+    )
     assert ("graph" in takes_part) == (asked.id in house.graph)
     if config:
         assert asked.id == ("shed 1" if config == THREAD else str(config["run_id"]))
@@ -148,7 +186,9 @@ def test_a_run_is_judged_once_and_has_one_record(
 def test_the_first_of_two_verdicts_is_that_of_the_run(path: str) -> None:
     """Graph and memory must not say different things of one run."""
     first, second = Judge(False), Judge(True)
-    house = House(memory=second, graph=first)  # what stands last among the middleware comes first at the end of a run
+    house = House(
+        memory=second, graph=first
+    )  # what stands last among the middleware comes first at the end of a run
 
     house.run(path)
 
@@ -156,8 +196,13 @@ def test_the_first_of_two_verdicts_is_that_of_the_run(path: str) -> None:
     assert [record.success for record in house.records()] == [False]
 
 
-@pytest.mark.parametrize(("silent", "judged_by"), [("recorder", "graph"), ("recorder", "memory"), ("memory", "graph")])
-def test_who_has_no_verdict_takes_that_of_another(path: str, silent: str, judged_by: str) -> None:
+@pytest.mark.parametrize(
+    ("silent", "judged_by"),
+    [("recorder", "graph"), ("recorder", "memory"), ("memory", "graph")],
+)
+def test_who_has_no_verdict_takes_that_of_another(
+    path: str, silent: str, judged_by: str
+) -> None:
     judge = Judge()
     house = House(**{silent: "none", judged_by: judge})
 
@@ -179,12 +224,17 @@ def test_the_record_of_several_is_the_fuller_one(path: str) -> None:
 
     (record,) = house.records()
     assert [step.tool for step in record.steps] == ["look"]
-    assert [each["function"]["name"] for each in record.metadata["tools"]] == ["ask", "look"]
+    assert [each["function"]["name"] for each in record.metadata["tools"]] == [
+        "ask",
+        "look",
+    ]
     assert len(judge.asked) == 2
 
 
 @hearers
-def test_each_turn_of_a_thread_is_judged_once(path: str, hearers: Callable[[Any], dict[str, Any]]) -> None:
+def test_each_turn_of_a_thread_is_judged_once(
+    path: str, hearers: Callable[[Any], dict[str, Any]]
+) -> None:
     judge = Judge(True, False)
     house = House(LOOKED, ANSWER, "No.", **hearers(judge))
 
@@ -197,7 +247,9 @@ def test_each_turn_of_a_thread_is_judged_once(path: str, hearers: Callable[[Any]
 
 
 @hearers
-def test_a_resumed_run_is_judged_once_at_its_end(path: str, hearers: Callable[[Any], dict[str, Any]]) -> None:
+def test_a_resumed_run_is_judged_once_at_its_end(
+    path: str, hearers: Callable[[Any], dict[str, Any]]
+) -> None:
     judge = Judge()
     house = House(**hearers(judge), approve=True)
 
@@ -219,10 +271,21 @@ def test_another_conversation_on_the_same_thread_is_judged_again(path: str) -> N
     house = House(LOOKED, ANSWER, "Painted.", recorder=judge, graph=judge, memory=judge)
 
     house.run(path)
-    house.run(path, {"messages": [RemoveMessage(REMOVE_ALL_MESSAGES), HumanMessage("Paint the fence.")]})
+    house.run(
+        path,
+        {
+            "messages": [
+                RemoveMessage(REMOVE_ALL_MESSAGES),
+                HumanMessage("Paint the fence."),
+            ]
+        },
+    )
 
     assert len(judge.asked) == 2
-    assert [record.task for record in house.records()] == ["Is it in the shed?", "Paint the fence."]
+    assert [record.task for record in house.records()] == [
+        "Is it in the shed?",
+        "Paint the fence.",
+    ]
 
 
 def test_the_same_store_for_another_user_keeps_a_record_of_its_own(path: str) -> None:
@@ -232,11 +295,18 @@ def test_the_same_store_for_another_user_keeps_a_record_of_its_own(path: str) ->
     agent = create_agent(
         ScriptedChatModel(replies=[LOOKED, ANSWER]),
         [look],
-        middleware=[CFGMMiddleware(ScriptedChatModel(replies=[]), memory, recall=False, verdict=judge)],
+        middleware=[
+            CFGMMiddleware(
+                ScriptedChatModel(replies=[]), memory, recall=False, verdict=judge
+            )
+        ],
         checkpointer=InMemorySaver(),
     )
     recorder = TrajectoryRecorder(experience.within(user_id="all"), verdict=judge)
-    config: Any = {"configurable": {"thread_id": "1", "user_id": "ada"}, "callbacks": [recorder]}
+    config: Any = {
+        "configurable": {"thread_id": "1", "user_id": "ada"},
+        "callbacks": [recorder],
+    }
 
     if path == "sync":
         agent.invoke(ASKED, config)
@@ -244,7 +314,9 @@ def test_the_same_store_for_another_user_keeps_a_record_of_its_own(path: str) ->
         asyncio.run(agent.ainvoke(ASKED, config))
 
     for user in ("ada", "all"):
-        assert [record.success for record in experience.within(user_id=user).trajectories()] == [True]
+        assert [
+            record.success for record in experience.within(user_id=user).trajectories()
+        ] == [True]
     assert len(judge.asked) == 1
 
 
@@ -264,7 +336,9 @@ def test_an_agent_inside_a_recorded_graph_keeps_a_record_of_its_own(path: str) -
     assert len(judge.asked) == 2
 
 
-def test_a_verdict_that_raises_is_not_shared(path: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_verdict_that_raises_is_not_shared(
+    path: str, caplog: pytest.LogCaptureFixture
+) -> None:
     def broken(_: Trajectory) -> bool:
         msg = "no idea"
         raise LookupError(msg)
@@ -281,11 +355,16 @@ def test_a_verdict_that_raises_is_not_shared(path: str, caplog: pytest.LogCaptur
 
 def test_a_run_that_raises_is_judged_by_the_recorder_alone(path: str) -> None:
     judge = Judge(False)
-    house = House(LOOKED, ConnectionError("down"), recorder=judge, graph=judge, memory=judge)
+    house = House(
+        LOOKED, ConnectionError("down"), recorder=judge, graph=judge, memory=judge
+    )
 
     with pytest.raises(ConnectionError):
         house.run(path)
 
     (record,) = house.records()
-    assert (record.success, record.reasons) == (False, "The run raised ConnectionError: down")
+    assert (record.success, record.reasons) == (
+        False,
+        "The run raised ConnectionError: down",
+    )
     assert len(judge.asked) == 1

@@ -23,15 +23,25 @@ from langgraph.types import Command
 from recorded_agents import AGENTS, DRIVES, BrokenError, arun, ask, look, office, run
 from rescued import Journal, agent_of, asked
 
-from langchain_tooltree import ExperienceStore, Trajectory, TrajectoryRecorder, aload_thread, load_thread
+from langchain_tooltree import (
+    ExperienceStore,
+    Trajectory,
+    TrajectoryRecorder,
+    aload_thread,
+    load_thread,
+)
 from langchain_tooltree.experience.verdict import Verdict
 from langchain_tooltree.testing import ScriptedChatModel
 
 RUNS = 16
 LOGGER = "langchain_tooltree.experience.recorder"
 REQUEST: Any = {"messages": [("user", "Look around.")]}
-CALL = AIMessage("", tool_calls=[{"name": "look", "args": {"place": "shed"}, "id": "call_1"}])
-QUESTION = AIMessage("", tool_calls=[{"name": "ask", "args": {"question": "Really?"}, "id": "call_1"}])
+CALL = AIMessage(
+    "", tool_calls=[{"name": "look", "args": {"place": "shed"}, "id": "call_1"}]
+)
+QUESTION = AIMessage(
+    "", tool_calls=[{"name": "ask", "args": {"question": "Really?"}, "id": "call_1"}]
+)
 
 
 @pytest.fixture(autouse=True)
@@ -54,17 +64,26 @@ def said_in(recorded: Trajectory | None) -> Trajectory | None:
 
 
 def offered_in(recorded: Trajectory | None) -> list[str]:
-    return [] if recorded is None else [each["function"]["name"] for each in recorded.metadata["tools"]]
+    return (
+        []
+        if recorded is None
+        else [each["function"]["name"] for each in recorded.metadata["tools"]]
+    )
 
 
 def thread(name: str, recorder: TrajectoryRecorder, **configurable: Any) -> Any:
-    return {"configurable": {"thread_id": name, **configurable}, "callbacks": [recorder]}
+    return {
+        "configurable": {"thread_id": name, **configurable},
+        "callbacks": [recorder],
+    }
 
 
 class Comparison:
     """Holds conversations, and compares the record with the thread's history whenever the graph stops."""
 
-    def __init__(self, experience: ExperienceStore, recorder: TrajectoryRecorder) -> None:
+    def __init__(
+        self, experience: ExperienceStore, recorder: TrajectoryRecorder
+    ) -> None:
         self.experience = experience
         self.recorder = recorder
         self.counts: Counter[str] = Counter()
@@ -79,7 +98,9 @@ class Comparison:
                 await self._compare(graph, name, drive)
         self.counts["held"] += 1
 
-    async def _part(self, graph: Any, given: Any, config: Any, drive: str) -> tuple[Any, bool]:
+    async def _part(
+        self, graph: Any, given: Any, config: Any, drive: str
+    ) -> tuple[Any, bool]:
         try:
             if drive in DRIVES[:4]:
                 await asyncio.to_thread(run, graph, given, config, drive)
@@ -91,44 +112,84 @@ class Comparison:
         state = await self._state(graph, config, drive)
         questions = [question for task in state.tasks for question in task.interrupts]
         self.counts["interrupts"] += len(questions)
-        return Command(resume={each.id: "yes" for each in questions}) if questions else None, bool(state.next)
+        return Command(
+            resume={each.id: "yes" for each in questions}
+        ) if questions else None, bool(state.next)
 
     async def _compare(self, graph: Any, name: str, drive: str) -> None:
         config = {"configurable": {"thread_id": name}}
-        read = load_thread(graph, config) if drive in DRIVES[:4] else await aload_thread(graph, config)
+        read = (
+            load_thread(graph, config)
+            if drive in DRIVES[:4]
+            else await aload_thread(graph, config)
+        )
         recorded = await self.experience.aget(name)
         assert recorded is not None
         assert said_in(recorded.judged(None)) == read
         self.counts["compared"] += 1
         self.counts["branches"] += len(recorded.branches)
-        self.counts["errors"] += sum(step.outcome is not None and step.outcome.status == "error" for step in read.steps)
-        self.counts["parallel"] += len(read.steps) - len({(step.branch, step.turn) for step in read.steps})
-        self.counts["removed"] += len(read.messages) - len((await self._state(graph, config, drive)).values["messages"])
+        self.counts["errors"] += sum(
+            step.outcome is not None and step.outcome.status == "error"
+            for step in read.steps
+        )
+        self.counts["parallel"] += len(read.steps) - len(
+            {(step.branch, step.turn) for step in read.steps}
+        )
+        self.counts["removed"] += len(read.messages) - len(
+            (await self._state(graph, config, drive)).values["messages"]
+        )
 
     async def _state(self, graph: Any, config: Any, drive: str) -> Any:
-        return graph.get_state(config) if drive in DRIVES[:4] else await graph.aget_state(config)
+        return (
+            graph.get_state(config)
+            if drive in DRIVES[:4]
+            else await graph.aget_state(config)
+        )
 
 
-async def test_runs_of_all_kinds_are_recorded_as_their_threads_tell(experience: ExperienceStore) -> None:
+async def test_runs_of_all_kinds_are_recorded_as_their_threads_tell(
+    experience: ExperienceStore,
+) -> None:
     recorder = TrajectoryRecorder(experience)
     comparison = Comparison(experience, recorder)
     for start in range(0, RUNS, 8):
         await asyncio.gather(
             *(
-                comparison.hold(office(seed, InMemorySaver()), f"office {seed}", DRIVES[seed % len(DRIVES)])
+                comparison.hold(
+                    office(seed, InMemorySaver()),
+                    f"office {seed}",
+                    DRIVES[seed % len(DRIVES)],
+                )
                 for seed in range(start, start + 8)
             )
         )
 
     counts = comparison.counts
     assert counts["held"] == RUNS
-    assert min(counts[each] for each in ("broken", "interrupts", "branches", "errors", "parallel", "removed")) > 5
+    assert (
+        min(
+            counts[each]
+            for each in (
+                "broken",
+                "interrupts",
+                "branches",
+                "errors",
+                "parallel",
+                "removed",
+            )
+        )
+        > 5
+    )
     assert len(list(experience.trajectories())) == RUNS
     assert recorder._runs == {}
 
 
-@pytest.mark.filterwarnings("ignore:create_react_agent has been moved")  # langgraph-supervisor still uses it
-@pytest.mark.parametrize(("agent", "drive"), [*zip(AGENTS, cycle(["updates", "aevents"]), strict=False)])
+@pytest.mark.filterwarnings(
+    "ignore:create_react_agent has been moved"
+)  # langgraph-supervisor still uses it
+@pytest.mark.parametrize(
+    ("agent", "drive"), [*zip(AGENTS, cycle(["updates", "aevents"]), strict=False)]
+)
 async def test_agents_of_every_kind_are_recorded_as_their_threads_tell(
     experience: ExperienceStore, agent: Any, drive: str
 ) -> None:
@@ -156,7 +217,9 @@ def test_what_a_search_has_tried_and_removed_is_no_part_of_the_record(
     assert offered_in(recorded) == ["look", "send"]
 
 
-def test_tools_of_earlier_turns_are_kept_each_in_its_latest_form(experience: ExperienceStore) -> None:
+def test_tools_of_earlier_turns_are_kept_each_in_its_latest_form(
+    experience: ExperienceStore,
+) -> None:
     @tool("look")
     def look_closer(place: str, times: int) -> str:
         """Look somewhere, more than once."""
@@ -164,13 +227,17 @@ def test_tools_of_earlier_turns_are_kept_each_in_its_latest_form(experience: Exp
 
     saver = InMemorySaver()
     for tools in ([look, ask], [look_closer]):
-        agent = create_agent(ScriptedChatModel(replies=["Hello."]), tools, checkpointer=saver)
+        agent = create_agent(
+            ScriptedChatModel(replies=["Hello."]), tools, checkpointer=saver
+        )
         agent.invoke(REQUEST, thread("one", TrajectoryRecorder(experience)))
 
     expected = [convert_to_openai_tool(ask), convert_to_openai_tool(look_closer)]
     assert experience.get("one").metadata["tools"] == expected
 
-    other = create_agent(ScriptedChatModel(replies=["Hello."]), [look], checkpointer=InMemorySaver())
+    other = create_agent(
+        ScriptedChatModel(replies=["Hello."]), [look], checkpointer=InMemorySaver()
+    )
     other.invoke(REQUEST, thread("one", TrajectoryRecorder(experience)))
     (another,) = (each for each in experience.trajectories() if each.id != "one")
     assert offered_in(another) == ["look"]
@@ -196,9 +263,15 @@ class Judge:
 def test_an_interrupted_run_is_recorded_as_far_as_it_got_and_judged_at_its_end(
     experience: ExperienceStore, path: str, written: str
 ) -> None:
-    agent = create_agent(ScriptedChatModel(replies=[QUESTION, "Thanks."]), [ask], checkpointer=InMemorySaver())
+    agent = create_agent(
+        ScriptedChatModel(replies=[QUESTION, "Thanks."]),
+        [ask],
+        checkpointer=InMemorySaver(),
+    )
     judge = Judge(Verdict(success=True, reasons="It asked."))
-    recorder = TrajectoryRecorder(experience, verdict=judge if written == "function" else judge.later)
+    recorder = TrajectoryRecorder(
+        experience, verdict=judge if written == "function" else judge.later
+    )
     config = thread("one", recorder)
 
     invoke(agent, REQUEST, config, path=path)
@@ -206,7 +279,10 @@ def test_an_interrupted_run_is_recorded_as_far_as_it_got_and_judged_at_its_end(
     invoke(agent, Command(resume="yes"), config, path=path)
     done = experience.get("one")
 
-    assert (stopped.success, stopped.reasons) == (None, "The run stopped before its end and may be resumed.")
+    assert (stopped.success, stopped.reasons) == (
+        None,
+        "The run stopped before its end and may be resumed.",
+    )
     assert [step.outcome for step in stopped.steps] == [None]
     assert (done.success, done.reasons) == (True, "It asked.")
     assert [step.outcome.text for step in done.steps] == ["They say yes."]
@@ -221,7 +297,11 @@ def test_another_process_goes_on_with_the_record(experience: ExperienceStore) ->
     for _ in range(9):
         graph.invoke(given, {**config, "callbacks": [TrajectoryRecorder(experience)]})
         questions = graph.get_state(config).interrupts
-        given = Command(resume={each.id: "yes" for each in questions}) if questions else given
+        given = (
+            Command(resume={each.id: "yes" for each in questions})
+            if questions
+            else given
+        )
 
     read = load_thread(graph, config)
     assert said_in(experience.get("one")) == read
@@ -229,7 +309,9 @@ def test_another_process_goes_on_with_the_record(experience: ExperienceStore) ->
     assert experience.get("one").branches
 
 
-def test_a_run_that_raises_is_recorded_with_the_error(experience: ExperienceStore, path: str) -> None:
+def test_a_run_that_raises_is_recorded_with_the_error(
+    experience: ExperienceStore, path: str
+) -> None:
     model = ScriptedChatModel(replies=[CALL, RuntimeError("no electricity")])
     agent = create_agent(model, [look], checkpointer=InMemorySaver())
     judge = Judge(Verdict(success=False, reasons="Nobody answered."))
@@ -238,7 +320,12 @@ def test_a_run_that_raises_is_recorded_with_the_error(experience: ExperienceStor
         invoke(agent, REQUEST, thread("one", TrajectoryRecorder(experience)), path=path)
     unjudged = experience.get("one")
     with pytest.raises(IndexError):
-        invoke(agent, None, thread("one", TrajectoryRecorder(experience, verdict=judge)), path=path)
+        invoke(
+            agent,
+            None,
+            thread("one", TrajectoryRecorder(experience, verdict=judge)),
+            path=path,
+        )
 
     assert unjudged.success is None
     assert unjudged.reasons == "The run raised RuntimeError: no electricity"
@@ -249,8 +336,12 @@ def test_a_run_that_raises_is_recorded_with_the_error(experience: ExperienceStor
     assert judged.reasons.endswith("\nNobody answered.")
 
 
-def test_a_stream_that_nobody_reads_to_its_end_is_recorded_and_not_judged(experience: ExperienceStore) -> None:
-    agent = create_agent(ScriptedChatModel(replies=[CALL, "Done."]), [look], checkpointer=InMemorySaver())
+def test_a_stream_that_nobody_reads_to_its_end_is_recorded_and_not_judged(
+    experience: ExperienceStore,
+) -> None:
+    agent = create_agent(
+        ScriptedChatModel(replies=[CALL, "Done."]), [look], checkpointer=InMemorySaver()
+    )
     judge = Judge(said=True)
     recorder = TrajectoryRecorder(experience, verdict=judge)
 
@@ -263,7 +354,9 @@ def test_a_stream_that_nobody_reads_to_its_end_is_recorded_and_not_judged(experi
     assert recorder._runs == {}
 
 
-async def test_a_cancelled_run_leaves_nothing_behind(experience: ExperienceStore) -> None:
+async def test_a_cancelled_run_leaves_nothing_behind(
+    experience: ExperienceStore,
+) -> None:
     entered = asyncio.Event()
 
     async def wait(_: MessagesState) -> None:
@@ -274,7 +367,9 @@ async def test_a_cancelled_run_leaves_nothing_behind(experience: ExperienceStore
     graph.add_node("wait", wait)
     graph.add_edge(START, "wait")
     recorder = TrajectoryRecorder(experience)
-    running = asyncio.create_task(graph.compile().ainvoke(REQUEST, thread("one", recorder)))
+    running = asyncio.create_task(
+        graph.compile().ainvoke(REQUEST, thread("one", recorder))
+    )
     await entered.wait()
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -283,28 +378,49 @@ async def test_a_cancelled_run_leaves_nothing_behind(experience: ExperienceStore
     assert recorder._runs == {}
 
 
-def test_conversations_of_two_agents_under_one_id_do_not_replace_each_other(experience: ExperienceStore) -> None:
+def test_conversations_of_two_agents_under_one_id_do_not_replace_each_other(
+    experience: ExperienceStore,
+) -> None:
     replies = [["One.", "One more."], ["Two.", "Two more."]]
-    agents = [create_agent(ScriptedChatModel(replies=each), checkpointer=InMemorySaver()) for each in replies]
+    agents = [
+        create_agent(ScriptedChatModel(replies=each), checkpointer=InMemorySaver())
+        for each in replies
+    ]
     for agent in agents * 2:
         agent.invoke(REQUEST, thread("one", TrajectoryRecorder(experience)))
 
-    recorded = {each.id: [each.messages[place]["content"] for place in (1, 3)] for each in experience.trajectories()}
+    recorded = {
+        each.id: [each.messages[place]["content"] for place in (1, 3)]
+        for each in experience.trajectories()
+    }
     assert recorded.pop("one") == replies[0]
     assert [*recorded.values()] == replies[1:]
     assert next(iter(recorded)).startswith("one~")
 
 
 @pytest.mark.parametrize("user", ["ada", 7, UUID(int=7)])
-def test_a_record_belongs_to_the_user_who_is_configured_whatever_the_metadata_say(path: str, user: Any) -> None:
-    experience = ExperienceStore(base := InMemoryStore(), namespace=("tooltree", "{user_id}"))
-    agent = create_agent(ScriptedChatModel(replies=["Hello."]), [look], checkpointer=InMemorySaver())
+def test_a_record_belongs_to_the_user_who_is_configured_whatever_the_metadata_say(
+    path: str, user: Any
+) -> None:
+    experience = ExperienceStore(
+        base := InMemoryStore(), namespace=("tooltree", "{user_id}")
+    )
+    agent = create_agent(
+        ScriptedChatModel(replies=["Hello."]), [look], checkpointer=InMemorySaver()
+    )
     config = thread("one", TrajectoryRecorder(experience), user_id=user)
 
-    invoke(agent, REQUEST, {**config, "metadata": {"user_id": "eve", "thread_id": "of eve"}}, path=path)
+    invoke(
+        agent,
+        REQUEST,
+        {**config, "metadata": {"user_id": "eve", "thread_id": "of eve"}},
+        path=path,
+    )
 
     assert {namespace[1] for namespace in base.list_namespaces()} == {str(user)}
-    assert [each.id for each in experience.within(user_id=user).trajectories()] == ["one"]
+    assert [each.id for each in experience.within(user_id=user).trajectories()] == [
+        "one"
+    ]
 
 
 @dataclass
@@ -314,33 +430,49 @@ class Context:
 
 def test_a_record_belongs_to_the_user_in_the_context_of_the_run(path: str) -> None:
     experience = ExperienceStore(InMemoryStore(), namespace=("tooltree", "{user_id}"))
-    agent = create_agent(ScriptedChatModel(replies=["Hello."] * 2), [look], context_schema=Context)
+    agent = create_agent(
+        ScriptedChatModel(replies=["Hello."] * 2), [look], context_schema=Context
+    )
     recorder = TrajectoryRecorder(experience)
 
-    for name, configurable in (("ada", {}), ("ben", {"user_id": "ben"})):  # whom the context does not confirm
+    for name, configurable in (
+        ("ada", {}),
+        ("ben", {"user_id": "ben"}),
+    ):  # whom the context does not confirm
         config = thread(f"of {name}", recorder, **configurable)
         if path == "async":
             asyncio.run(agent.ainvoke(REQUEST, config, context=Context("ada")))
         else:
             agent.invoke(REQUEST, config, context=Context("ada"))
 
-    assert [each.id for each in experience.within(user_id="ada").trajectories()] == ["of ada"]
+    assert [each.id for each in experience.within(user_id="ada").trajectories()] == [
+        "of ada"
+    ]
     assert list(experience.within(user_id="ben").trajectories()) == []
 
 
 @pytest.mark.parametrize(
     ("configurable", "problem"),
-    [({}, "The namespace needs 'user_id'"), ({"user_id": ["ada"]}, "user_id stands in a namespace, so it must be")],
+    [
+        ({}, "The namespace needs 'user_id'"),
+        ({"user_id": ["ada"]}, "user_id stands in a namespace, so it must be"),
+    ],
 )
 def test_a_user_who_is_not_known_is_an_error_in_the_log_before_a_verdict_is_asked_for(
     caplog: pytest.LogCaptureFixture, path: str, configurable: Any, problem: str
 ) -> None:
-    experience = ExperienceStore(base := InMemoryStore(), namespace=("tooltree", "{user_id}"))
+    experience = ExperienceStore(
+        base := InMemoryStore(), namespace=("tooltree", "{user_id}")
+    )
     agent = create_agent(ScriptedChatModel(replies=["Hello."]), [look])
     judge = Judge(said=True)
-    config = thread("one", TrajectoryRecorder(experience, verdict=judge), **configurable)
+    config = thread(
+        "one", TrajectoryRecorder(experience, verdict=judge), **configurable
+    )
 
-    state = invoke(agent, REQUEST, {**config, "metadata": {"user_id": "eve"}}, path=path)
+    state = invoke(
+        agent, REQUEST, {**config, "metadata": {"user_id": "eve"}}, path=path
+    )
 
     assert state["messages"][-1].text == "Hello."
     assert problem in caplog.text
@@ -349,8 +481,12 @@ def test_a_user_who_is_not_known_is_an_error_in_the_log_before_a_verdict_is_aske
     caplog.clear()
 
 
-def test_whose_run_a_graph_without_calls_is_has_to_be_said(caplog: pytest.LogCaptureFixture, path: str) -> None:
-    experience = ExperienceStore(base := InMemoryStore(), namespace=("tooltree", "{user_id}"))
+def test_whose_run_a_graph_without_calls_is_has_to_be_said(
+    caplog: pytest.LogCaptureFixture, path: str
+) -> None:
+    experience = ExperienceStore(
+        base := InMemoryStore(), namespace=("tooltree", "{user_id}")
+    )
     graph = StateGraph(MessagesState)
     graph.add_node("say", lambda _: {"messages": [("ai", "Hello.")]})
     graph.add_edge(START, "say")
@@ -382,12 +518,16 @@ async def test_on_the_async_path_functions_are_awaited_on_the_callers_loop() -> 
     await agent.ainvoke(REQUEST, {"callbacks": [recorder]})
     assert loops == [asyncio.get_running_loop()] * 2
 
-    agent.invoke(REQUEST, {"callbacks": [recorder]})  # sync, in a thread where a loop is running
+    agent.invoke(
+        REQUEST, {"callbacks": [recorder]}
+    )  # sync, in a thread where a loop is running
     assert len(loops) == 4
     assert asyncio.get_running_loop() not in loops[2:]
 
 
-def test_what_goes_wrong_does_not_disturb_the_run(path: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_goes_wrong_does_not_disturb_the_run(
+    path: str, caplog: pytest.LogCaptureFixture
+) -> None:
     def fail(_: Trajectory) -> None:
         msg = "the disk is full"
         raise OSError(msg)
@@ -406,7 +546,9 @@ def test_what_goes_wrong_does_not_disturb_the_run(path: str, caplog: pytest.LogC
     caplog.clear()
 
 
-def test_a_run_without_messages_is_not_recorded(experience: ExperienceStore, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_run_without_messages_is_not_recorded(
+    experience: ExperienceStore, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.DEBUG, LOGGER)
     graph = StateGraph(dict)
     graph.add_node("count", lambda state: {"n": 1})

@@ -18,10 +18,17 @@ from tests.benchmarks.live.methods import METHODS
 from tests.benchmarks.live.runs import converse
 from tests.benchmarks.scienceworld_detection import runs_of, tallied
 from tests.benchmarks.scienceworld_injections import KINDS
-from tests.benchmarks.scienceworld_players import Assumptions, Player, ReflectingModel, Way
+from tests.benchmarks.scienceworld_players import (
+    Assumptions,
+    Player,
+    ReflectingModel,
+    Way,
+)
 from tests.benchmarks.scienceworld_world import PERFECT, Task, World, tools_of
 
-pytestmark = pytest.mark.skipif(bool(scienceworld_world.missing()), reason=scienceworld_world.missing() or "-")
+pytestmark = pytest.mark.skipif(
+    bool(scienceworld_world.missing()), reason=scienceworld_world.missing() or "-"
+)
 
 TASK = Task("find-animal", 0)
 MOST_STEPS = 60
@@ -48,16 +55,25 @@ def way(world):
 
 
 def calling(actions):
-    return [AIMessage("", tool_calls=[{"name": "act", "args": {"action": each}, "id": each}]) for each in actions]
+    return [
+        AIMessage(
+            "", tool_calls=[{"name": "act", "args": {"action": each}, "id": each}]
+        )
+        for each in actions
+    ]
 
 
 def test_experience_is_collected_from_it_as_a_reset_step_environment(world, way):
     text = world.describe(TASK)
     memory = CFGMMemory(ScriptedChatModel(replies=calling(way.gold)), InMemoryStore())
     report = memory.collect(world, [TrainingTask(text, id=str(TASK), data=TASK)], None)
-    assert [(outcome.success, len(outcome.trajectories)) for outcome in report.outcomes] == [(True, 1)]
+    assert [
+        (outcome.success, len(outcome.trajectories)) for outcome in report.outcomes
+    ] == [(True, 1)]
     (kept,) = memory.experience.trajectories()
-    assert [step.arguments["action"] for step in kept.steps] == list(way.gold)[: len(kept.steps)]
+    assert [step.arguments["action"] for step in kept.steps] == list(way.gold)[
+        : len(kept.steps)
+    ]
     assert kept.metadata["reward"] == pytest.approx(1)
     assert memory.recall(text).runs[0] == kept
 
@@ -68,25 +84,42 @@ def agent_in(world, way, *middleware):
     return create_agent(
         ScriptedChatModel(replies=[player.reply] * MOST_STEPS),
         tools_of(world),
-        middleware=[ModelCallLimitMiddleware(run_limit=MOST_STEPS, exit_behavior="end"), *middleware],
+        middleware=[
+            ModelCallLimitMiddleware(run_limit=MOST_STEPS, exit_behavior="end"),
+            *middleware,
+        ],
     )
 
 
 async def played(agent, text, path):
     given, config = {"messages": [("user", text)]}, {"recursion_limit": 1_000}
-    result = agent.invoke(given, config) if path == "sync" else await agent.ainvoke(given, config)
+    result = (
+        agent.invoke(given, config)
+        if path == "sync"
+        else await agent.ainvoke(given, config)
+    )
     return result["messages"]
 
 
 async def test_an_agent_that_is_helped_comes_back_on_course(world, way, path):
     reflecting = ReflectingModel(way, Assumptions(right=1), lambda: world.taken)
     model = ScriptedChatModel(replies=[reflecting.reply] * MOST_STEPS)
-    helped = agent_in(world, way, CFGMMiddleware(model, patience=0, cooldown=1, max_reflections=MOST_STEPS))
+    helped = agent_in(
+        world,
+        way,
+        CFGMMiddleware(model, patience=0, cooldown=1, max_reflections=MOST_STEPS),
+    )
     messages = await played(helped, world.begin(TASK), path)
     assert world.last.score == PERFECT
-    corrected = [message for message in messages if message.type == "tool" and "Next step: " in message.text]
+    corrected = [
+        message
+        for message in messages
+        if message.type == "tool" and "Next step: " in message.text
+    ]
     assert len(corrected) == len(model.calls) > 0
-    assert all(text.startswith(answer) for text, answer in _texts_and_answers(messages, world))
+    assert all(
+        text.startswith(answer) for text, answer in _texts_and_answers(messages, world)
+    )
 
 
 def _texts_and_answers(messages, world):
@@ -96,17 +129,23 @@ def _texts_and_answers(messages, world):
 
 
 def test_what_goes_wrong_is_noticed_and_what_goes_right_is_left_alone(world):
-    tally = tallied(runs_of(world, TASK, copies=1, seed=0), AnomalyDetector(pollers=("wait",)).check)
+    tally = tallied(
+        runs_of(world, TASK, copies=1, seed=0), AnomalyDetector(pollers=("wait",)).check
+    )
     assert tally.false == []
     assert {kind for kind in KINDS if tally.steps[kind]} == set(KINDS)
     assert [each for each in tally.missed if each["injected"] != "repeated no-op"] == []
 
 
-def test_in_the_live_bench_gold_is_a_success_and_a_part_of_it_is_none(world, monkeypatch):
+def test_in_the_live_bench_gold_is_a_success_and_a_part_of_it_is_none(
+    world, monkeypatch
+):
     monkeypatch.setattr(bench_scienceworld, "World", lambda: world)
     process = bench_scienceworld.Process()
     monkeypatch.setattr(bench_scienceworld, "_process", lambda _: process)
-    [task] = bench_scienceworld.ScienceWorldBench().tasks(Options(category="lifespan-longest-lived", tasks=1))
+    [task] = bench_scienceworld.ScienceWorldBench().tasks(
+        Options(category="lifespan-longest-lived", tasks=1)
+    )
 
     def played(actions):
         model = ScriptedChatModel(replies=[*calling(actions), AIMessage("Done.")])

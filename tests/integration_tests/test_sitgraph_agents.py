@@ -23,14 +23,20 @@ from langchain_tooltree import (
 from langchain_tooltree.experience.verdict import Verdict
 from langchain_tooltree.testing import ScriptedChatModel
 
-SUMMED: Any = {"extra": [("summarize_state", {"summary": "They want a bolt, and nothing is known yet."})]}
+SUMMED: Any = {
+    "extra": [
+        ("summarize_state", {"summary": "They want a bolt, and nothing is known yet."})
+    ]
+}
 PRICING: Any = {"steps": [FIND, PRICE], **SUMMED}
 
 
 def desk_agent(graph: SITGraph, clerk: Clerk, /, **options: Any) -> Any:
     """An agent of the depot with suggestions."""
     middleware = [SITGraphMiddleware(graph, **options)]
-    return create_agent(clerk, Depot().tools, middleware=middleware, checkpointer=InMemorySaver())
+    return create_agent(
+        clerk, Depot().tools, middleware=middleware, checkpointer=InMemorySaver()
+    )
 
 
 def thread(number: int) -> Any:
@@ -55,17 +61,26 @@ def same(left: SITGraph, right: SITGraph, folder: Path) -> bool:
     for name, graph in (("left", left), ("right", right)):
         graph.save(folder / name)
     written = [
-        {file.relative_to(folder / name): file.read_bytes() for file in (folder / name).rglob("*") if file.is_file()}
+        {
+            file.relative_to(folder / name): file.read_bytes()
+            for file in (folder / name).rglob("*")
+            if file.is_file()
+        }
         for name in ("left", "right")
     ]
     return written[0] == written[1]
 
 
-def test_what_was_learnt_is_suggested_in_the_next_conversation(path: str, mined: SITGraph) -> None:
+def test_what_was_learnt_is_suggested_in_the_next_conversation(
+    path: str, mined: SITGraph
+) -> None:
     def supports(number: int) -> list[dict[str, int]]:
         agent = desk_agent(mined, Clerk(**PRICING), verdict=well_done)
         parts = stream(agent, asking(), thread(number), path=path, stream_mode="custom")
-        return [{each["tool"]: each["support"] for each in part["tooltree"]["suggestions"]} for part in parts]
+        return [
+            {each["tool"]: each["support"] for each in part["tooltree"]["suggestions"]}
+            for part in parts
+        ]
 
     before, after = supports(1), supports(2)
 
@@ -74,13 +89,24 @@ def test_what_was_learnt_is_suggested_in_the_next_conversation(path: str, mined:
     assert after[-1]["price"] == before[-1]["price"] + 1
 
 
-def test_learning_online_gives_the_same_graph_as_mining_afterwards(path: str, mined: SITGraph, tmp_path: Path) -> None:
+def test_learning_online_gives_the_same_graph_as_mining_afterwards(
+    path: str, mined: SITGraph, tmp_path: Path
+) -> None:
     kept: list[Trajectory] = []
     agents = {}
-    for number, model in ((1, Clerk(**PRICING)), (2, Clerk(steps=[FIND])), (3, Clerk(**PRICING))):
+    for number, model in (
+        (1, Clerk(**PRICING)),
+        (2, Clerk(steps=[FIND])),
+        (3, Clerk(**PRICING)),
+    ):
         agents[number] = desk_agent(mined, model, verdict=well_done)
         recorder = TrajectoryRecorder(kept.append, verdict=well_done)
-        invoke(agents[number], asking(), thread(number) | {"callbacks": [recorder]}, path=path)
+        invoke(
+            agents[number],
+            asking(),
+            thread(number) | {"callbacks": [recorder]},
+            path=path,
+        )
 
     threads = [load_thread(agents[number], thread(number)) for number in (3, 1, 2)]
     judged = [each.judged(well_done(each).success) for each in threads]
@@ -100,12 +126,22 @@ def test_many_conversations_at_once_are_all_learnt(path: str, tmp_path: Path) ->
     if path == "async":
 
         async def run() -> None:
-            await asyncio.gather(*(agent.ainvoke(asking(), thread(number)) for number, agent in enumerate(crowd)))
+            await asyncio.gather(
+                *(
+                    agent.ainvoke(asking(), thread(number))
+                    for number, agent in enumerate(crowd)
+                )
+            )
 
         asyncio.run(run())
     else:
         with ThreadPoolExecutor(6) as pool:
-            list(pool.map(lambda number: crowd[number].invoke(asking(), thread(number)), range(6)))
+            list(
+                pool.map(
+                    lambda number: crowd[number].invoke(asking(), thread(number)),
+                    range(6),
+                )
+            )
 
     offline = SITGraph.from_trajectories(RUNS)
     for number, agent in enumerate(crowd):
@@ -116,10 +152,16 @@ def test_many_conversations_at_once_are_all_learnt(path: str, tmp_path: Path) ->
 
 @pytest.mark.filterwarnings("ignore:The v3 streaming protocol")
 @pytest.mark.parametrize("path", ["sync", "async", "typed"])
-def test_the_models_that_sum_up_and_judge_do_not_stream(path: str, mined: SITGraph) -> None:
+def test_the_models_that_sum_up_and_judge_do_not_stream(
+    path: str, mined: SITGraph
+) -> None:
     writer = ScriptedChatModel(replies=["They want a bolt."])
-    judge = ScriptedChatModel(replies=[{"reasons": "It was told.", "verdict": "success"}])
-    clerk = Clerk(steps=[FIND, PRICE], extra=[("summarize_state", {"question": "What next?"})])
+    judge = ScriptedChatModel(
+        replies=[{"reasons": "It was told.", "verdict": "success"}]
+    )
+    clerk = Clerk(
+        steps=[FIND, PRICE], extra=[("summarize_state", {"question": "What next?"})]
+    )
     agent = desk_agent(mined, clerk, model=writer, verdict=judge)
 
     if path == "typed":

@@ -25,7 +25,14 @@ or the documentation:
 from datetime import datetime
 
 import pytest
-from langgraph.store.base import GetOp, Item, ListNamespacesOp, PutOp, SearchItem, SearchOp
+from langgraph.store.base import (
+    GetOp,
+    Item,
+    ListNamespacesOp,
+    PutOp,
+    SearchItem,
+    SearchOp,
+)
 
 DOCS = ("docs", "ada")
 
@@ -59,24 +66,57 @@ async def test_any_label_without_a_period_can_be_in_a_namespace(store, subtests)
             await store.put(namespace, "key", {"n": 1})
             await store.put(("root", f"{label}x", "leaf"), "key", {"n": 3})
             assert (await store.get(namespace, "key")).value == {"n": 1}
-            assert [item.value["n"] for item in await store.search(("root", label))] == [1]
+            assert [
+                item.value["n"] for item in await store.search(("root", label))
+            ] == [1]
             assert await store.list_namespaces(prefix=("root", label)) == [namespace]
             assert await store.list_namespaces(suffix=(label, "leaf")) == [namespace]
 
 
 async def test_a_prefix_is_one_of_labels_not_of_letters(store):
-    for namespace in [("foo",), ("foo", "bar"), ("foo", "bar", "baz"), ("foobar",), ("FOO",), ("bar", "foo")]:
+    for namespace in [
+        ("foo",),
+        ("foo", "bar"),
+        ("foo", "bar", "baz"),
+        ("foobar",),
+        ("FOO",),
+        ("bar", "foo"),
+    ]:
         await store.put(namespace, "key", {"at": "/".join(namespace)})
     found = {item.value["at"] for item in await store.search(("foo",))}
     assert found == {"foo", "foo/bar", "foo/bar/baz"}
-    assert {item.value["at"] for item in await store.search(("foo", "bar"))} == {"foo/bar", "foo/bar/baz"}
+    assert {item.value["at"] for item in await store.search(("foo", "bar"))} == {
+        "foo/bar",
+        "foo/bar/baz",
+    }
     assert len(await store.search(())) == 6
 
 
 MEALS = {
-    "soup": {"kind": "starter", "price": 4.5, "hot": True, "stock": 3, "tags": ["veg"], "note": None},
-    "salad": {"kind": "starter", "price": 5.5, "hot": False, "stock": 0, "tags": ["veg", "raw"], "note": "new"},
-    "steak": {"kind": "main", "price": 9.5, "hot": True, "stock": 7, "tags": [], "note": "old"},
+    "soup": {
+        "kind": "starter",
+        "price": 4.5,
+        "hot": True,
+        "stock": 3,
+        "tags": ["veg"],
+        "note": None,
+    },
+    "salad": {
+        "kind": "starter",
+        "price": 5.5,
+        "hot": False,
+        "stock": 0,
+        "tags": ["veg", "raw"],
+        "note": "new",
+    },
+    "steak": {
+        "kind": "main",
+        "price": 9.5,
+        "hot": True,
+        "stock": 7,
+        "tags": [],
+        "note": "old",
+    },
 }
 
 
@@ -130,7 +170,11 @@ async def test_a_batch_answers_in_order_from_the_state_before_its_writes(store):
         ]
     )
     assert [results[position] for position in (0, 4, 5, 7)] == [None] * 4
-    assert [results[position].value for position in (1, 6, 8)] == [{"n": 1}, {"n": 2}, {"n": 1}]
+    assert [results[position].value for position in (1, 6, 8)] == [
+        {"n": 1},
+        {"n": 2},
+        {"n": 1},
+    ]
     assert keys(results[2]) == ["b"]
     assert results[3] == [DOCS]
     assert (await store.get(DOCS, "a")).value == {"n": 10}
@@ -145,7 +189,9 @@ async def test_a_batch_answers_in_order_from_the_state_before_its_writes(store):
 def indexed(store):
     """A store that finds by meaning."""
     if not store.indexed:
-        pytest.skip("this Python's sqlite3 cannot load extensions, so SqliteStore has no vectors")
+        pytest.skip(
+            "this Python's sqlite3 cannot load extensions, so SqliteStore has no vectors"
+        )
     return store
 
 
@@ -171,7 +217,9 @@ async def test_an_item_that_is_not_indexed_is_stored_but_has_no_score(indexed):
     await indexed.put(DOCS, "open", {"text": "grey stones"})
     assert (await indexed.get(DOCS, "secret")).value == {"text": "grey stones"}
     assert sorted(keys(await indexed.search(DOCS))) == ["open", "secret"]
-    scores = {item.key: item.score for item in await indexed.search(DOCS, query="grey stones")}
+    scores = {
+        item.key: item.score for item in await indexed.search(DOCS, query="grey stones")
+    }
     assert scores.get("secret") is None
     assert scores["open"] > 0.5
 
@@ -186,7 +234,11 @@ async def test_only_the_fields_asked_for_are_indexed(indexed):
     await indexed.put(DOCS, "body", value, index=["body.text"])
     await indexed.put(DOCS, "parts", value, index=["parts[0].t"])
     await indexed.put(DOCS, "last", value, index=["parts[-1].t"])
-    for query, best in (("red apples", {"title"}), ("grey stones", {"body"}), ("small birds", {"parts"})):
+    for query, best in (
+        ("red apples", {"title"}),
+        ("grey stones", {"body"}),
+        ("small birds", {"parts"}),
+    ):
         found = await indexed.search(DOCS, query=query)
         assert {item.key for item in found if item.score > 0.99} == best
     found = await indexed.search(DOCS, query="long road")

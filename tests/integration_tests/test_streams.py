@@ -42,7 +42,12 @@ SEARCHES: dict[str, Script] = {
     "asked again": [["hall"], f"{UNSURE}{DRAFT}", ["desk"], f"{SURE}{ANSWER}"],
     "asked again without a draft": [["hall"], UNSURE, ["desk"], f"{SURE}{ANSWER}"],
     "a call named": [["hall"], f"{NAMING}{DRAFT}", f"{SURE}{ANSWER}"],
-    "others asked for": [["hall"], *[f"{UNSURE}{DRAFT}"] * 3, ["hall", "attic", "desk"], f"{SURE}{ANSWER}"],
+    "others asked for": [
+        ["hall"],
+        *[f"{UNSURE}{DRAFT}"] * 3,
+        ["hall", "attic", "desk"],
+        f"{SURE}{ANSWER}",
+    ],
     "two calls named": [["hall"], f"{NAMING}{DRAFT}", ["desk"], f"{SURE}{ANSWER}"],
 }
 
@@ -56,7 +61,9 @@ def look(place: str) -> str:
 
 
 @asynccontextmanager
-async def opened(client: str, script: Script, **options: Any) -> AsyncIterator[tuple[Any, Any]]:
+async def opened(
+    client: str, script: Script, **options: Any
+) -> AsyncIterator[tuple[Any, Any]]:
     """A server that gives the replies of a script, preceded by reasoning where its provider signs it, and a client."""
     if client in {"chat completions", "responses"}:
         calls = iter(range(100))
@@ -64,7 +71,11 @@ async def opened(client: str, script: Script, **options: Any) -> AsyncIterator[t
             each
             if isinstance(each, str)
             else AIMessage(
-                "", tool_calls=[{"name": "look", "args": {"place": x}, "id": f"c{next(calls)}"} for x in each]
+                "",
+                tool_calls=[
+                    {"name": "look", "args": {"place": x}, "id": f"c{next(calls)}"}
+                    for x in each
+                ],
             )
             for each in script
         ]
@@ -76,7 +87,10 @@ async def opened(client: str, script: Script, **options: Any) -> AsyncIterator[t
     made = [
         Reply(each, reasoned=True, input_tokens=5, output_tokens=5)
         if isinstance(each, str)
-        else Reply(calls=tuple(WrittenCall("look", json.dumps({"place": x})) for x in each), reasoned=True)
+        else Reply(
+            calls=tuple(WrittenCall("look", json.dumps({"place": x})) for x in each),
+            reasoned=True,
+        )
         for each in script
     ]
     fixed: dict[str, Any] = {"api_key": "unused", "max_retries": 0, **options}
@@ -86,7 +100,11 @@ async def opened(client: str, script: Script, **options: Any) -> AsyncIterator[t
         anthropic = AnthropicServer(made)
         thinking = {"type": "enabled", "budget_tokens": 1024}
         claude = ChatAnthropic(
-            model="claude-local", base_url=anthropic.url, thinking=thinking, max_tokens=2048, **fixed
+            model="claude-local",
+            base_url=anthropic.url,
+            thinking=thinking,
+            max_tokens=2048,
+            **fixed,
         )
         yield anthropic, claude
         claude._client.close()
@@ -95,7 +113,9 @@ async def opened(client: str, script: Script, **options: Any) -> AsyncIterator[t
         from langchain_google_genai import ChatGoogleGenerativeAI  # noqa: PLC0415 - as above
 
         google = GeminiServer(made)
-        gemini = ChatGoogleGenerativeAI(model="gemini-3-pro", base_url=google.url, include_thoughts=True, **fixed)
+        gemini = ChatGoogleGenerativeAI(
+            model="gemini-3-pro", base_url=google.url, include_thoughts=True, **fixed
+        )
         yield google, gemini
         gemini.client.close()
         await gemini.client.aio.aclose()
@@ -106,35 +126,56 @@ def asking(text: str = "Where at home is the key? Please look.") -> Any:
 
 
 def planned(model: Any, **options: Any) -> Any:
-    return create_agent(model, [look], middleware=[ToolTreeMiddleware(effects={"look": "read"}, **options)])
+    return create_agent(
+        model,
+        [look],
+        middleware=[ToolTreeMiddleware(effects={"look": "read"}, **options)],
+    )
 
 
 async def streamed(graph: Any, mode: Any, *, path: str) -> list[Any]:
     if path == "async":
         return [each async for each in graph.astream(asking(), stream_mode=mode)]
-    return await asyncio.to_thread(lambda: list(graph.stream(asking(), stream_mode=mode)))
+    return await asyncio.to_thread(
+        lambda: list(graph.stream(asking(), stream_mode=mode))
+    )
 
 
 async def typed(graph: Any, name: str, *, path: str) -> list[Any]:
     if path == "async":
         run = await graph.astream_events(asking(), version="v3")
         return [each async for each in getattr(run, name)]
-    return await asyncio.to_thread(lambda: list(getattr(graph.stream_events(asking(), version="v3"), name)))
+    return await asyncio.to_thread(
+        lambda: list(getattr(graph.stream_events(asking(), version="v3"), name))
+    )
 
 
 def calls_of(message: Any) -> list[Any]:
-    return [(call["name"], call["args"]) for call in [*getattr(message, "tool_call_chunks", []), *message.tool_calls]]
+    return [
+        (call["name"], call["args"])
+        for call in [*getattr(message, "tool_call_chunks", []), *message.tool_calls]
+    ]
 
 
 def blocks_of(message: Any) -> list[str]:
-    return [] if isinstance(message.content, str) else [block["type"] for block in message.content]
+    return (
+        []
+        if isinstance(message.content, str)
+        else [block["type"] for block in message.content]
+    )
 
 
 def outlined(message: Any, ids: list[Any]) -> Any:
     """A message as a user's stream shows it, without what differs between two runs."""
     ids.extend([message.id] if message.id not in ids else [])
     calls = calls_of(message) if isinstance(message, AIMessage) else []
-    return type(message).__name__, message.text, blocks_of(message), calls, ids.index(message.id)
+    return (
+        type(message).__name__,
+        message.text,
+        blocks_of(message),
+        calls,
+        ids.index(message.id),
+    )
 
 
 @pytest.fixture(params=CLIENTS)
@@ -148,20 +189,37 @@ def path(client: str) -> str:
     return "sync" if client in {"chat completions", "anthropic"} else "async"
 
 
-async def test_a_straight_run_streams_messages_as_the_plain_agent_does(client: str, path: str) -> None:
+async def test_a_straight_run_streams_messages_as_the_plain_agent_does(
+    client: str, path: str
+) -> None:
     runs = []
     for script in (STRAIGHT, PLAIN):
         async with opened(client, script) as (_, model):
             agent = create_agent(model, [look]) if script is PLAIN else planned(model)
             ids: list[Any] = []
             shown = await streamed(agent, "messages", path=path)
-            places = ("langgraph_node", "langgraph_step", "ls_provider", "ls_model_name", "tags")
-            runs.append([(outlined(each, ids), [about.get(key) for key in places]) for each, about in shown])
+            places = (
+                "langgraph_node",
+                "langgraph_step",
+                "ls_provider",
+                "ls_model_name",
+                "tags",
+            )
+            runs.append(
+                [
+                    (outlined(each, ids), [about.get(key) for key in places])
+                    for each, about in shown
+                ]
+            )
 
     ours, plain = runs
     assert ours == plain
-    assert "".join(message[1] for message, (node, *_) in ours if node == "model") == ANSWER
-    assert len([message for message, _ in ours if message[1]]) >= len(ANSWER.split()), "token by token"
+    assert (
+        "".join(message[1] for message, (node, *_) in ours if node == "model") == ANSWER
+    )
+    assert len([message for message, _ in ours if message[1]]) >= len(ANSWER.split()), (
+        "token by token"
+    )
 
 
 async def test_a_straight_run_has_the_events_of_the_plain_agent(client: str) -> None:
@@ -169,8 +227,15 @@ async def test_a_straight_run_has_the_events_of_the_plain_agent(client: str) -> 
     for script in (STRAIGHT, PLAIN):
         async with opened(client, script) as (_, model):
             agent = create_agent(model, [look]) if script is PLAIN else planned(model)
-            events = [event async for event in agent.astream_events(asking(), version="v2")]
-            runs.append([(each["event"], each["name"], each["tags"], *said_in(each)) for each in events])
+            events = [
+                event async for event in agent.astream_events(asking(), version="v2")
+            ]
+            runs.append(
+                [
+                    (each["event"], each["name"], each["tags"], *said_in(each))
+                    for each in events
+                ]
+            )
 
     ours, plain = runs
     assert ours == plain
@@ -178,7 +243,11 @@ async def test_a_straight_run_has_the_events_of_the_plain_agent(client: str) -> 
 
 def said_in(event: Any) -> list[Any]:
     data = event["data"].get("chunk", event["data"].get("output"))
-    return [data.text, blocks_of(data), calls_of(data)] if isinstance(data, AIMessage) else []
+    return (
+        [data.text, blocks_of(data), calls_of(data)]
+        if isinstance(data, AIMessage)
+        else []
+    )
 
 
 @pytest.mark.parametrize(
@@ -192,24 +261,36 @@ def said_in(event: Any) -> list[Any]:
         ("gemini", "two calls named"),
     ],
 )
-async def test_a_search_streams_its_steps_and_the_answer_but_no_draft(client: str, name: str) -> None:
+async def test_a_search_streams_its_steps_and_the_answer_but_no_draft(
+    client: str, name: str
+) -> None:
     script = SEARCHES[name]
     async with opened(client, script) as (server, model):
         shown = await streamed(planned(model), ["messages", "custom"], path="sync")
-        messages = [data[0] for mode, data in shown if mode == "messages" and not isinstance(data[0], HumanMessage)]
+        messages = [
+            data[0]
+            for mode, data in shown
+            if mode == "messages" and not isinstance(data[0], HumanMessage)
+        ]
 
     assert server.rejected == []
     said = [message for message in messages if isinstance(message, AIMessage)]
     assert "".join(message.text for message in said) == ANSWER
-    assert "missing" not in repr([message for message in said if message.id == said[-1].id])
+    assert "missing" not in repr(
+        [message for message in said if message.id == said[-1].id]
+    )
     assert DRAFT not in repr(said)
-    assert len([message for message in said if message.text]) >= len(ANSWER.split()), "token by token"
+    assert len([message for message in said if message.text]) >= len(ANSWER.split()), (
+        "token by token"
+    )
     events = [data["tooltree"]["type"] for mode, data in shown if mode == "custom"]
     assert events[0] == "doubt"
     assert events[-1] == "stop"
 
 
-async def test_typed_streams_of_a_search_show_its_steps_and_the_answer(client: str, path: str) -> None:
+async def test_typed_streams_of_a_search_show_its_steps_and_the_answer(
+    client: str, path: str
+) -> None:
     script = SEARCHES["a call named" if path == "sync" else "others asked for"]
     async with opened(client, script) as (server, model):
         messages = await typed(planned(model), "messages", path=path)
@@ -217,37 +298,62 @@ async def test_typed_streams_of_a_search_show_its_steps_and_the_answer(client: s
     async with opened(client, script) as (_, model):
         calls = await typed(planned(model), "tool_calls", path=path)
     async with opened(client, script) as (_, model):
-        in_graph = await typed(node_agent(model, [look], effects={"look": "read"}), "messages", path=path)
+        in_graph = await typed(
+            node_agent(model, [look], effects={"look": "read"}), "messages", path=path
+        )
 
     assert server.rejected == []
     assert [message.text for message in said if message.text] == [ANSWER]
     assert [call.tool_name for call in calls] == ["look"] * 2
     assert [len(message.tool_calls) for message in said if message.tool_calls] == [1, 1]
-    assert [each.output_message.text for each in in_graph if each.output_message.text] == [ANSWER]
+    assert [
+        each.output_message.text for each in in_graph if each.output_message.text
+    ] == [ANSWER]
 
 
 @pytest.mark.parametrize(
-    ("client", "name"), [("chat completions", "asked again"), *((each, "others asked for") for each in CLIENTS)]
+    ("client", "name"),
+    [
+        ("chat completions", "asked again"),
+        *((each, "others asked for") for each in CLIENTS),
+    ],
 )
-async def test_events_show_candidates_apart_from_the_agents_own_steps(client: str, name: str) -> None:
+async def test_events_show_candidates_apart_from_the_agents_own_steps(
+    client: str, name: str
+) -> None:
     script = SEARCHES[name]
     async with opened(client, script) as (_, model):
-        events = [event async for event in planned(model).astream_events(asking(), version="v2")]
+        events = [
+            event
+            async for event in planned(model).astream_events(asking(), version="v2")
+        ]
 
-    replies = [each for each in events if each["event"] in {"on_chat_model_stream", "on_chat_model_end"}]
+    replies = [
+        each
+        for each in events
+        if each["event"] in {"on_chat_model_stream", "on_chat_model_end"}
+    ]
     own = [said_in(each) for each in replies if "nostream" not in each["tags"]]
-    assert all(("tooltree" in each["tags"]) == ("nostream" in each["tags"]) for each in replies)
+    assert all(
+        ("tooltree" in each["tags"]) == ("nostream" in each["tags"]) for each in replies
+    )
     assert DRAFT not in repr(own)
     assert "missing" not in repr(own)
     ended = [each for each in replies if each["event"] == "on_chat_model_end"]
     assert ended[-1]["data"]["output"].text == ANSWER
-    assert sum("nostream" in each["tags"] for each in ended) == (name == "others asked for")
-    progress = [event["name"] for event in events if event["event"] == "on_custom_event"]
+    assert sum("nostream" in each["tags"] for each in ended) == (
+        name == "others asked for"
+    )
+    progress = [
+        event["name"] for event in events if event["event"] == "on_custom_event"
+    ]
     assert {progress[0], progress[-1]} == {"tooltree.doubt", "tooltree.stop"}
 
 
 @pytest.mark.parametrize("name", ["asked again without a draft", "others asked for"])
-async def test_without_streams_the_conversation_is_the_same(client: str, path: str, name: str) -> None:
+async def test_without_streams_the_conversation_is_the_same(
+    client: str, path: str, name: str
+) -> None:
     ends, script = [], SEARCHES[name]
     for options in ({}, {"disable_streaming": True}):
         async with opened(client, script, **options) as (server, model):
@@ -270,16 +376,28 @@ async def test_a_conversation_goes_on_after_a_search(client: str) -> None:
         agent = planned(model)
         messages: list[Any] = []
         for _ in range(3):
-            given = {"messages": [*messages, HumanMessage("Where at home is the key? Please look.")]}
+            given = {
+                "messages": [
+                    *messages,
+                    HumanMessage("Where at home is the key? Please look."),
+                ]
+            }
             messages = (await agent.ainvoke(given))["messages"]
             assert messages[-1].text == ANSWER
         assert server.rejected == []
 
 
-@pytest.mark.parametrize("script", [STRAIGHT, SEARCHES["others asked for"]], ids=["straight", "search"])
-async def test_a_model_that_is_chosen_when_it_is_asked_streams_the_same(script: Script) -> None:
+@pytest.mark.parametrize(
+    "script", [STRAIGHT, SEARCHES["others asked for"]], ids=["straight", "search"]
+)
+async def test_a_model_that_is_chosen_when_it_is_asked_streams_the_same(
+    script: Script,
+) -> None:
     async with opened("chat completions", script) as (server, client):
-        fixed = {name: getattr(client, name) for name in ("http_client", "http_async_client", "max_retries")}
+        fixed = {
+            name: getattr(client, name)
+            for name in ("http_client", "http_async_client", "max_retries")
+        }
         model: Any = init_chat_model(
             configurable_fields=("model",),
             model="gpt-4.1-mini",
@@ -288,8 +406,14 @@ async def test_a_model_that_is_chosen_when_it_is_asked_streams_the_same(script: 
             api_key="unused",
             **fixed,
         )
-        shown = await streamed(planned(model), "messages", path="sync" if script is STRAIGHT else "async")
+        shown = await streamed(
+            planned(model), "messages", path="sync" if script is STRAIGHT else "async"
+        )
 
-    texts = [message.text for message, _ in shown if isinstance(message, AIMessage) and message.text]
+    texts = [
+        message.text
+        for message, _ in shown
+        if isinstance(message, AIMessage) and message.text
+    ]
     assert "".join(texts) == ANSWER
     assert len(texts) == len(ANSWER.split())

@@ -18,7 +18,9 @@ def box(tmp_path_factory):
     folder = tmp_path_factory.mktemp("office")
     (folder / "many.txt").write_text("a" * 60 + "b")
     Image.new("RGB", (80, 40), (255, 0, 0)).save(folder / "flag.png")
-    return toolbox(folder=folder, vision=ScriptedChatModel(replies=["It is red."] * 20), seconds=1)
+    return toolbox(
+        folder=folder, vision=ScriptedChatModel(replies=["It is red."] * 20), seconds=1
+    )
 
 
 def calling(name, **arguments):
@@ -27,17 +29,30 @@ def calling(name, **arguments):
 
 def test_an_agent_asks_about_the_part_that_it_has_zoomed_into(box, path):
     def asking_about_the_part(messages):
-        return calling("ask_image", image=messages[-1].text, question="Which colour is it?")
+        return calling(
+            "ask_image", image=messages[-1].text, question="Which colour is it?"
+        )
 
-    replies = [calling("zoom_image", image="flag.png", part="top right"), asking_about_the_part, "It is red."]
-    agent = create_tooltree_agent(ScriptedChatModel(replies=replies), box, effects=box.effects)
-
-    messages = invoke(agent, {"messages": [("user", "Which colour is the upper right quarter?")]}, path=path)[
-        "messages"
+    replies = [
+        calling("zoom_image", image="flag.png", part="top right"),
+        asking_about_the_part,
+        "It is red.",
     ]
+    agent = create_tooltree_agent(
+        ScriptedChatModel(replies=replies), box, effects=box.effects
+    )
+
+    messages = invoke(
+        agent,
+        {"messages": [("user", "Which colour is the upper right quarter?")]},
+        path=path,
+    )["messages"]
 
     results = [message for message in messages if isinstance(message, ToolMessage)]
-    assert [(each.name, each.status) for each in results] == [("zoom_image", "success"), ("ask_image", "success")]
+    assert [(each.name, each.status) for each in results] == [
+        ("zoom_image", "success"),
+        ("ask_image", "success"),
+    ]
     assert results[-1].text == "It is red."
 
 
@@ -53,5 +68,7 @@ async def test_tools_run_beside_an_event_loop_and_outlive_a_call_that_was_given_
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(box.tool("search_documents").ainvoke(for_ever), 0.1)
     numbers = range(1, 20)
-    said = await asyncio.gather(*(box.tool("calculator").ainvoke({"expression": f"{n} * 7"}) for n in numbers))
+    said = await asyncio.gather(
+        *(box.tool("calculator").ainvoke({"expression": f"{n} * 7"}) for n in numbers)
+    )
     assert said == [str(n * 7) for n in numbers]

@@ -40,7 +40,10 @@ class Tracer(BaseTracer):
 
     def of(self, kind: str) -> list[Run]:
         """The runs of models, `llm`, or of tools, in order."""
-        return sorted((run for run in self.runs if run.run_type == kind), key=lambda run: run.start_time)
+        return sorted(
+            (run for run in self.runs if run.run_type == kind),
+            key=lambda run: run.start_time,
+        )
 
     def above(self, run: Run) -> list[str]:
         """Names of the runs around a run, the outermost first."""
@@ -72,12 +75,17 @@ class Listener(BaseCallbackHandler):
         self.run_ids.add(run_id)
 
 
-@pytest.fixture(params=[node_agent, middleware_agent, create_tooltree_agent], ids=["node", "middleware", "agent"])
+@pytest.fixture(
+    params=[node_agent, middleware_agent, create_tooltree_agent],
+    ids=["node", "middleware", "agent"],
+)
 def make(request: pytest.FixtureRequest) -> Any:
     """Makes an agent with these replies."""
 
     def agent(replies: Any = RESCUE, **options: Any) -> Any:
-        return request.param(ScriptedChatModel(replies=replies), [look], effects=READS, **options)
+        return request.param(
+            ScriptedChatModel(replies=replies), [look], effects=READS, **options
+        )
 
     return agent
 
@@ -86,48 +94,90 @@ def inner(run: Run) -> set[str]:
     return INNER & {*(run.tags or ())}
 
 
-def test_own_steps_carry_no_tag_and_the_question_for_other_calls_does(make: Any, path: str) -> None:
+def test_own_steps_carry_no_tag_and_the_question_for_other_calls_does(
+    make: Any, path: str
+) -> None:
     tracer = Tracer()
     invoke(make(), ASKED, {"callbacks": [tracer], "run_name": "my agent"}, path=path)
 
     assert [root.name for root in tracer.roots] == ["my agent"]
     assert not tracer.run_map
     assert [run.name for run in tracer.runs if run.error or run.end_time is None] == []
-    assert [inner(run) for run in tracer.of("llm")] == [set(), set(), set(), set(), INNER, set()]
+    assert [inner(run) for run in tracer.of("llm")] == [
+        set(),
+        set(),
+        set(),
+        set(),
+        INNER,
+        set(),
+    ]
     assert {run.name for run in tracer.of("llm")} == {"ScriptedChatModel"}
-    assert {tuple(tracer.above(run)) for run in tracer.of("llm")} == {("my agent", "model")}
-    assert [run.inputs for run in tracer.of("tool")] == [{"place": place} for place in ("void", "cellar", "shelf")]
-    assert {tuple(tracer.above(run)) for run in tracer.of("tool")} == {("my agent", "tools")}
+    assert {tuple(tracer.above(run)) for run in tracer.of("llm")} == {
+        ("my agent", "model")
+    }
+    assert [run.inputs for run in tracer.of("tool")] == [
+        {"place": place} for place in ("void", "cellar", "shelf")
+    ]
+    assert {tuple(tracer.above(run)) for run in tracer.of("tool")} == {
+        ("my agent", "tools")
+    }
 
 
-def test_a_run_without_doubt_is_traced_as_the_plain_agent_s(make: Any, path: str) -> None:
+def test_a_run_without_doubt_is_traced_as_the_plain_agent_s(
+    make: Any, path: str
+) -> None:
     traces = []
-    for agent in (make(REPLIES["straight"]), create_agent(ScriptedChatModel(replies=REPLIES["straight"]), [look])):
+    for agent in (
+        make(REPLIES["straight"]),
+        create_agent(ScriptedChatModel(replies=REPLIES["straight"]), [look]),
+    ):
         tracer = Tracer()
         invoke(agent, ASKED, {"callbacks": [tracer], "run_name": "my agent"}, path=path)
-        traces.append([(tuple(tracer.above(run)), inner(run)) for kind in ("llm", "tool") for run in tracer.of(kind)])
+        traces.append(
+            [
+                (tuple(tracer.above(run)), inner(run))
+                for kind in ("llm", "tool")
+                for run in tracer.of(kind)
+            ]
+        )
 
     assert traces[0] == traces[1]
 
 
 def test_questions_to_a_judge_are_named_and_tagged(make: Any, path: str) -> None:
     tracer = Tracer()
-    scores = {"scores": [{"id": f"c{at}", "reason": "", "score": 0.9} for at in range(3)]}
+    scores = {
+        "scores": [{"id": f"c{at}", "reason": "", "score": 0.9} for at in range(3)]
+    }
     check = {"missing": [], "fulfilled": True}
     post = {"reason": "", "score": 0.9, "goal": 0.9}
     judge = ScriptedChatModel(replies=[check, check, check, scores, post, check])
 
     invoke(make(judge=judge), ASKED, {"callbacks": [tracer]}, path=path)
 
-    named = Counter(run.name for run in tracer.of("llm") if run.name.startswith("tooltree."))
-    assert named == {"tooltree.check": 4, "tooltree.pre_judge": 1, "tooltree.post_judge": 1}
+    named = Counter(
+        run.name for run in tracer.of("llm") if run.name.startswith("tooltree.")
+    )
+    assert named == {
+        "tooltree.check": 4,
+        "tooltree.pre_judge": 1,
+        "tooltree.post_judge": 1,
+    }
     assert all(inner(run) == INNER for run in tracer.of("llm") if run.name in named)
 
 
-def test_a_callback_handler_hears_what_is_streamed_and_in_which_run(make: Any, path: str) -> None:
+def test_a_callback_handler_hears_what_is_streamed_and_in_which_run(
+    make: Any, path: str
+) -> None:
     listener, tracer = Listener(), Tracer()
 
-    chunks = stream(make(), ASKED, {"callbacks": [listener, tracer]}, path=path, stream_mode="custom")
+    chunks = stream(
+        make(),
+        ASKED,
+        {"callbacks": [listener, tracer]},
+        path=path,
+        stream_mode="custom",
+    )
 
     assert listener.events == [chunk["tooltree"] for chunk in chunks]
     kinds = ["doubt", "doubt", "doubt", "candidates", "explore", "explore", "stop"]
@@ -135,10 +185,19 @@ def test_a_callback_handler_hears_what_is_streamed_and_in_which_run(make: Any, p
     assert listener.run_ids <= {run.id for run in tracer.runs if run.name == "model"}
 
 
-def test_tags_and_metadata_of_the_host_reach_every_run_of_a_search(make: Any, path: str) -> None:
+def test_tags_and_metadata_of_the_host_reach_every_run_of_a_search(
+    make: Any, path: str
+) -> None:
     tracer = Tracer()
 
-    invoke(make(), ASKED, {"callbacks": [tracer], "tags": ["mine"], "metadata": {"user": "ann"}}, path=path)
+    invoke(
+        make(),
+        ASKED,
+        {"callbacks": [tracer], "tags": ["mine"], "metadata": {"user": "ann"}},
+        path=path,
+    )
 
     runs = [*tracer.of("llm"), *tracer.of("tool")]
-    assert all("mine" in (run.tags or []) and run.metadata["user"] == "ann" for run in runs)
+    assert all(
+        "mine" in (run.tags or []) and run.metadata["user"] == "ann" for run in runs
+    )

@@ -26,8 +26,16 @@ def reported(message: AIMessage, replies: int) -> AIMessage:
     """A reply with usage as providers report it: with details, and some count more than what was sent and received."""
     used: Any = {**(message.usage_metadata or {})}
     used["total_tokens"] += replies
-    used |= {"input_token_details": {"cache_read": 3, "audio": 1}, "output_token_details": {"reasoning": 2}}
-    return message.model_copy(update={"usage_metadata": used, "response_metadata": {"model_name": "reporting"}})
+    used |= {
+        "input_token_details": {"cache_read": 3, "audio": 1},
+        "output_token_details": {"reasoning": 2},
+    }
+    return message.model_copy(
+        update={
+            "usage_metadata": used,
+            "response_metadata": {"model_name": "reporting"},
+        }
+    )
 
 
 class ScriptedReporter(ScriptedChatModel):
@@ -60,7 +68,11 @@ def returned(messages: Sequence[Any]) -> UsageMetadata | None:
     """The usage that messages report in all."""
     total: UsageMetadata | None = None
     for message in messages:
-        total = add_usage(total, message.usage_metadata) if getattr(message, "usage_metadata", None) else total
+        total = (
+            add_usage(total, message.usage_metadata)
+            if getattr(message, "usage_metadata", None)
+            else total
+        )
     return total
 
 
@@ -75,9 +87,13 @@ def test_messages_report_what_a_counting_callback_sees(
 ) -> None:
     counter, model = UsageMetadataCallbackHandler(), ScriptedReporter(replies=replies)
     judge = ScriptedReporter(replies=[judgement] * 20) if judged else None
-    agent = make(model, [look], effects=READS, judge=judge, checkpointer=InMemorySaver())
+    agent = make(
+        model, [look], effects=READS, judge=judge, checkpointer=InMemorySaver()
+    )
 
-    messages = invoke(agent, ASKED, {**THREAD, "callbacks": [counter]}, path=path)["messages"]
+    messages = invoke(agent, ASKED, {**THREAD, "callbacks": [counter]}, path=path)[
+        "messages"
+    ]
 
     check_pairs(messages)
     assert len(model.calls) == len(replies)
@@ -88,13 +104,19 @@ def judgement(messages: Sequence[BaseMessage]) -> Any:
     """A judge who finds nothing missing, and every call worth a try."""
     text = str(messages)
     if "scores" in text and "candidate" in text.lower():
-        return {"scores": [{"id": f"c{at}", "reason": "", "score": 0.9} for at in range(5)]}
+        return {
+            "scores": [{"id": f"c{at}", "reason": "", "score": 0.9} for at in range(5)]
+        }
     return {"missing": [], "fulfilled": True, "reason": "", "score": 0.9, "goal": 0.9}
 
 
 @pytest.mark.parametrize(
     "config",
-    [SearchConfig(), SearchConfig(selection="posterior"), SearchConfig.paper(max_rollouts=4)],
+    [
+        SearchConfig(),
+        SearchConfig(selection="posterior"),
+        SearchConfig.paper(max_rollouts=4),
+    ],
     ids=["loop", "deep", "paper"],
 )
 def test_so_do_those_of_the_function(path: str, config: SearchConfig) -> None:
@@ -107,21 +129,36 @@ def test_so_do_those_of_the_function(path: str, config: SearchConfig) -> None:
     }
 
     tools = Agency().tools
-    result = asyncio.run(asearch(PRICE, tools, **given)) if path == "async" else search(PRICE, tools, **given)
+    result = (
+        asyncio.run(asearch(PRICE, tools, **given))
+        if path == "async"
+        else search(PRICE, tools, **given)
+    )
 
     assert result.cost.usage == counter.usage_metadata["reporting"]
     assert result.cost.model_calls == given["model"].count
     check_usage(result.messages, counter)
 
 
-def test_a_plan_that_was_tried_in_a_sandbox_counts_every_call_once(make: Any, path: str, tmp_path: Path) -> None:
+def test_a_plan_that_was_tried_in_a_sandbox_counts_every_call_once(
+    make: Any, path: str, tmp_path: Path
+) -> None:
     counter, journal = UsageMetadataCallbackHandler(), Journal(tmp_path / "log")
     sandbox = ObjectSandbox.of_methods(Files(journal))
-    agent = make(ReportingClerk(journal=journal), list(sandbox.tools), sandbox=sandbox, checkpointer=InMemorySaver())
+    agent = make(
+        ReportingClerk(journal=journal),
+        list(sandbox.tools),
+        sandbox=sandbox,
+        checkpointer=InMemorySaver(),
+    )
 
-    messages = invoke(agent, asked("plan"), {**THREAD, "callbacks": [counter]}, path=path)["messages"]
+    messages = invoke(
+        agent, asked("plan"), {**THREAD, "callbacks": [counter]}, path=path
+    )["messages"]
 
-    assert [message.text for message in messages if message.type == "tool"][-1] == "write c: done"
+    assert [message.text for message in messages if message.type == "tool"][
+        -1
+    ] == "write c: done"
     check_usage(messages, counter)
 
 
@@ -131,13 +168,19 @@ class Total(BaseCallbackHandler):
     usage: UsageMetadata | None = None
 
     def on_llm_end(self, response: Any, **_: Any) -> None:
-        self.usage = add_usage(self.usage, response.generations[0][0].message.usage_metadata)
+        self.usage = add_usage(
+            self.usage, response.generations[0][0].message.usage_metadata
+        )
 
 
-def test_what_is_streamed_of_a_sure_answer_reports_every_token_once(make: Any, path: str) -> None:
+def test_what_is_streamed_of_a_sure_answer_reports_every_token_once(
+    make: Any, path: str
+) -> None:
     total = Total()
     agent = make(ScriptedReporter(replies=REPLIES["straight"]), [look], effects=READS)
 
-    shown = stream(agent, ASKED, {"callbacks": [total]}, path=path, stream_mode="messages")
+    shown = stream(
+        agent, ASKED, {"callbacks": [total]}, path=path, stream_mode="messages"
+    )
 
     assert returned([message for message, _ in shown]) == total.usage

@@ -22,10 +22,17 @@ BOOKING = "Book the cheapest flight to Oslo."
 
 ERRANDS: dict[str, list[Step]] = {
     PRICE: [("find_flights", {"city": "Oslo"}), ("read_price", {"flight": "OS-1"})],
-    BOOKING: [("find_flights", {"city": "Oslo"}), ("read_price", {"flight": "OS-1"}), ("book", {"flight": "OS-1"})],
+    BOOKING: [
+        ("find_flights", {"city": "Oslo"}),
+        ("read_price", {"flight": "OS-1"}),
+        ("book", {"flight": "OS-1"}),
+    ],
 }
 
-DETOURS: list[Step] = [("find_hotels", {"city": "Oslo"}), ("check_weather", {"city": "Oslo"})]
+DETOURS: list[Step] = [
+    ("find_hotels", {"city": "Oslo"}),
+    ("check_weather", {"city": "Oslo"}),
+]
 
 
 class TravelPolicy:
@@ -40,7 +47,12 @@ class TravelPolicy:
     def score_call(self, question: Question, call: Made) -> float:
         """High for the next right step."""
         done = self._done(question.request, question.path)
-        return 0.9 if [(call.tool, call.arguments)] == self._steps(question.request)[done : done + 1] else 0.4
+        return (
+            0.9
+            if [(call.tool, call.arguments)]
+            == self._steps(question.request)[done : done + 1]
+            else 0.4
+        )
 
     def score_observation(self, question: Question, call: Made) -> tuple[float, float]:
         """High for a right step; the goal is reached with the last, or, for now, with a write to be approved."""
@@ -48,7 +60,9 @@ class TravelPolicy:
         after = self._done(question.request, (*question.path, call))
         if after == before:
             return 0.45, 0.1
-        return 0.9, 0.9 if call.tool == "book" or after == len(self._steps(question.request)) else 0.3
+        return 0.9, 0.9 if call.tool == "book" or after == len(
+            self._steps(question.request)
+        ) else 0.3
 
     def answer(self, question: Question) -> str:
         """The latest observation, in a sentence."""
@@ -64,7 +78,9 @@ class TravelPolicy:
         done = 0
         steps = self._steps(request)
         for made in path:
-            done += (made.tool, made.arguments) == steps[done] if done < len(steps) else 0
+            done += (
+                (made.tool, made.arguments) == steps[done] if done < len(steps) else 0
+            )
         return done
 
 
@@ -90,10 +106,21 @@ class Agency:
     def tools(self) -> list[BaseTool]:
         """The tools, each with a sync and an async form."""
         return [
-            self._tool("find_flights", "Find flights to a city.", "city", "{}: OS-1 for 90, OS-2 for 120"),
-            self._tool("find_hotels", "Find hotels in a city.", "city", "{}: Grand, Ritz"),
-            self._tool("check_weather", "Tell the weather in a city.", "city", "{}: sunny"),
-            self._tool("read_price", "Read the price of a flight.", "flight", "{} costs 90"),
+            self._tool(
+                "find_flights",
+                "Find flights to a city.",
+                "city",
+                "{}: OS-1 for 90, OS-2 for 120",
+            ),
+            self._tool(
+                "find_hotels", "Find hotels in a city.", "city", "{}: Grand, Ritz"
+            ),
+            self._tool(
+                "check_weather", "Tell the weather in a city.", "city", "{}: sunny"
+            ),
+            self._tool(
+                "read_price", "Read the price of a flight.", "flight", "{} costs 90"
+            ),
             self._tool("book", "Book a flight.", "flight", "{} is booked"),
         ]
 
@@ -108,8 +135,14 @@ class Agency:
             await asyncio.sleep(self._latency)
             return reply.format(arguments[argument])
 
-        schema = {"type": "object", "properties": {argument: {"type": "string"}}, "required": [argument]}
-        return StructuredTool.from_function(run, arun, name=name, description=description, args_schema=schema)
+        schema = {
+            "type": "object",
+            "properties": {argument: {"type": "string"}},
+            "required": [argument],
+        }
+        return StructuredTool.from_function(
+            run, arun, name=name, description=description, args_schema=schema
+        )
 
 
 def travel_model() -> OfflineChatModel:

@@ -76,7 +76,10 @@ def servers(script: Path, count: int = 2) -> Iterator[Servers]:
     with ExitStack() as stack:
         for _ in range(count):
             server = subprocess.Popen(  # noqa: S603 - our own script
-                [sys.executable, str(script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+                [sys.executable, str(script)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
             )
             stack.enter_context(server)
             running.put(server)

@@ -8,7 +8,9 @@ class Errand:
         self.wanted = wanted
 
     def propose(self, question):
-        return [("alpha", {"n": n}) for n in self.wanted[len(question.path) :]][: question.count]
+        return [("alpha", {"n": n}) for n in self.wanted[len(question.path) :]][
+            : question.count
+        ]
 
     def score_call(self, _, call):
         return call.arguments["n"] / 10

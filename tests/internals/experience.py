@@ -11,11 +11,23 @@ def run_of_calls(task, *calls, id="t", success=True):  # noqa: A002 - the field'
     messages = [{"role": "user", "content": task}]
     for number, (tool, arguments, *result) in enumerate(calls):
         messages.append(
-            {"role": "assistant", "content": None, "tool_calls": [call_entry(f"{number}", tool, arguments)]}
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [call_entry(f"{number}", tool, arguments)],
+            }
         )
         if result:
             failed = {"error": True} if "error" in result[1:] else {}
-            messages.append({"role": "tool", "tool_call_id": f"{number}", "name": tool, "content": result[0], **failed})
+            messages.append(
+                {
+                    "role": "tool",
+                    "tool_call_id": f"{number}",
+                    "name": tool,
+                    "content": result[0],
+                    **failed,
+                }
+            )
     return Trajectory.from_chat(messages, id=id, task=task, success=success)
 
 

@@ -13,6 +13,8 @@ def told_as_data(instruction):
 def classify_tools(library, effects=None, sandbox=None):
     """What each tool's calls do, by what is known of it without arguments, as a planner with these options takes it."""
     declared = CallEffects.declared_as(effects)
-    check_effects(library, declared, [tool.name for tool in sandbox.tools] if sandbox else ())
+    check_effects(
+        library, declared, [tool.name for tool in sandbox.tools] if sandbox else ()
+    )
     known = declared.among(library)
     return {name: known.of(name, {}) for name in library.names}

@@ -31,10 +31,23 @@ class SignReader:
         if kilometres := _number(KILOMETRES, question):
             return [
                 ("convert_units", {"value": kilometres, "unit": "km", "to": "mile"}),
-                ("convert_units", {"value": kilometres, "unit": "km", "to": "nautical_mile"}),
+                (
+                    "convert_units",
+                    {"value": kilometres, "unit": "km", "to": "nautical_mile"},
+                ),
                 ("save_note", {"text": f"Granite Pass: {kilometres:g} km"}),
             ]
-        photo = next((made.observation for made in question.path if made.tool == "zoom_image"), None) or PHOTO
+        photo = (
+            next(
+                (
+                    made.observation
+                    for made in question.path
+                    if made.tool == "zoom_image"
+                ),
+                None,
+            )
+            or PHOTO
+        )
         return [
             ("read_sign", {"image": photo}),
             ("zoom_image", {"image": PHOTO, "part": "top left"}),
@@ -65,12 +78,18 @@ class SignReader:
     def answer(self, question: Question) -> str:
         """Give the miles."""
         miles = _number(MILES, question)
-        return f"It is about {miles:.0f} miles to Granite Pass." if miles else "I could not find out."
+        return (
+            f"It is about {miles:.0f} miles to Granite Pass."
+            if miles
+            else "I could not find out."
+        )
 
 
 def _number(pattern: str, question: Question) -> float | None:
     """The number that was observed last."""
-    matches = (re.search(pattern, made.observation or "") for made in reversed(question.path))
+    matches = (
+        re.search(pattern, made.observation or "") for made in reversed(question.path)
+    )
     return next((float(match[1]) for match in matches if match), None)
 
 

@@ -3,7 +3,11 @@
 from typing import Any
 
 from langchain_tooltree.tools import checked_arguments
-from langchain_tooltree.tooltree.deep import DeepSearch, ProposalRequest, proposal_messages
+from langchain_tooltree.tooltree.deep import (
+    DeepSearch,
+    ProposalRequest,
+    proposal_messages,
+)
 from langchain_tooltree.tooltree.host import Planner, PlannerHost
 
 BY_POSTERIOR: Any = {"selection": "posterior"}
@@ -22,7 +26,10 @@ def find_problem(tool, arguments):
 
 def propose_messages(conversation, instruction, *, attempt=1, tried=(), **others):
     """The prompt that asks a state for candidates."""
-    return proposal_messages(ProposalRequest(conversation, (), attempt=attempt, tried=tried, **others), instruction)
+    return proposal_messages(
+        ProposalRequest(conversation, (), attempt=attempt, tried=tried, **others),
+        instruction,
+    )
 
 
 class _Host(PlannerHost):

@@ -26,7 +26,11 @@ def pytest_collection_modifyitems(items):
     """Of a test on both paths, the inner loop runs the async one: both share one flow. The sync one counts as slow."""
     here = Path(__file__).parent
     for item in items:
-        if here in item.path.parents and hasattr(item, "callspec") and "sync" in item.callspec.id.split("-"):
+        if (
+            here in item.path.parents
+            and hasattr(item, "callspec")
+            and "sync" in item.callspec.id.split("-")
+        ):
             item.add_marker("slow")
 
 
@@ -67,7 +71,9 @@ class TablePolicy:
 
     def propose(self, question: Question) -> Sequence[Offer]:
         offers = self.offers.get(tuple(made.tool for made in question.path), ())
-        return [offer for offer in offers if offer[0] in question.tools][: question.count]
+        return [offer for offer in offers if offer[0] in question.tools][
+            : question.count
+        ]
 
     def score_call(self, _: Question, call: Made) -> float:
         return self.r_pre.get(call.tool, 0.8)
@@ -88,17 +94,24 @@ class HashPolicy:
     def propose(self, question: Question) -> Sequence[Offer]:
         draw = self._draw("propose", question.path, question.attempt)
         count = draw.randrange(5) if question.path else 4
-        return [(draw.choice(question.tools), {"n": draw.randrange(4)}) for _ in range(count)]
+        return [
+            (draw.choice(question.tools), {"n": draw.randrange(4)})
+            for _ in range(count)
+        ]
 
     def score_call(self, question: Question, call: Made) -> float:
         return self._draw("pre", question.path, call.tool, call.arguments).random()
 
     def score_observation(self, question: Question, call: Made) -> tuple[float, float]:
-        draw = self._draw("post", question.path, call.tool, call.arguments, call.observation)
+        draw = self._draw(
+            "post", question.path, call.tool, call.arguments, call.observation
+        )
         return draw.random(), draw.random() * 0.8
 
     def missing(self, question: Question) -> Sequence[str]:
-        return ["something"] if self._draw("missing", question.path).random() < 0.7 else []
+        return (
+            ["something"] if self._draw("missing", question.path).random() < 0.7 else []
+        )
 
     def answer(self, question: Question) -> str:
         return f"{len(question.path)} calls"
@@ -137,7 +150,9 @@ def numbered_tools():
             async def arun(n: int) -> str:
                 return run(n)
 
-            return StructuredTool.from_function(run, arun, name, f"Echo {name}.", args_schema=Numbered)
+            return StructuredTool.from_function(
+                run, arun, name, f"Echo {name}.", args_schema=Numbered
+            )
 
         return [echo(name) for name in names]
 
@@ -149,7 +164,11 @@ def either(path):
     """Makes a coroutine function of two twins, which runs the one that the path asks for: `either(search, asearch)`."""
 
     def twins(function, coroutine_function):
-        return partial(asyncio.to_thread, function) if path == "sync" else coroutine_function
+        return (
+            partial(asyncio.to_thread, function)
+            if path == "sync"
+            else coroutine_function
+        )
 
     return twins
 

@@ -5,12 +5,26 @@ from types import SimpleNamespace
 
 import pytest
 from langchain.agents import create_agent
-from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, SystemMessage, ToolMessage
+from langchain_core.messages import (
+    AIMessage,
+    HumanMessage,
+    RemoveMessage,
+    SystemMessage,
+    ToolMessage,
+)
 from langchain_core.tools import tool
 from langgraph.graph.message import REMOVE_ALL_MESSAGES, add_messages
 from langgraph.store.memory import InMemoryStore
 
-from langchain_tooltree import CFGMMemory, CFGMMiddleware, HashingEmbeddings, SITGraph, SITGraphNode, Trajectory, search
+from langchain_tooltree import (
+    CFGMMemory,
+    CFGMMiddleware,
+    HashingEmbeddings,
+    SITGraph,
+    SITGraphNode,
+    Trajectory,
+    search,
+)
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import EmptyQueryError
 from langchain_tooltree.testing import ScriptedChatModel
@@ -21,16 +35,22 @@ RECALLED = HumanMessage(as_reference("Turn the green valve.", source="memory"))
 ASKED = HumanMessage(TASK)
 KNOWN = "They want the boiler at 2 bar."
 SUMMARY = HumanMessage(
-    f"Here is a summary of the conversation to date:\n\n{KNOWN}", additional_kwargs={"lc_source": "summarization"}
+    f"Here is a summary of the conversation to date:\n\n{KNOWN}",
+    additional_kwargs={"lc_source": "summarization"},
 )
 
 
 def call(tool, number=1):
-    return AIMessage("", tool_calls=[{"name": tool, "args": {}, "id": f"{tool} {number}"}])
+    return AIMessage(
+        "", tool_calls=[{"name": tool, "args": {}, "id": f"{tool} {number}"}]
+    )
 
 
 def called(tool, number=1, **fields):
-    return [call(tool, number), ToolMessage("1.2 bar", tool_call_id=f"{tool} {number}", name=tool, **fields)]
+    return [
+        call(tool, number),
+        ToolMessage("1.2 bar", tool_call_id=f"{tool} {number}", name=tool, **fields),
+    ]
 
 
 def gauged(number=1):
@@ -43,26 +63,52 @@ def failed(number=1):
 
 def together(*names):
     """Calls made in parallel, and what they brought back."""
-    calls = [{"name": "read_gauge", "args": {"gauge": name}, "id": name} for name in names]
-    return [AIMessage("", tool_calls=calls), *(ToolMessage(name, tool_call_id=name) for name in names)]
+    calls = [
+        {"name": "read_gauge", "args": {"gauge": name}, "id": name} for name in names
+    ]
+    return [
+        AIMessage("", tool_calls=calls),
+        *(ToolMessage(name, tool_call_id=name) for name in names),
+    ]
 
 
 def ids(rounds):
     return [[message.tool_call_id for message in each.observations] for each in rounds]
 
 
-@pytest.mark.parametrize("last", [ASKED, AIMessage("Done."), call("read_gauge"), SystemMessage("Go on.")])
+@pytest.mark.parametrize(
+    "last", [ASKED, AIMessage("Done."), call("read_gauge"), SystemMessage("Go on.")]
+)
 def test_where_something_else_was_said_there_are_none(last):
-    assert [each.tool_call_id for each in Conversation([ASKED, *together("a", "b")]).observations] == ["a", "b"]
+    assert [
+        each.tool_call_id
+        for each in Conversation([ASKED, *together("a", "b")]).observations
+    ] == ["a", "b"]
     assert Conversation([ASKED, *gauged(), last]).observations == []
     assert Conversation([]).observations == []
 
 
 def test_rounds_come_latest_first_back_to_the_request():
-    messages = [ASKED, *failed(1), AIMessage("Done."), ASKED, *gauged(1), *together("a", "b"), *gauged(2), *failed(2)]
+    messages = [
+        ASKED,
+        *failed(1),
+        AIMessage("Done."),
+        ASKED,
+        *gauged(1),
+        *together("a", "b"),
+        *gauged(2),
+        *failed(2),
+    ]
 
-    assert ids(Conversation(messages).rounds()) == [["turn_valve 2"], ["read_gauge 2"], ["a", "b"], ["read_gauge 1"]]
-    assert ids(Conversation(messages).rounds(beyond_request=True))[4:] == [["turn_valve 1"]]
+    assert ids(Conversation(messages).rounds()) == [
+        ["turn_valve 2"],
+        ["read_gauge 2"],
+        ["a", "b"],
+        ["read_gauge 1"],
+    ]
+    assert ids(Conversation(messages).rounds(beyond_request=True))[4:] == [
+        ["turn_valve 1"]
+    ]
 
 
 def test_what_memory_says_is_no_request():
@@ -73,9 +119,13 @@ def test_what_memory_says_is_no_request():
     assert ids(Conversation(messages).rounds()) == [["read_gauge 2"], ["read_gauge 1"]]
 
 
-@pytest.mark.parametrize("content", [TASK, [{"type": "text", "text": TASK}], f"{TASK}\n\n{RECALLED.content}"])
+@pytest.mark.parametrize(
+    "content", [TASK, [{"type": "text", "text": TASK}], f"{TASK}\n\n{RECALLED.content}"]
+)
 def test_the_task_is_the_text_of_the_latest_request(content):
-    said = Conversation([HumanMessage("Hello."), AIMessage("Hello."), HumanMessage(content), *gauged()])
+    said = Conversation(
+        [HumanMessage("Hello."), AIMessage("Hello."), HumanMessage(content), *gauged()]
+    )
     assert said.task == TASK
     assert said.requests == ["Hello.", TASK]
 
@@ -85,17 +135,32 @@ def test_without_a_request_there_is_no_task():
     assert Conversation([AIMessage("Hello."), RECALLED]).task == ""
 
 
-@pytest.mark.parametrize("messages", [[("user", TASK)], [{"role": "user", "content": TASK}], [ASKED], (ASKED,)])
+@pytest.mark.parametrize(
+    "messages",
+    [[("user", TASK)], [{"role": "user", "content": TASK}], [ASKED], (ASKED,)],
+)
 def test_messages_of_any_form_in_states_of_any_form_are_read(messages):
-    for state in (messages, {"said": messages}, SimpleNamespace(said=messages), Conversation(messages)):
+    for state in (
+        messages,
+        {"said": messages},
+        SimpleNamespace(said=messages),
+        Conversation(messages),
+    ):
         assert Conversation.of(state, "said").messages == [ASKED]
-    assert Conversation.of({}, "said").messages == Conversation.of({"said": None}, "said").messages == []
+    assert (
+        Conversation.of({}, "said").messages
+        == Conversation.of({"said": None}, "said").messages
+        == []
+    )
 
 
 def test_a_summary_is_no_request():
     assert Conversation([SUMMARY, *gauged()]).request is None
     assert Conversation([ASKED, SUMMARY, *gauged()]).request is ASKED
-    assert Conversation([SUMMARY, RECALLED, ASKED, HumanMessage("And now?")]).first_task == TASK
+    assert (
+        Conversation([SUMMARY, RECALLED, ASKED, HumanMessage("And now?")]).first_task
+        == TASK
+    )
     assert Conversation([SUMMARY, ASKED]).is_summarized
     assert not Conversation([ASKED]).is_summarized
 
@@ -103,7 +168,9 @@ def test_a_summary_is_no_request():
 def test_a_summary_is_planned_for_where_nothing_else_tells_what_the_user_wants():
     assert Conversation([SUMMARY, *gauged()]).goals == [KNOWN]
     assert Conversation([SUMMARY, *gauged(), ASKED]).goals == [TASK]
-    assert Conversation([HumanMessage("In short.", additional_kwargs=SUMMARY.additional_kwargs)]).goals == ["In short."]
+    assert Conversation(
+        [HumanMessage("In short.", additional_kwargs=SUMMARY.additional_kwargs)]
+    ).goals == ["In short."]
     assert Conversation([]).goals == []
 
 
@@ -111,43 +178,77 @@ def test_what_was_removed_does_not_count():
     old, new = HumanMessage("Hello.", id="1"), HumanMessage(TASK, id="2")
 
     assert Conversation([new, old, RemoveMessage(id="1")]).requests == [TASK]
-    assert Conversation([old, RemoveMessage(id="1"), HumanMessage(TASK, id="1")]).requests == [TASK]
-    assert Conversation([old, RemoveMessage(REMOVE_ALL_MESSAGES), new]).messages == [new]
+    assert Conversation(
+        [old, RemoveMessage(id="1"), HumanMessage(TASK, id="1")]
+    ).requests == [TASK]
+    assert Conversation([old, RemoveMessage(REMOVE_ALL_MESSAGES), new]).messages == [
+        new
+    ]
     assert Conversation([old, RemoveMessage(id="1")]).latest is None
-    assert Conversation([old, RemoveMessage(REMOVE_ALL_MESSAGES), new]).ends(99, longest=9, call=9) == ([new], 0)
-    assert Conversation([old, new, RemoveMessage(id="1")]).ends(99, longest=9, call=9) == ([new], 0)
+    assert Conversation([old, RemoveMessage(REMOVE_ALL_MESSAGES), new]).ends(
+        99, longest=9, call=9
+    ) == ([new], 0)
+    assert Conversation([old, new, RemoveMessage(id="1")]).ends(
+        99, longest=9, call=9
+    ) == ([new], 0)
 
 
 def test_the_steps_of_the_run_have_their_outcomes():
-    said = Conversation([*gauged(1), ASKED, *failed(2), *gauged(3), call("read_gauge", 4)])
+    said = Conversation(
+        [*gauged(1), ASKED, *failed(2), *gauged(3), call("read_gauge", 4)]
+    )
 
-    assert [(step.call_id, step.outcome and step.outcome.status) for step in said.steps] == [
+    assert [
+        (step.call_id, step.outcome and step.outcome.status) for step in said.steps
+    ] == [
         ("turn_valve 2", "error"),
         ("read_gauge 3", "success"),
         ("read_gauge 4", None),
     ]
-    assert [made["id"] for made in said.calls] == ["read_gauge 1", *(step.call_id for step in said.steps)]
+    assert [made["id"] for made in said.calls] == [
+        "read_gauge 1",
+        *(step.call_id for step in said.steps),
+    ]
 
 
 def test_calls_of_two_messages_may_have_the_same_id():
-    calls = [AIMessage("", tool_calls=[{"name": name, "args": {}, "id": "0"}]) for name in "ab"]
+    calls = [
+        AIMessage("", tool_calls=[{"name": name, "args": {}, "id": "0"}])
+        for name in "ab"
+    ]
     result = ToolMessage("A", tool_call_id="0")
     failed = ToolMessage("boom", tool_call_id="0", status="error")
     for last, told in ([failed], "boom"), ([], None):
-        steps = Conversation([HumanMessage("Go on."), calls[0], result, calls[1], *last]).steps
-        assert [(step.tool, step.outcome and step.outcome.text) for step in steps] == [("a", "A"), ("b", told)]
+        steps = Conversation(
+            [HumanMessage("Go on."), calls[0], result, calls[1], *last]
+        ).steps
+        assert [(step.tool, step.outcome and step.outcome.text) for step in steps] == [
+            ("a", "A"),
+            ("b", told),
+        ]
 
 
 def test_calls_that_nobody_has_answered_are_known_by_their_place():
     *most, _ = together("a", "b")
 
-    assert {place: made["id"] for place, made in Conversation([ASKED, *most]).open_calls.items()} == {1: "b"}
+    assert {
+        place: made["id"]
+        for place, made in Conversation([ASKED, *most]).open_calls.items()
+    } == {1: "b"}
     assert Conversation([*most, ASKED]).open_calls.keys() == {1}
     assert Conversation([ASKED]).open_calls == {}
 
 
 def test_instructions_and_what_came_last_are_told_apart():
-    said = Conversation([SystemMessage("Be kind."), ASKED, *gauged(), AIMessage("Low."), HumanMessage("And now?")])
+    said = Conversation(
+        [
+            SystemMessage("Be kind."),
+            ASKED,
+            *gauged(),
+            AIMessage("Low."),
+            HumanMessage("And now?"),
+        ]
+    )
 
     assert said.instructions == "Be kind."
     assert said.latest == "request"
@@ -172,14 +273,24 @@ def test_each_message_is_read_once_and_only_as_far_as_needed():
     messages = Counted([*gauged() * 5_000, ASKED, *gauged(1), *failed(2)])
     said = Conversation(messages)
 
-    assert (said.task, len(list(said.rounds())), len(said.steps), said.latest) == (TASK, 2, 2, "observation")
+    assert (said.task, len(list(said.rounds())), len(said.steps), said.latest) == (
+        TASK,
+        2,
+        2,
+        "observation",
+    )
 
     assert set(messages.reads.values()) == {1}
     assert len(messages.reads) == 5
 
 
 @pytest.mark.parametrize(
-    "form", [lambda said: said, lambda said: {"said": said}, lambda said: SimpleNamespace(said=said)]
+    "form",
+    [
+        lambda said: said,
+        lambda said: {"said": said},
+        lambda said: SimpleNamespace(said=said),
+    ],
 )
 def test_a_long_conversation_in_a_state_is_not_copied(form):
     messages = Counted([*gauged() * 5_000, ASKED])
@@ -211,7 +322,9 @@ class Noting(HashingEmbeddings):
 
 def seen_by_the_planner(messages):
     model = ScriptedChatModel(replies=["There is nothing to do."] * 3)
-    return search(messages, [read_gauge], model=model, effects={"read_gauge": "read"}).query
+    return search(
+        messages, [read_gauge], model=model, effects={"read_gauge": "read"}
+    ).query
 
 
 def seen_by_the_graph(messages):
@@ -228,8 +341,13 @@ def seen_by_the_graph(messages):
 
 def seen_by_memory(messages):
     memory = CFGMMemory(ScriptedChatModel(replies=[]), InMemoryStore())
-    reflector, model = ScriptedChatModel(replies=[]), ScriptedChatModel(replies=["It is warm."])
-    agent = create_agent(model, [read_gauge], middleware=[CFGMMiddleware(reflector, memory, patience=0)])
+    reflector, model = (
+        ScriptedChatModel(replies=[]),
+        ScriptedChatModel(replies=["It is warm."]),
+    )
+    agent = create_agent(
+        model, [read_gauge], middleware=[CFGMMiddleware(reflector, memory, patience=0)]
+    )
     (event,) = agent.stream({"messages": messages}, stream_mode="custom")
     (recorded,) = memory.experience.trajectories()
     assert recorded.task == event["tooltree"]["task"]
@@ -248,11 +366,25 @@ def seen_by_the_record(messages):
         [("user", TASK)],
         [{"role": "user", "content": TASK}],
         [HumanMessage(f"{TASK}\n\n{RECALLED.content}")],
-        [HumanMessage([{"type": "text", "text": TASK}, {"type": "text", "text": RECALLED.content}])],
+        [
+            HumanMessage(
+                [
+                    {"type": "text", "text": TASK},
+                    {"type": "text", "text": RECALLED.content},
+                ]
+            )
+        ],
         [ASKED, RECALLED],
         [SUMMARY, ASKED],
         [SUMMARY, RECALLED, ASKED],
-        [HumanMessage([{"type": "text", "text": TASK}, {"type": "image", "url": "https://example.org/gauge.png"}])],
+        [
+            HumanMessage(
+                [
+                    {"type": "text", "text": TASK},
+                    {"type": "image", "url": "https://example.org/gauge.png"},
+                ]
+            )
+        ],
         [HumanMessage("Paint the fence.", id="1"), RemoveMessage(id="1"), ASKED],
         [HumanMessage("Paint the fence.", id="1"), ASKED, RemoveMessage(id="1")],
     ],
@@ -283,7 +415,10 @@ def test_a_summary_is_no_task_of_a_record_in_any_format():
     run = Trajectory.from_messages([SUMMARY, *gauged()])
 
     assert run.task == Trajectory.from_chat(run.messages).task == ""
-    assert Trajectory.from_chat([*run.messages, {"role": "user", "content": TASK}]).task == TASK
+    assert (
+        Trajectory.from_chat([*run.messages, {"role": "user", "content": TASK}]).task
+        == TASK
+    )
     assert run.to_messages() == [SUMMARY, *gauged()]
 
 
@@ -295,9 +430,17 @@ def test_a_thread_of_nothing_but_a_summary_is_planned_on():
 
 
 def test_a_dialogue_reads_as_its_record_does():
-    said = [SystemMessage("Be brief."), RECALLED, *(each for n in range(40) for each in (ASKED, *called("look", n)))]
-    said.insert(30, HumanMessage(as_reference("Knock.", source="memory") + "\nAnd the pump?"))
+    said = [
+        SystemMessage("Be brief."),
+        RECALLED,
+        *(each for n in range(40) for each in (ASKED, *called("look", n))),
+    ]
+    said.insert(
+        30, HumanMessage(as_reference("Knock.", source="memory") + "\nAnd the pump?")
+    )
     recorded = Trajectory.from_messages(said).messages
     assert Conversation(said).chat == recorded
-    graph = SITGraph.from_trajectories([Trajectory.from_messages(said, success=True)], embeddings=HashingEmbeddings())
+    graph = SITGraph.from_trajectories(
+        [Trajectory.from_messages(said, success=True)], embeddings=HashingEmbeddings()
+    )
     assert graph.next_tools(Conversation(said).chat) == graph.next_tools(recorded)

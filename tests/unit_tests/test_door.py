@@ -14,7 +14,17 @@ from langchain_tooltree.errors import MissingExtraError, import_extra
 from tests.internals import without_package
 from tests.internals.child_processes import servers
 
-HEAVY = {"chromadb", "grpc", "jsonschema", "langchain_openai", "networkx", "numpy", "openai", "opentelemetry", "rich"}
+HEAVY = {
+    "chromadb",
+    "grpc",
+    "jsonschema",
+    "langchain_openai",
+    "networkx",
+    "numpy",
+    "openai",
+    "opentelemetry",
+    "rich",
+}
 MOST_NAMES = 55
 
 
@@ -43,11 +53,18 @@ def modules_loaded_by(*codes):
 USED = {
     "import langchain_tooltree.testing": set(),
     "import langchain_tooltree.errors": set(),
-    "from langchain_tooltree import ToolTreeNode, SearchConfig, search": {"numpy", "jsonschema"},
-    "from langchain_tooltree import CFGMMiddleware, CFGMMemory, AnomalyDetector": {"numpy"},
+    "from langchain_tooltree import ToolTreeNode, SearchConfig, search": {
+        "numpy",
+        "jsonschema",
+    },
+    "from langchain_tooltree import CFGMMiddleware, CFGMMemory, AnomalyDetector": {
+        "numpy"
+    },
     "from langchain_tooltree import SITGraph, SITGraphMiddleware": {"numpy"},
     "from langchain_tooltree import create_tooltree_agent": {"numpy", "jsonschema"},
-    "from langchain_tooltree import ExperienceStore, TrajectoryRecorder, load_trajectories": {"numpy"},
+    "from langchain_tooltree import ExperienceStore, TrajectoryRecorder, load_trajectories": {
+        "numpy"
+    },
 }
 """What of the heavy packages may be loaded by an import."""
 
@@ -66,11 +83,14 @@ def test_type_checkers_see_the_names_that_are_imported():
     shown = {
         alias.asname: node.module
         for node in ast.walk(tree)
-        if isinstance(node, ast.ImportFrom) and node.module.startswith("langchain_tooltree")
+        if isinstance(node, ast.ImportFrom)
+        and node.module.startswith("langchain_tooltree")
         for alias in node.names
     }
     modules = inspect.getattr_static(langchain_tooltree, "_MODULES")
-    assert shown == {name: f"langchain_tooltree.{module}" for name, module in modules.items()}
+    assert shown == {
+        name: f"langchain_tooltree.{module}" for name, module in modules.items()
+    }
     assert list(modules) == langchain_tooltree.__all__
 
 
@@ -80,7 +100,9 @@ def test_there_are_no_more_names_than_one_can_look_through():
 
 def test_the_names_are_listed_and_others_are_refused():
     assert set(dir(langchain_tooltree)) >= set(langchain_tooltree.__all__)
-    with pytest.raises(AttributeError, match="'langchain_tooltree' has no attribute 'serach'"):
+    with pytest.raises(
+        AttributeError, match="'langchain_tooltree' has no attribute 'serach'"
+    ):
         langchain_tooltree.serach  # noqa: B018 - looking it up is the test
     assert langchain_tooltree.search is langchain_tooltree.search
 
@@ -97,7 +119,9 @@ def without(children, tmp_path):
 
     def run(package, code):
         (tmp_path / "output").write_text("")
-        ended = children.do({"package": package, "code": code, "output": str(tmp_path / "output")})
+        ended = children.do(
+            {"package": package, "code": code, "output": str(tmp_path / "output")}
+        )
         return ended, (tmp_path / "output").read_text().splitlines()
 
     return run
@@ -106,7 +130,9 @@ def without(children, tmp_path):
 @pytest.mark.slow
 def test_what_needs_chromadb_says_how_to_get_it(tmp_path, without):
     folder = tmp_path / "experience"
-    _, shown = without("chromadb", f"from langchain_tooltree import *\nChromaStore({str(folder)!r})")
+    _, shown = without(
+        "chromadb", f"from langchain_tooltree import *\nChromaStore({str(folder)!r})"
+    )
     assert shown[-1] == (
         "langchain_tooltree.errors.MissingExtraError: ChromaStore needs chromadb, which is not installed: "
         "pip install 'langchain-tooltree[chroma]'"
@@ -133,22 +159,28 @@ def test_a_missing_extra_is_an_import_error():
     assert import_extra("json", "chroma", "ChromaStore") is json
     for module in ("no_such_package", "no_such_package.part"):
         with pytest.raises(
-            MissingExtraError, match=r"^X needs no_such_package, .*: pip install 'langchain-tooltree\[extra\]'$"
+            MissingExtraError,
+            match=r"^X needs no_such_package, .*: pip install 'langchain-tooltree\[extra\]'$",
         ):
             import_extra(module, "extra", "X")
 
 
-def test_an_extra_that_lacks_something_itself_is_not_called_missing(tmp_path, monkeypatch):
+def test_an_extra_that_lacks_something_itself_is_not_called_missing(
+    tmp_path, monkeypatch
+):
     (tmp_path / "broken_extra.py").write_text("import no_such_package")
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(ModuleNotFoundError, match=r"^No module named 'no_such_package'$"):
+    with pytest.raises(
+        ModuleNotFoundError, match=r"^No module named 'no_such_package'$"
+    ):
         import_extra("broken_extra", "chroma", "ChromaStore")
 
 
 @pytest.mark.slow
 def test_a_model_of_a_provider_that_is_not_installed_says_how_to_get_it(without):
     _, shown = without(
-        "langchain_openai", "from langchain_tooltree import *\nsearch('Hello?', [len], model='openai:gpt-4.1-mini')"
+        "langchain_openai",
+        "from langchain_tooltree import *\nsearch('Hello?', [len], model='openai:gpt-4.1-mini')",
     )
     assert shown[-1].startswith("ImportError: ")
     assert shown[-1].endswith("`pip install langchain-openai`")
@@ -157,10 +189,16 @@ def test_a_model_of_a_provider_that_is_not_installed_says_how_to_get_it(without)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "code"),
-    [(["demo", "--json"], 0), (["demo", "--model", "openai:gpt-4.1-mini"], 2), (["view", "--help"], 0)],
+    [
+        (["demo", "--json"], 0),
+        (["demo", "--model", "openai:gpt-4.1-mini"], 2),
+        (["view", "--help"], 0),
+    ],
 )
 def test_the_command_line_works_without_extras(without, command, code):
     main = f"from langchain_tooltree.cli import main\nsys.exit(main({command}))"
-    ended, shown = without("chromadb", f"sys.modules['langchain_openai'] = None\n{main}")
+    ended, shown = without(
+        "chromadb", f"sys.modules['langchain_openai'] = None\n{main}"
+    )
     assert ended == code, shown
     assert ("`pip install langchain-openai`" in "\n".join(shown)) == (code == 2)

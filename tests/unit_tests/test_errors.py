@@ -20,10 +20,14 @@ def test_an_error_can_be_caught_as_what_it_is(error, bases):
 
 def test_the_drawing_shows_every_error():
     defined = [
-        name for name, value in vars(errors).items() if inspect.isclass(value) and value.__module__ == errors.__name__
+        name
+        for name, value in vars(errors).items()
+        if inspect.isclass(value) and value.__module__ == errors.__name__
     ]
     assert all(name in errors.__doc__ for name in defined)
-    assert all(issubclass(getattr(errors, name), errors.ToolTreeError) for name in defined)
+    assert all(
+        issubclass(getattr(errors, name), errors.ToolTreeError) for name in defined
+    )
 
 
 @pytest.mark.parametrize("value", [2, 3, 10**9])
@@ -33,5 +37,8 @@ def test_counts_that_are_large_enough_pass(value):
 
 @pytest.mark.parametrize("value", [1, 0, -1, True, 2.0, "2", None])
 def test_others_are_refused_by_their_name_and_value(value):
-    with pytest.raises(ConfigurationError, match=rf"^k must be a whole number of 2 or more, got {value!r}\.$"):
+    with pytest.raises(
+        ConfigurationError,
+        match=rf"^k must be a whole number of 2 or more, got {value!r}\.$",
+    ):
         check_count("k", value, 2)

@@ -79,7 +79,9 @@ async def test_what_passes_a_flow_by_leaves_nothing_held(drive, passing):
         with held:
             yield Step(passing)
 
-    with pytest.raises(type(passing)):  # whose traceback a prompt keeps, and all that stands in it
+    with pytest.raises(
+        type(passing)
+    ):  # whose traceback a prompt keeps, and all that stands in it
         await drive(holding())
     assert not held.locked()
 
@@ -111,7 +113,9 @@ async def test_functions_sync_and_async_are_steps_on_both_paths(drive):
 
 async def test_a_plain_function_does_not_block_the_loop():
     blocked = threading.Event()
-    flow = asyncio.create_task(arun_flow(adding(FunctionStep(lambda _: int(blocked.wait(5)), None))))
+    flow = asyncio.create_task(
+        arun_flow(adding(FunctionStep(lambda _: int(blocked.wait(5)), None)))
+    )
     await asyncio.sleep(0.01)
     blocked.set()
     assert await flow == 1
@@ -141,7 +145,9 @@ async def test_flows_run_together_and_are_told_in_their_order(drive, number):
     assert await drive(flow()) == list(range(number))
 
 
-async def test_of_flows_that_fail_together_the_first_in_order_is_told_once_all_have_ended(drive):
+async def test_of_flows_that_fail_together_the_first_in_order_is_told_once_all_have_ended(
+    drive,
+):
     ended = []
 
     def failing(error, *before):
@@ -152,7 +158,15 @@ async def test_of_flows_that_fail_together_the_first_in_order_is_told_once_all_h
     late = Meeting(1, threading.Barrier(1))
 
     def flow():
-        return (yield TogetherStep([adding(Step(1)), failing(ValueError("first"), late), failing(KeyError("second"))]))
+        return (
+            yield TogetherStep(
+                [
+                    adding(Step(1)),
+                    failing(ValueError("first"), late),
+                    failing(KeyError("second")),
+                ]
+            )
+        )
 
     with pytest.raises(ValueError, match="first"):
         await drive(flow())
@@ -161,11 +175,15 @@ async def test_of_flows_that_fail_together_the_first_in_order_is_told_once_all_h
 
 async def test_an_interrupt_of_the_graph_leaves_flows_that_run_together(drive):
     with pytest.raises(GraphInterrupt):
-        await drive(adding(TogetherStep([adding(Step(GraphInterrupt())), adding(Step(1))])))
+        await drive(
+            adding(TogetherStep([adding(Step(GraphInterrupt())), adding(Step(1))]))
+        )
 
 
 @pytest.mark.parametrize("numbers", [[1], [1, 2]])
-async def test_flows_that_run_together_see_the_context_and_keep_what_they_set_there(drive, numbers):
+async def test_flows_that_run_together_see_the_context_and_keep_what_they_set_there(
+    drive, numbers
+):
     who = ContextVar("who")
     who.set("host")
 
@@ -192,7 +210,9 @@ async def test_cancelled_flows_that_run_together_are_waited_for():
             finally:
                 left.append(self.value)
 
-    running = asyncio.create_task(arun_flow(adding(TogetherStep([adding(Hanging(1)), adding(Hanging(2))]))))
+    running = asyncio.create_task(
+        arun_flow(adding(TogetherStep([adding(Hanging(1)), adding(Hanging(2))])))
+    )
     await waiting.acquire()
     await waiting.acquire()
     running.cancel()
@@ -204,7 +224,9 @@ async def test_cancelled_flows_that_run_together_are_waited_for():
 def test_work_that_hangs_takes_no_place_of_other_work():
     door = threading.Event()
     hanging = [in_thread(lambda: door.wait(5), "slow") for _ in range(50)]
-    assert in_thread(lambda: threading.current_thread().name, "quick").result(5) == "quick"
+    assert (
+        in_thread(lambda: threading.current_thread().name, "quick").result(5) == "quick"
+    )
     assert not any(future.done() for future in hanging)
     door.set()
     assert [future.result(5) for future in hanging] == [True] * 50
@@ -248,7 +270,10 @@ async def test_another_flow_goes_through_the_flow_of_a_method(drive):
 
 
 def test_both_methods_read_like_ordinary_ones():
-    assert str(inspect.signature(Counter.add)) == "(self, number: int, *, times: int = 1) -> int"
+    assert (
+        str(inspect.signature(Counter.add))
+        == "(self, number: int, *, times: int = 1) -> int"
+    )
     assert inspect.signature(Counter.aadd) == inspect.signature(Counter.add)
     assert (Counter.add.__name__, Counter.aadd.__qualname__) == ("add", "Counter.aadd")
     assert inspect.iscoroutinefunction(Counter.aadd)

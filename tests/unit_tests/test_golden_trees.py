@@ -91,15 +91,27 @@ class Careful:
     """Thinks what another policy does, and says what is missing where that has no high goal score."""
 
     def __init__(self, policy):
-        self.propose, self.score_call, self.answer = policy.propose, policy.score_call, policy.answer
+        self.propose, self.score_call, self.answer = (
+            policy.propose,
+            policy.score_call,
+            policy.answer,
+        )
         self.score_observation = policy.score_observation
 
     def act(self, question):
         made = [each.tool for each in question.path]
-        return self.propose(question)[:1] if len(made) < 2 or "look_at_sign" in made else []
+        return (
+            self.propose(question)[:1]
+            if len(made) < 2 or "look_at_sign" in made
+            else []
+        )
 
     def missing(self, question):
-        goal = self.score_observation(question, question.path[-1])[1] if question.path else 0.0
+        goal = (
+            self.score_observation(question, question.path[-1])[1]
+            if question.path
+            else 0.0
+        )
         return [] if goal > 0.5 else ["the distance in miles"]
 
 
@@ -107,7 +119,10 @@ SHOP_POLICY = {
     "offers": {
         (): [("put", {"item": "tea"}), ("list_items", {})],
         ("put",): [("put", {"item": "milk"}), ("list_items", {})],
-        ("put", "put"): [("list_items", {}), ("mail", {"to": "Ada", "text": "tea, milk"})],
+        ("put", "put"): [
+            ("list_items", {}),
+            ("mail", {"to": "Ada", "text": "tea, milk"}),
+        ],
     },
     "r_pre": {"list_items": 0.4},
     "r_post": {"put": 0.95, "list_items": 0.5, "mail": 0.9},
@@ -116,7 +131,12 @@ SHOP_POLICY = {
 
 
 def read_the_sign(config=None):
-    return {"query": "How many miles to Lyon?", "tools": SIGN, "effects": SIGN_READS, "config": config}, SIGN_POLICY
+    return {
+        "query": "How many miles to Lyon?",
+        "tools": SIGN,
+        "effects": SIGN_READS,
+        "config": config,
+    }, SIGN_POLICY
 
 
 def sign_in_the_loop():
@@ -125,7 +145,10 @@ def sign_in_the_loop():
     more = {("zoom", "zoom"): [("look_at_sign", {})]}
     more["zoom", "zoom", "look_at_sign"] = [("to_miles", {"kilometres": 343})]
     config = SearchConfig(effort="thorough")
-    return {**arguments, "config": config}, {**policy, "offers": {**policy["offers"], **more}}
+    return {**arguments, "config": config}, {
+        **policy,
+        "offers": {**policy["offers"], **more},
+    }
 
 
 def sign_by_the_posterior():
@@ -169,12 +192,22 @@ async def test_the_tree_is_the_one_on_record(find, offline, make):
     if make is sign_in_the_loop:
         model = OfflineChatModel(policy=Careful(model.policy))
     whole = (await find(**arguments, model=model)).to_dict()
-    tree = {name: part for name, part in whole.items() if name not in {"history", "words", "alternatives"}}
+    tree = {
+        name: part
+        for name, part in whole.items()
+        if name not in {"history", "words", "alternatives"}
+    }
     recorded = FOLDER / f"{make.__name__}.json"
     if os.environ.get(RECORD):
-        recorded.write_text(json.dumps(tree, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    assert json.loads(json.dumps(tree)) == json.loads(recorded.read_text(encoding="utf-8"))
+        recorded.write_text(
+            json.dumps(tree, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
+        )
+    assert json.loads(json.dumps(tree)) == json.loads(
+        recorded.read_text(encoding="utf-8")
+    )
 
 
 def test_there_is_no_tree_on_record_that_nothing_compares():
-    assert {path.stem for path in FOLDER.glob("*.json")} == {make.__name__ for make in SEARCHES}
+    assert {path.stem for path in FOLDER.glob("*.json")} == {
+        make.__name__ for make in SEARCHES
+    }

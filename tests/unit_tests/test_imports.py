@@ -42,7 +42,18 @@ LAYERS = (
 
 A file imports its own layer and those inside of it."""
 ALLOWED = {"pydantic", "pydantic_core", "numpy", "networkx"} | sys.stdlib_module_names
-IMPURE_MODULES = {"time", "datetime", "socket", "os", "io", "pathlib", "subprocess", "asyncio", "threading", "secrets"}
+IMPURE_MODULES = {
+    "time",
+    "datetime",
+    "socket",
+    "os",
+    "io",
+    "pathlib",
+    "subprocess",
+    "asyncio",
+    "threading",
+    "secrets",
+}
 MESSAGES = {"experience/trajectory.py", "tooltree/branches.py", "tooltree/report.py"}
 """Pure files about messages, which import LangChain's classes of them."""
 READERS = {"conversation.py", "experience/trajectory.py", "tooltree/branches.py"}
@@ -84,7 +95,12 @@ def files_behind(module):
 
 
 def is_marked_pure(path):
-    return re.search(r"\bPure[.;]", (ast.get_docstring(parse(path)) or "").partition("\n\n")[0]) is not None
+    return (
+        re.search(
+            r"\bPure[.;]", (ast.get_docstring(parse(path)) or "").partition("\n\n")[0]
+        )
+        is not None
+    )
 
 
 @pytest.mark.slow
@@ -99,25 +115,37 @@ def test_pure_files_import_the_standard_library_and_pure_files_alone(subtests):
             for module in imports(path, at_once=True):
                 root = module.partition(".")[0]
                 if root == "langchain_tooltree":
-                    assert files_behind(module) <= pure | {"errors.py"}, f"{module} is not pure"
+                    assert files_behind(module) <= pure | {"errors.py"}, (
+                        f"{module} is not pure"
+                    )
                 else:
                     more = {"langchain_core"} if name_of(path) in MESSAGES else set()
-                    assert root in (ALLOWED | more) - IMPURE_MODULES, f"{module} is not for pure files"
+                    assert root in (ALLOWED | more) - IMPURE_MODULES, (
+                        f"{module} is not for pure files"
+                    )
 
 
 def test_pure_files_use_no_global_random_state(subtests):
     for path in filter(is_marked_pure, FILES):
         with subtests.test(name_of(path)):
             for node in ast.walk(parse(path)):
-                if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "random":
-                    assert node.attr == "Random", f"line {node.lineno}: random.{node.attr}"
+                if (
+                    isinstance(node, ast.Attribute)
+                    and isinstance(node.value, ast.Name)
+                    and node.value.id == "random"
+                ):
+                    assert node.attr == "Random", (
+                        f"line {node.lineno}: random.{node.attr}"
+                    )
 
 
 @pytest.mark.parametrize("room", [room for room in ROOMS if (PACKAGE / room).is_dir()])
 def test_a_room_imports_no_other_room(room):
     others = tuple(f"langchain_tooltree.{other}" for other in ROOMS if other != room)
     for path in (PACKAGE / room).rglob("*.py"):
-        assert not [module for module in imports(path) if module.startswith(others)], name_of(path)
+        assert not [module for module in imports(path) if module.startswith(others)], (
+            name_of(path)
+        )
 
 
 def layer_of(name):
@@ -133,14 +161,24 @@ def test_imports_within_the_planner_run_one_way(subtests):
         with subtests.test(name):
             if name != "tooltree/__init__.py":
                 assert layer_of(name) is not None, "say in LAYERS where it stands"
-                behind = {file for module in imports(path) for file in files_behind(module)}
-                beyond = {file for file in behind if file.startswith("tooltree/") and layer_of(file) > layer_of(name)}
+                behind = {
+                    file for module in imports(path) for file in files_behind(module)
+                }
+                beyond = {
+                    file
+                    for file in behind
+                    if file.startswith("tooltree/") and layer_of(file) > layer_of(name)
+                }
                 assert beyond == set()
 
 
 def test_the_hall_imports_no_room():
     for path in (path for folder in HALL for path in (PACKAGE / folder).rglob("*.py")):
-        assert not [module for module in imports(path) if module.split(".")[1:2] in [[room] for room in ROOMS]]
+        assert not [
+            module
+            for module in imports(path)
+            if module.split(".")[1:2] in [[room] for room in ROOMS]
+        ]
 
 
 def test_no_two_files_import_each_other_however_far_around():
@@ -151,9 +189,17 @@ def test_no_two_files_import_each_other_however_far_around():
         if name in done:
             return
         seen.add(name)
-        at_once = [node for node in parse(PACKAGE / name).body if isinstance(node, ast.ImportFrom)]
-        for module in {f"{node.module}.{alias.name}" for node in at_once for alias in node.names}:
-            for following in files_behind(module) if module.startswith("langchain_tooltree.") else ():
+        at_once = [
+            node
+            for node in parse(PACKAGE / name).body
+            if isinstance(node, ast.ImportFrom)
+        ]
+        for module in {
+            f"{node.module}.{alias.name}" for node in at_once for alias in node.names
+        }:
+            for following in (
+                files_behind(module) if module.startswith("langchain_tooltree.") else ()
+            ):
                 visit(following, [*way, name])
         done.add(name)
 
@@ -186,7 +232,11 @@ TAKES_APART = re.compile(
 
 
 def test_conversations_are_read_by_one_reader():
-    found = {name_of(path) for path in FILES if TAKES_APART.search(path.read_text(encoding="utf-8"))}
+    found = {
+        name_of(path)
+        for path in FILES
+        if TAKES_APART.search(path.read_text(encoding="utf-8"))
+    }
     assert found == READERS, "ask Conversation instead"
 
 
@@ -210,7 +260,9 @@ def test_conversations_are_read_by_one_reader():
 )
 def test_who_takes_messages_apart_is_found(code):
     assert TAKES_APART.search(code)
-    assert not TAKES_APART.search("isinstance(message, AIMessage); [HumanMessage('Hi'), {'role': 'user'}]")
+    assert not TAKES_APART.search(
+        "isinstance(message, AIMessage); [HumanMessage('Hi'), {'role': 'user'}]"
+    )
 
 
 def test_every_module_can_be_imported_and_says_what_it_is(subtests):
@@ -218,20 +270,36 @@ def test_every_module_can_be_imported_and_says_what_it_is(subtests):
         with subtests.test(name_of(path)):
             if path.name != "__main__.py":
                 parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
-                importlib.import_module(".".join(part for part in parts if part != "__init__"))
+                importlib.import_module(
+                    ".".join(part for part in parts if part != "__init__")
+                )
             assert ast.get_docstring(parse(path))
 
 
 def test_the_files_that_the_documents_name_are_there(subtests):
     root = PACKAGE.parent
-    for document in (PACKAGE / "ARCHITECTURE.md", root / ".github" / "CONTRIBUTING.md", root / "tests" / "README.md"):
+    for document in (
+        PACKAGE / "ARCHITECTURE.md",
+        root / ".github" / "CONTRIBUTING.md",
+        root / "tests" / "README.md",
+    ):
         for line in document.read_text().splitlines():
-            names = [(PACKAGE, name) for name in re.findall(r"`([\w/]+\.(?:py|toml))`", line)]
-            if row := re.match(r"\| `([\w/]+)/` \|", line):  # a room, with its files by their names alone
-                names += [(PACKAGE / row[1], f"{name}.*") for name in re.findall(r"`([a-z_]+)`", line)]
+            names = [
+                (PACKAGE, name) for name in re.findall(r"`([\w/]+\.(?:py|toml))`", line)
+            ]
+            if row := re.match(
+                r"\| `([\w/]+)/` \|", line
+            ):  # a room, with its files by their names alone
+                names += [
+                    (PACKAGE / row[1], f"{name}.*")
+                    for name in re.findall(r"`([a-z_]+)`", line)
+                ]
             for folder, name in names:
                 with subtests.test(f"{document.name}: {name}"):
-                    assert any(list(each.rglob(Path(name).name)) for each in (folder, root / "tests"))
+                    assert any(
+                        list(each.rglob(Path(name).name))
+                        for each in (folder, root / "tests")
+                    )
 
 
 def test_the_public_names_are_unique_and_there():
@@ -244,5 +312,7 @@ def test_the_public_names_are_unique_and_there():
 @pytest.mark.slow
 def test_importing_the_package_has_no_side_effects():
     code = "import langchain_tooltree, threading; print(threading.active_count())"
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603 - own code
+    shown = subprocess.run(  # noqa: S603 - own code
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
     assert (shown.stdout, shown.stderr) == ("1\n", "")

@@ -54,7 +54,9 @@ SPELT_OUT_ONCE = re.compile(
     r"__pregel_|langgraph_(path|step|node|checkpoint_ns|triggers)|checkpoint_(ns|id|map)|graph:step|__interrupt__"
     r"|tool_call_with_context|\bcheckpoint_(?![a-z])"
 )
-INTERNAL_MODULES = re.compile(r"from langgraph\.(?:_internal|channels|pregel\.)|DeltaChannel")
+INTERNAL_MODULES = re.compile(
+    r"from langgraph\.(?:_internal|channels|pregel\.)|DeltaChannel"
+)
 
 
 class Listed(TypedDict):
@@ -106,15 +108,24 @@ def namespaces(seen):
 
 
 def test_internals_are_spelt_out_in_one_file_only():
-    others = {path: path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py") if path.name != "_langgraph.py"}
+    others = {
+        path: path.read_text(encoding="utf-8")
+        for path in PACKAGE.rglob("*.py")
+        if path.name != "_langgraph.py"
+    }
     spelt_out = [
         f"{path.relative_to(PACKAGE)}:{node.lineno}: {node.value!r:.60}"
         for path, text in sorted(others.items())
         if SPELT_OUT_ONCE.search(text)
         for node in ast.walk(ast.parse(text))
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and SPELT_OUT_ONCE.search(node.value)
+        if isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and SPELT_OUT_ONCE.search(node.value)
     ]
-    imported = {path.relative_to(PACKAGE).as_posix(): INTERNAL_MODULES.findall(text) for path, text in others.items()}
+    imported = {
+        path.relative_to(PACKAGE).as_posix(): INTERNAL_MODULES.findall(text)
+        for path, text in others.items()
+    }
 
     assert spelt_out == []
     assert {path: found for path, found in imported.items() if found} == {}
@@ -142,8 +153,15 @@ def test_outside_of_a_graph_nothing_is_configurable():
 
 def test_what_is_configurable_holds_the_place_of_the_run_and_what_users_put_there():
     held = []
-    graph = a_graph(node=lambda _: held.append(dict(configurable_here())) or {"said": []}, saved=True)
-    graph.invoke({"said": []}, {"configurable": {"thread_id": "1", "user_id": "ada"}}, context={"tenant": "t"})
+    graph = a_graph(
+        node=lambda _: held.append(dict(configurable_here())) or {"said": []},
+        saved=True,
+    )
+    graph.invoke(
+        {"said": []},
+        {"configurable": {"thread_id": "1", "user_id": "ada"}},
+        context={"tenant": "t"},
+    )
 
     place = {"thread_id", "checkpoint_ns", "checkpoint_id", "checkpoint_map"}
     assert set(held[0]) >= {"thread_id", "checkpoint_ns", "user_id"}
@@ -175,7 +193,9 @@ def test_a_run_of_its_own_inside_a_graph_keeps_nothing_of_that_graph():
 
     a_graph(node=node, saved=True).invoke({"said": []}, THREAD)
 
-    assert own.get_state({"configurable": {"thread_id": "own"}}).values == {"said": ["own"]}
+    assert own.get_state({"configurable": {"thread_id": "own"}}).values == {
+        "said": ["own"]
+    }
 
 
 def test_callbacks_tell_step_path_namespace_and_name_of_a_node():
@@ -185,7 +205,10 @@ def test_callbacks_tell_step_path_namespace_and_name_of_a_node():
 
     runs = [run for run, _ in nodes.seen if run.gets_state]
     assert [(run.name, run.step) for run in runs] == [("first", 1), ("second", 2)]
-    assert [given["said"] for run, given in nodes.seen if run.gets_state] == [["zero"], ["zero", "one"]]
+    assert [given["said"] for run, given in nodes.seen if run.gets_state] == [
+        ["zero"],
+        ["zero", "one"],
+    ]
     assert {each["thread_id"] for each in nodes.metadata} == {"1"}
 
 
@@ -197,12 +220,24 @@ def test_callbacks_know_the_node_that_is_running(drive):
         def __init__(self):
             self.nodes = {}
 
-        def on_chain_start(self, serialized, inputs, *, run_id, parent_run_id=None, tags=None, metadata=None, **_):
+        def on_chain_start(
+            self,
+            serialized,
+            inputs,
+            *,
+            run_id,
+            parent_run_id=None,
+            tags=None,
+            metadata=None,
+            **_,
+        ):
             node = NodeRun.of(tags or (), metadata or {})
             self.nodes[run_id] = node.name if node else self.nodes.get(parent_run_id)
 
     seen, runs = [], Runs()
-    graph = a_graph(inner=lambda _: seen.append(callbacks_here()) or {"said": []}, outer=says())
+    graph = a_graph(
+        inner=lambda _: seen.append(callbacks_here()) or {"said": []}, outer=says()
+    )
     config = {"callbacks": [runs]}
     if drive == "sync":
         graph.invoke({"said": []}, config)
@@ -226,14 +261,20 @@ def test_a_node_that_was_sent_something_does_not_get_the_state():
     graph.add_conditional_edges(START, lambda _: [Send("sent", "a"), Send("sent", "b")])
     graph.compile().invoke({"said": []}, {"callbacks": [nodes]})
 
-    assert [(run.gets_state, run.updates_state) for run, _ in nodes.seen if run.name == "sent"] == [(False, True)] * 2
+    assert [
+        (run.gets_state, run.updates_state)
+        for run, _ in nodes.seen
+        if run.name == "sent"
+    ] == [(False, True)] * 2
 
 
 def test_what_a_task_returns_is_no_update():
     class Runs(BaseCallbackHandler):
         run_inline = True
 
-        def on_chain_start(self, serialized, inputs, *, name=None, tags=None, metadata=None, **_):
+        def on_chain_start(
+            self, serialized, inputs, *, name=None, tags=None, metadata=None, **_
+        ):
             told[name] = (tags, metadata)
 
     told = {}
@@ -242,7 +283,9 @@ def test_what_a_task_returns_is_no_update():
     def work() -> int:
         return 1
 
-    a_graph(node=lambda _: {"said": [str(work().result())]}).invoke({"said": []}, {"callbacks": [Runs()]})
+    a_graph(node=lambda _: {"said": [str(work().result())]}).invoke(
+        {"said": []}, {"callbacks": [Runs()]}
+    )
 
     assert NodeRun.of(*told["node"]).updates_state
     tags, metadata = told["work"]
@@ -268,7 +311,9 @@ def test_a_node_knows_its_step_and_how_many_are_left_to_it():
 def test_interrupts_stand_in_what_a_graph_returns():
     graph = a_graph(node=lambda _: {"said": [interrupt("Go on?")]}, saved=True)
 
-    assert [each.value for each in interrupts_in(graph.invoke({"said": []}, THREAD))] == ["Go on?"]
+    assert [
+        each.value for each in interrupts_in(graph.invoke({"said": []}, THREAD))
+    ] == ["Go on?"]
     assert not interrupts_in(graph.invoke(Command(resume="yes"), THREAD))
     assert not interrupts_in(None)
 
@@ -281,7 +326,8 @@ def test_a_tool_node_takes_one_call_with_the_state_for_its_tool():
 
     def node(_):
         given = tool_node_input(
-            tool_call(name="look", args={"place": "here"}, id="call-1"), {"messages": [], "said": ["a"]}
+            tool_call(name="look", args={"place": "here"}, id="call-1"),
+            {"messages": [], "said": ["a"]},
         )
         result = ToolNode([look], handle_tool_errors=False).invoke(given)
         message = result["messages"][0]
@@ -309,7 +355,12 @@ async def kept_and_deleted(store):
     ],
 )
 def test_a_filter_of_a_search_compares_as_documented(conditions, fits):
-    assert fits_filter({"score": 7, "tags": ["a"], "at": {"x": 1}, "name": "many"}, conditions) is fits
+    assert (
+        fits_filter(
+            {"score": 7, "tags": ["a"], "at": {"x": 1}, "name": "many"}, conditions
+        )
+        is fits
+    )
 
 
 def test_an_unknown_operator_is_refused_by_name():
@@ -318,8 +369,15 @@ def test_an_unknown_operator_is_refused_by_name():
 
 
 def test_namespaces_are_listed_by_how_they_begin_and_end():
-    fits = [fits_condition(("a", "b"), MatchCondition(kind, ("*", "b"))) for kind in ("prefix", "suffix")]
-    assert [*fits, fits_condition(("a",), MatchCondition("prefix", ("b",)))] == [True, True, False]
+    fits = [
+        fits_condition(("a", "b"), MatchCondition(kind, ("*", "b")))
+        for kind in ("prefix", "suffix")
+    ]
+    assert [*fits, fits_condition(("a",), MatchCondition("prefix", ("b",)))] == [
+        True,
+        True,
+        False,
+    ]
 
 
 async def test_a_store_on_sqlite_keeps_nothing_after_its_vacuum(tmp_path):
@@ -349,8 +407,21 @@ def test_messages_are_streamed_before_their_node_is_done_and_once(drive):
     graph = a_graph(MessagesState, node=node)
 
     async def collect():
-        return [chunk async for chunk in graph.astream({"messages": []}, stream_mode=["messages", "custom"])]
+        return [
+            chunk
+            async for chunk in graph.astream(
+                {"messages": []}, stream_mode=["messages", "custom"]
+            )
+        ]
 
     given = {"stream_mode": ["messages", "custom"]}
-    chunks = list(graph.stream({"messages": []}, **given)) if drive == "sync" else asyncio.run(collect())
-    assert [chunk if mode == "custom" else chunk[0].text for mode, chunk in chunks] == ["one", "between", "two"]
+    chunks = (
+        list(graph.stream({"messages": []}, **given))
+        if drive == "sync"
+        else asyncio.run(collect())
+    )
+    assert [chunk if mode == "custom" else chunk[0].text for mode, chunk in chunks] == [
+        "one",
+        "between",
+        "two",
+    ]

@@ -18,10 +18,15 @@ PINNED = Path(__file__).with_name("public_names.txt")
 def public_names() -> Iterator[str]:
     for module in (langchain_tooltree, effects, errors, events, testing, toolbox):
         names = getattr(module, "__all__", None) or [
-            name for name, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__
+            name
+            for name, value in vars(module).items()
+            if getattr(value, "__module__", "") == module.__name__
         ]
         for name in sorted(name for name in names if not name.startswith("_")):
-            yield from listed(f"{module.__name__}.{name}".removeprefix("langchain_tooltree."), getattr(module, name))
+            yield from listed(
+                f"{module.__name__}.{name}".removeprefix("langchain_tooltree."),
+                getattr(module, name),
+            )
 
 
 def listed(name: str, value: Any) -> Iterator[str]:
@@ -29,12 +34,18 @@ def listed(name: str, value: Any) -> Iterator[str]:
     yield f"{name}{arguments(value)}"
     if not inspect.isclass(value):
         return
-    ours = [each for each in value.__mro__ if each.__module__.startswith("langchain_tooltree")]
+    ours = [
+        each
+        for each in value.__mro__
+        if each.__module__.startswith("langchain_tooltree")
+    ]
     fields = {field for each in ours for field in inspect.get_annotations(each)}
     members = {member for each in ours for member in vars(each)} | fields
     for member in sorted(member for member in members if not member.startswith("_")):
         found = inspect.getattr_static(value, member, None)
-        found = found.__func__ if isinstance(found, classmethod | staticmethod) else found
+        found = (
+            found.__func__ if isinstance(found, classmethod | staticmethod) else found
+        )
         yield f"  .{member}{arguments(found) if inspect.isfunction(found) else ''}"
 
 
@@ -45,7 +56,11 @@ def arguments(value: Any) -> str:
         taken = inspect.signature(value).parameters.values()
     except (TypeError, ValueError):
         return ""
-    shown = [f"{each}".split(":")[0].split("=")[0].strip() for each in taken if each.name not in {"self", "cls"}]
+    shown = [
+        f"{each}".split(":")[0].split("=")[0].strip()
+        for each in taken
+        if each.name not in {"self", "cls"}
+    ]
     return f"({', '.join(shown)})"
 
 
@@ -56,4 +71,6 @@ def test_names_and_arguments_are_those_of_the_list():
     pinned = PINNED.read_text(encoding="utf-8").splitlines()
     gone = sorted(set(pinned) - set(names.splitlines()))
     come = sorted(set(names.splitlines()) - set(pinned))
-    assert names.splitlines() == pinned, f"gone: {gone}; come: {come}; if that is meant, write the list anew"
+    assert names.splitlines() == pinned, (
+        f"gone: {gone}; come: {come}; if that is meant, write the list anew"
+    )

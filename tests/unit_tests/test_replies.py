@@ -28,18 +28,41 @@ CALL = {"name": "look", "args": {"query": "x"}, "id": "1", "type": "tool_call"}
 
 
 def with_fields(**fields):
-    plain_fields = {"content": "", "additional_kwargs": {}, "response_metadata": {}, "tool_calls": [], "type": "ai"}
-    return AIMessage.model_construct(**{**plain_fields, "invalid_tool_calls": [], **fields})
+    plain_fields = {
+        "content": "",
+        "additional_kwargs": {},
+        "response_metadata": {},
+        "tool_calls": [],
+        "type": "ai",
+    }
+    return AIMessage.model_construct(
+        **{**plain_fields, "invalid_tool_calls": [], **fields}
+    )
 
 
 def test_a_reply_that_is_right_stays_the_same_object():
-    reply = AIMessage([{"type": "text", "text": "x"}], tool_calls=[CALL], response_metadata={"model": "m"})
+    reply = AIMessage(
+        [{"type": "text", "text": "x"}],
+        tool_calls=[CALL],
+        response_metadata={"model": "m"},
+    )
     assert sound(reply) is reply
     assert storable(reply) is reply
 
 
 @pytest.mark.parametrize(
-    "wrong", [None, 3, "x", [None], [3], [{}], [{**CALL, "name": 3}], [{**CALL, "args": "{"}], [{"name": "look"}]]
+    "wrong",
+    [
+        None,
+        3,
+        "x",
+        [None],
+        [3],
+        [{}],
+        [{**CALL, "name": 3}],
+        [{**CALL, "args": "{"}],
+        [{"name": "look"}],
+    ],
 )
 def test_calls_of_the_wrong_types_are_none(wrong):
     reply = sound(with_fields(content="Hello.", tool_calls=wrong))
@@ -71,12 +94,19 @@ def test_fields_of_the_wrong_types_are_mended(field, wrong):
 
 
 def test_the_id_of_an_observation_is_a_text():
-    assert sound(ToolMessage.model_construct(content="x", tool_call_id=5)).tool_call_id == "5"
+    assert (
+        sound(ToolMessage.model_construct(content="x", tool_call_id=5)).tool_call_id
+        == "5"
+    )
 
 
-@pytest.mark.parametrize("value", [2**64, -(2**70), float("nan"), float("inf"), {"a": {1: 2}}])
+@pytest.mark.parametrize(
+    "value", [2**64, -(2**70), float("nan"), float("inf"), {"a": {1: 2}}]
+)
 def test_a_call_with_arguments_that_nobody_can_keep_is_invalid(value):
-    reply = storable(AIMessage("", tool_calls=[CALL, {**CALL, "args": {"query": value}}]))
+    reply = storable(
+        AIMessage("", tool_calls=[CALL, {**CALL, "args": {"query": value}}])
+    )
     assert [call["args"] for call in reply.tool_calls] == [{"query": "x"}]
     assert [call["name"] for call in reply.invalid_tool_calls] == ["look"]
     assert not is_plain(value)
@@ -84,30 +114,63 @@ def test_a_call_with_arguments_that_nobody_can_keep_is_invalid(value):
 
 
 def test_calls_with_data_too_deep_within_data_are_dropped():
-    assert storable(AIMessage("Hello.", tool_calls=[{**CALL, "args": {"query": deep(LEVELS + 5)}}])).tool_calls == []
+    assert (
+        storable(
+            AIMessage(
+                "Hello.", tool_calls=[{**CALL, "args": {"query": deep(LEVELS + 5)}}]
+            )
+        ).tool_calls
+        == []
+    )
 
 
 def test_half_characters_are_taken_out_of_what_a_model_says_and_never_called():
-    reply = storable(AIMessage("a\ud800", tool_calls=[{**CALL, "args": {"query": "b\udfff"}}]))
+    reply = storable(
+        AIMessage("a\ud800", tool_calls=[{**CALL, "args": {"query": "b\udfff"}}])
+    )
     assert (reply.content, reply.tool_calls) == ("a?", [])
     assert reply.invalid_tool_calls[0]["args"] == "{'query': 'b?'}"
 
 
 def test_data_are_read_without_what_is_odd_in_them():
-    read = plain({"score": 0.5, "\ud800": float("nan"), "n": 2**70, "huge": 10**4_000, "deep": deep(500)})
-    assert (read["score"], read["?"], read["n"], read["huge"]) == (0.5, "nan", str(2**70), "<int>")
+    read = plain(
+        {
+            "score": 0.5,
+            "\ud800": float("nan"),
+            "n": 2**70,
+            "huge": 10**4_000,
+            "deep": deep(500),
+        }
+    )
+    assert (read["score"], read["?"], read["n"], read["huge"]) == (
+        0.5,
+        "nan",
+        str(2**70),
+        "<int>",
+    )
     assert is_plain(read)
 
 
 @pytest.mark.parametrize(
     "reply",
-    [AIMessage("\ud800"), AIMessage([{"type": "refusal", "refusal": 5}, {"type": "refusal", "refusal": "\ud800"}])],
+    [
+        AIMessage("\ud800"),
+        AIMessage(
+            [
+                {"type": "refusal", "refusal": 5},
+                {"type": "refusal", "refusal": "\ud800"},
+            ]
+        ),
+    ],
 )
 def test_what_is_shown_of_an_unusable_reply_can_be_sent_and_logged(reply):
     model, meter = ScriptedChatModel(replies=[reply, reply]), Meter(2)
     asked = filled_in(model, ObservationScore, document_prompt("?", {}), {}, meter)
     assert run_flow(asked) is None
-    told = [*meter.problems, *(message.text for request in model.calls for message in request)]
+    told = [
+        *meter.problems,
+        *(message.text for request in model.calls for message in request),
+    ]
     assert [whole_characters(text) for text in told] == told
     assert len(meter.problems) == 2
 
@@ -126,22 +189,42 @@ class Opaque(RunnableLambda):
 
 
 def test_prose_is_read_at_once_where_a_parser_cannot_be_told_from_its_model():
-    asked = filled_in(Opaque(), ObservationScore, document_prompt("?", {}), {}, Meter(2))
+    asked = filled_in(
+        Opaque(), ObservationScore, document_prompt("?", {}), {}, Meter(2)
+    )
     began = time.thread_time()
     assert run_flow(asked) is None
     assert time.thread_time() - began < 1
 
 
 VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.just("\ud800"),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=5)
+    | st.just("\ud800"),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.text(max_size=3), inner, max_size=3)
+    ),
     max_leaves=6,
 )
 CALLS = st.lists(
-    VALUES | st.fixed_dictionaries({}, optional={"name": VALUES, "args": VALUES, "id": VALUES}), max_size=3
+    VALUES
+    | st.fixed_dictionaries(
+        {}, optional={"name": VALUES, "args": VALUES, "id": VALUES}
+    ),
+    max_size=3,
 )
-FIELDS = {"content": VALUES, "tool_calls": CALLS | VALUES, "invalid_tool_calls": CALLS | VALUES}
-FIELDS |= dict.fromkeys(("usage_metadata", "response_metadata", "additional_kwargs", "id", "name"), VALUES)
+FIELDS = {
+    "content": VALUES,
+    "tool_calls": CALLS | VALUES,
+    "invalid_tool_calls": CALLS | VALUES,
+}
+FIELDS |= dict.fromkeys(
+    ("usage_metadata", "response_metadata", "additional_kwargs", "id", "name"), VALUES
+)
 
 
 @pytest.mark.slow
@@ -152,7 +235,9 @@ def test_any_message_is_mended_and_read(fields, observation):
     mended = storable(sound(reply))
     assert storable(sound(mended)) is mended
     assert AIMessage.model_validate(mended.model_dump()).tool_calls == mended.tool_calls
-    answer = ToolMessage.model_construct(content=observation, tool_call_id=observation, type="tool", status="success")
+    answer = ToolMessage.model_construct(
+        content=observation, tool_call_id=observation, type="tool", status="success"
+    )
     said = Conversation([HumanMessage("Look."), reply, answer])
     assert (said.task, len(said.chat)) == ("Look.", 3)
     assert isinstance(said.steps, list)
@@ -164,9 +249,14 @@ def test_any_message_is_mended_and_read(fields, observation):
 @pytest.mark.parametrize("reader", READERS)
 def test_no_reply_crashes_a_reader_or_holds_it_up(reader):
     read = READERS[reader]
-    half = islice(worst_texts(1_500), [*READERS].index(reader) % 2, None, 2)  # one for each second reader
+    half = islice(
+        worst_texts(1_500), [*READERS].index(reader) % 2, None, 2
+    )  # one for each second reader
     replies = [AIMessage(text) for text in half]
-    replies += [random_reply(random.Random(f"{reader}:{number}")) for number in range(6)]  # noqa: S311
+    replies += [
+        random_reply(random.Random(f"{reader}:{number}"))  # noqa: S311
+        for number in range(6)
+    ]
     for reply in replies:
         began = time.thread_time()
         with suppress(ReplyError):
@@ -178,5 +268,7 @@ def test_a_text_that_is_nested_data_is_none():
     nested: list = []
     for _ in range(100_000):
         nested = [nested]
-    message = AIMessage.model_construct(content=[{"type": "text", "text": nested}, {"type": "text", "text": "Done."}])
+    message = AIMessage.model_construct(
+        content=[{"type": "text", "text": nested}, {"type": "text", "text": "Done."}]
+    )
     assert texts_of(message) == ["", "Done."]

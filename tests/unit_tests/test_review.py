@@ -16,10 +16,18 @@ from langgraph.prebuilt import ToolNode
 from langgraph.types import Command
 from pydantic import BaseModel
 
-from langchain_tooltree import ConfigurationError, PlanReviewMiddleware, PlanReviewNode, review_condition
+from langchain_tooltree import (
+    ConfigurationError,
+    PlanReviewMiddleware,
+    PlanReviewNode,
+    review_condition,
+)
 from langchain_tooltree.testing import ScriptedChatModel
 
-EFFECTS = {"look": "read", "fetch": lambda arguments: "read" if arguments["method"] == "GET" else "write"}
+EFFECTS = {
+    "look": "read",
+    "fetch": lambda arguments: "read" if arguments["method"] == "GET" else "write",
+}
 
 THREAD: Any = {"configurable": {"thread_id": "1"}}
 
@@ -44,7 +52,11 @@ def deciding(*decisions: Any) -> Command[Any]:
     return Command(resume={"decisions": [*decisions]})
 
 
-ANN, BOB, SKY = call("send", "1", to="Ann"), call("send", "2", to="Bob"), call("look", "3", at="sky")
+ANN, BOB, SKY = (
+    call("send", "1", to="Ann"),
+    call("send", "2", to="Bob"),
+    call("look", "3", at="sky"),
+)
 
 
 @pytest.fixture
@@ -81,13 +93,17 @@ def tools(ran):
 def an_agent(tools, replies, checkpointer, *, review=None, **options):
     review = review or PlanReviewMiddleware(EFFECTS)
     model = ScriptedChatModel(replies=replies)
-    return create_agent(model, tools, middleware=[review], checkpointer=checkpointer, **options)
+    return create_agent(
+        model, tools, middleware=[review], checkpointer=checkpointer, **options
+    )
 
 
 def a_graph(tools, replies, checkpointer):
     model = ScriptedChatModel(replies=replies).bind_tools(tools)
     graph = StateGraph(MessagesState)
-    graph.add_node("model", lambda state: {"messages": [model.invoke(state["messages"])]})
+    graph.add_node(
+        "model", lambda state: {"messages": [model.invoke(state["messages"])]}
+    )
     graph.add_node("review", PlanReviewNode(EFFECTS))
     graph.add_node("tools", ToolNode(tools))
     graph.add_edge(START, "model")
@@ -117,15 +133,27 @@ def go(request):
 
 
 def waiting(output: Any) -> list[dict[str, Any]]:
-    return [request["args"] for each in output.interrupts for request in each.value["action_requests"]]
+    return [
+        request["args"]
+        for each in output.interrupts
+        for request in each.value["action_requests"]
+    ]
 
 
 def results(output: Any) -> dict[str, str]:
-    return {each.tool_call_id: each.text for each in output.value["messages"] if isinstance(each, ToolMessage)}
+    return {
+        each.tool_call_id: each.text
+        for each in output.value["messages"]
+        if isinstance(each, ToolMessage)
+    }
 
 
-async def test_a_turn_that_only_reads_asks_nothing_and_needs_no_checkpointer(make, go, tools, ran):
-    agent = make(tools, [asks(SKY, call("fetch", "4", method="GET")), "It is blue."], None)
+async def test_a_turn_that_only_reads_asks_nothing_and_needs_no_checkpointer(
+    make, go, tools, ran
+):
+    agent = make(
+        tools, [asks(SKY, call("fetch", "4", method="GET")), "It is blue."], None
+    )
 
     output = await go(agent, "Look around.")
 
@@ -133,7 +161,9 @@ async def test_a_turn_that_only_reads_asks_nothing_and_needs_no_checkpointer(mak
     assert ran == {"look sky": 1, "fetch GET": 1}
 
 
-async def test_all_other_calls_wait_in_one_question_of_the_stock_form(make, go, tools, ran):
+async def test_all_other_calls_wait_in_one_question_of_the_stock_form(
+    make, go, tools, ran
+):
     calls = [ANN, SKY, call("fetch", "4", method="POST"), call("unknown", "5")]
     agent = make(tools, [asks(*calls)], InMemorySaver())
 
@@ -152,7 +182,11 @@ async def test_all_other_calls_wait_in_one_question_of_the_stock_form(make, go, 
         "The user asked: 'Write to Ann.'",
     ]
     assert question.value["review_configs"] == [
-        {"action_name": each["name"], "allowed_decisions": ["approve", "edit", "reject"]} for each in requests
+        {
+            "action_name": each["name"],
+            "allowed_decisions": ["approve", "edit", "reject"],
+        }
+        for each in requests
     ]
     assert not ran
 
@@ -166,7 +200,9 @@ async def test_all_other_calls_wait_in_one_question_of_the_stock_form(make, go, 
         ([REJECT, REJECT], {}),
     ],
 )
-async def test_each_call_of_a_message_runs_as_decided(make, go, tools, ran, decisions, letters):
+async def test_each_call_of_a_message_runs_as_decided(
+    make, go, tools, ran, decisions, letters
+):
     agent = make(tools, [asks(ANN, BOB, SKY), "Done."], InMemorySaver())
     await go(agent, "Write to both.")
 
@@ -177,7 +213,9 @@ async def test_each_call_of_a_message_runs_as_decided(make, go, tools, ran, deci
     texts = results(output)
     assert texts.keys() == {"1", "2", "3"}
     for key, decision in zip("12", decisions, strict=True):
-        assert ("rejected" in texts[key] and "too dear" in texts[key]) == (decision is REJECT)
+        assert ("rejected" in texts[key] and "too dear" in texts[key]) == (
+            decision is REJECT
+        )
     assert output.value["messages"][-1].text == "Done."
 
 
@@ -189,7 +227,12 @@ async def test_an_edit_of_the_node_takes_the_place_of_the_models_call(go, tools)
 
 
 @pytest.mark.parametrize(
-    "answer", [{"decisions": []}, {"decisions": [APPROVE, APPROVE]}, {"decisions": [{"type": "respond"}]}]
+    "answer",
+    [
+        {"decisions": []},
+        {"decisions": [APPROVE, APPROVE]},
+        {"decisions": [{"type": "respond"}]},
+    ],
 )
 async def test_an_answer_that_langchain_refuses_runs_nothing_and_the_question_can_be_asked_again(
     make, go, tools, ran, answer
@@ -218,7 +261,9 @@ class Verdict(BaseModel):
 
 async def test_a_call_that_the_agent_answers_itself_does_not_wait(go, tools, ran):
     calls = [call("Verdict", "9", text="fine"), ANN]
-    agent = an_agent(tools, [asks(*calls)], InMemorySaver(), response_format=ToolStrategy(Verdict))
+    agent = an_agent(
+        tools, [asks(*calls)], InMemorySaver(), response_format=ToolStrategy(Verdict)
+    )
 
     assert waiting(await go(agent, "Write.")) == [{"to": "Ann"}]
     output = await go(agent, deciding(REJECT))
@@ -227,8 +272,13 @@ async def test_a_call_that_the_agent_answers_itself_does_not_wait(go, tools, ran
     assert output.value["structured_response"] == Verdict(text="fine")
 
 
-async def test_a_call_that_waits_without_a_checkpointer_is_refused(make, go, tools, ran):
-    with pytest.raises(ConfigurationError, match=r"'send' waits until .* needs a checkpointer\. Pass one"):
+async def test_a_call_that_waits_without_a_checkpointer_is_refused(
+    make, go, tools, ran
+):
+    with pytest.raises(
+        ConfigurationError,
+        match=r"'send' waits until .* needs a checkpointer\. Pass one",
+    ):
         await go(make(tools, [asks(ANN)], None), "Write.")
     assert not ran
 
@@ -237,7 +287,9 @@ async def test_the_checkpointer_of_a_graph_around_serves_too(make, go, tools):
     around = StateGraph(MessagesState)
     around.add_node("agent", make(tools, [asks(ANN)], None))
     around.add_edge(START, "agent")
-    assert waiting(await go(around.compile(checkpointer=InMemorySaver()), "Write.")) == [{"to": "Ann"}]
+    assert waiting(
+        await go(around.compile(checkpointer=InMemorySaver()), "Write.")
+    ) == [{"to": "Ann"}]
 
 
 @dataclass
@@ -247,15 +299,23 @@ class ChatState:
     chat: Annotated[list[AnyMessage], add_messages] = field(default_factory=list)
 
 
-async def test_the_state_may_be_an_object_with_the_conversation_under_another_key(go, tools, ran):
+async def test_the_state_may_be_an_object_with_the_conversation_under_another_key(
+    go, tools, ran
+):
     graph = StateGraph(ChatState)
     graph.add_node("review", PlanReviewNode(EFFECTS, messages_key="chat"))
     graph.add_node("tools", ToolNode(tools, messages_key="chat"))
     graph.add_edge(START, "review")
-    graph.add_conditional_edges("review", lambda state: review_condition(state, messages_key="chat"), ["tools", END])
+    graph.add_conditional_edges(
+        "review",
+        lambda state: review_condition(state, messages_key="chat"),
+        ["tools", END],
+    )
     agent = graph.compile(checkpointer=InMemorySaver())
 
-    assert waiting(await go(agent, {"chat": [HumanMessage("Go."), asks(ANN, BOB)]})) == [{"to": "Ann"}, {"to": "Bob"}]
+    assert waiting(
+        await go(agent, {"chat": [HumanMessage("Go."), asks(ANN, BOB)]})
+    ) == [{"to": "Ann"}, {"to": "Bob"}]
     await go(agent, deciding(REJECT, edit(to="Eve")))
 
     assert ran == {"send Eve": 1}
@@ -273,12 +333,20 @@ def test_a_review_goes_where_the_conversation_does():
 
 
 def test_bad_options_are_refused():
-    with pytest.raises(ConfigurationError, match=r"effects must be a mapping .* got \['book'\]"):
+    with pytest.raises(
+        ConfigurationError, match=r"effects must be a mapping .* got \['book'\]"
+    ):
         PlanReviewMiddleware(["book"])
-    with pytest.raises(ConfigurationError, match=r"effects\['book'\] must be 'read' or 'write', got 'raed'"):
+    with pytest.raises(
+        ConfigurationError,
+        match=r"effects\['book'\] must be 'read' or 'write', got 'raed'",
+    ):
         PlanReviewNode({"book": "raed"})
     for decisions in ([], "approve", ["approve", "edits"]):
-        with pytest.raises(ConfigurationError, match="allowed_decisions must be some of approve, edit, reject"):
+        with pytest.raises(
+            ConfigurationError,
+            match="allowed_decisions must be some of approve, edit, reject",
+        ):
             PlanReviewMiddleware(allowed_decisions=decisions)
 
 
@@ -293,7 +361,9 @@ async def test_every_turn_is_asked_about_anew(make, go, tools, ran):
     assert ran == {"send Eve": 1, "send Bob": 1}
 
 
-async def test_a_person_may_answer_in_place_of_a_tool_where_that_is_allowed(go, tools, ran):
+async def test_a_person_may_answer_in_place_of_a_tool_where_that_is_allowed(
+    go, tools, ran
+):
     review = PlanReviewMiddleware(EFFECTS, allowed_decisions=["respond"])
     agent = an_agent(tools, [asks(ANN), "Done."], InMemorySaver(), review=review)
     await go(agent, "Write.")

@@ -20,5 +20,8 @@ def test_no_write_runs_that_nobody_allowed(kind, subtests):
 
 @pytest.mark.parametrize("kind", OURS)
 def test_what_was_allowed_runs(kind):
-    ran = sum((attacked(kind, words).ran for words in ATTACKS), start=type(attacked(kind, "nobody answers").ran)())
+    ran = sum(
+        (attacked(kind, words).ran for words in ATTACKS),
+        start=type(attacked(kind, "nobody answers").ran)(),
+    )
     assert ran == {"send Ann": 1, "pay 9": 2}

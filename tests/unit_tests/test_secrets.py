@@ -31,15 +31,24 @@ JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N"
         (f"token {JWT}.", "token [secret]."),
         ("AKIAIOSFODNN7EXAMPLE in us-east-1", "[secret] in us-east-1"),
         ("ghp_0123456789abcdefghijABCDEFGHIJ012345", "[secret]"),
-        ("curl -H 'Authorization: Bearer abcdefgh12345678'", "curl -H 'Authorization: Bearer [secret]'"),
+        (
+            "curl -H 'Authorization: Bearer abcdefgh12345678'",
+            "curl -H 'Authorization: Bearer [secret]'",
+        ),
         ("postgresql://ada:hunter2@db/sales", "postgresql://[secret]@db/sales"),
         (
             "https://api.example.com/?api_key=abc123def456&city=Oslo",
             "https://api.example.com/?api_key=[secret]&city=Oslo",
         ),
         ('{"password": "correct horse"}', '{"password": "[secret]"}'),
-        (json.dumps({"body": '{"client_secret": "x"}'}), json.dumps({"body": '{"client_secret": "[secret]"}'})),
-        ("-----BEGIN PRIVATE KEY-----\nMIIE\n-----END PRIVATE KEY-----", "[secret]-----END PRIVATE KEY-----"),
+        (
+            json.dumps({"body": '{"client_secret": "x"}'}),
+            json.dumps({"body": '{"client_secret": "[secret]"}'}),
+        ),
+        (
+            "-----BEGIN PRIVATE KEY-----\nMIIE\n-----END PRIVATE KEY-----",
+            "[secret]-----END PRIVATE KEY-----",
+        ),
     ],
 )
 def test_what_issuers_document_or_a_name_announces_is_masked_in_a_text(text, rest):
@@ -63,25 +72,43 @@ def test_plain_words_stay_the_same_object(text):
 
 
 def test_data_are_masked_by_the_names_of_their_fields_and_stay_the_same_object_without_secrets():
-    call = {"url": "https://a", "headers": {"Authorization": "x", "Cookie": ["a=b"]}, "page_size": 5, "token": None}
-    assert masked(call) == {**call, "headers": {"Authorization": "[secret]", "Cookie": ["[secret]"]}}
+    call = {
+        "url": "https://a",
+        "headers": {"Authorization": "x", "Cookie": ["a=b"]},
+        "page_size": 5,
+        "token": None,
+    }
+    assert masked(call) == {
+        **call,
+        "headers": {"Authorization": "[secret]", "Cookie": ["[secret]"]},
+    }
     numbers = {"password": 12345678, "token": 7, "pin_token": True}
     assert masked(numbers) == {**numbers, "password": "[secret]"}
-    schema = {"properties": {"api_key": {"type": "string"}, "max_tokens": {"type": "integer"}}}
+    schema = {
+        "properties": {"api_key": {"type": "string"}, "max_tokens": {"type": "integer"}}
+    }
     assert masked(schema) is schema
 
 
 def run_with(key):
     call = {"name": "fetch", "args": {"api_key": key, "city": "Oslo"}, "id": "1"}
     result = ToolMessage(f"Error: {key} is not allowed", tool_call_id="1", name="fetch")
-    messages = [HumanMessage(f"Use {key}."), AIMessage("", tool_calls=[call]), result, AIMessage("No.")]
+    messages = [
+        HumanMessage(f"Use {key}."),
+        AIMessage("", tool_calls=[call]),
+        result,
+        AIMessage("No."),
+    ]
     return Trajectory.from_messages(messages, id="run", success=True)
 
 
 def test_records_hold_no_secret_unless_the_store_is_told_to_keep_them(tmp_path):
     stores = {keep: InMemoryStore() for keep in (False, True)}
     for keep, store in stores.items():
-        experience = Experience(ExperienceStore(store, namespace=("all",), keep_secrets=keep), verdict=lambda _: True)
+        experience = Experience(
+            ExperienceStore(store, namespace=("all",), keep_secrets=keep),
+            verdict=lambda _: True,
+        )
         experience.learn(run_with(KEY))
         held = repr([item.value for item in store.search((), limit=100)])
         assert (KEY in held) is keep
@@ -99,7 +126,9 @@ def test_a_file_of_runs_holds_none_unless_it_is_told_to(tmp_path):
         assert (run.steps[0].arguments["api_key"] == KEY) is keep
 
 
-def test_pages_saved_searches_and_logs_of_a_search_hold_none_and_tracebacks_are_for_debugging(tmp_path, caplog):
+def test_pages_saved_searches_and_logs_of_a_search_hold_none_and_tracebacks_are_for_debugging(
+    tmp_path, caplog
+):
     @tool
     def fetch(city: str) -> str:
         """Fetch the weather."""
@@ -107,11 +136,18 @@ def test_pages_saved_searches_and_logs_of_a_search_hold_none_and_tracebacks_are_
         raise RuntimeError(msg) from ToolException(f"Authorization: Bearer {KEY}")
 
     call = {"name": "fetch", "args": {"city": "Oslo"}, "id": "1", "type": "tool_call"}
-    model = ScriptedChatModel(replies=[AIMessage("", tool_calls=[call]), *[AIMessage("No weather.")] * 9])
+    model = ScriptedChatModel(
+        replies=[AIMessage("", tool_calls=[call]), *[AIMessage("No weather.")] * 9]
+    )
     caplog.set_level(logging.INFO)
     config = SearchConfig(selection="smoothed", max_rollouts=2)
     result = search(
-        f"Use {KEY}.", [fetch], model=model, effects={"fetch": "read"}, config=config, record_searches=tmp_path
+        f"Use {KEY}.",
+        [fetch],
+        model=model,
+        effects={"fetch": "read"},
+        config=config,
+        record_searches=tmp_path,
     )
     result.to_html(tmp_path / "page.html")
     written = [path.read_text() for path in tmp_path.iterdir()]

@@ -20,14 +20,23 @@ def parameters() -> set[str]:
     found = {each.name for each in fields(SearchConfig)}
     for name in langchain_tooltree.__all__:
         public = getattr(langchain_tooltree, name)
-        if callable(public) and not (inspect.isclass(public) and issubclass(public, Exception)):
+        if callable(public) and not (
+            inspect.isclass(public) and issubclass(public, Exception)
+        ):
             found |= set(inspect.signature(public).parameters)
     return found
 
 
 def exists(name: str, known: set[str]) -> bool:
     head, *rest = name.split(".")
-    holder = next((getattr(each, head) for each in (langchain_tooltree, effects) if hasattr(each, head)), None)
+    holder = next(
+        (
+            getattr(each, head)
+            for each in (langchain_tooltree, effects)
+            if hasattr(each, head)
+        ),
+        None,
+    )
     if holder is None:
         return not rest and (head in known or head in OTHERS)
     return all(hasattr(holder, each) for each in rest)

@@ -27,7 +27,11 @@ TOPICS = [
     "stocks", "news", "maps", "translation", "photos", "alarms", "shopping", "banking", "taxis", "parking", "museums",
     "sports", "fitness", "insurance",
 ]  # fmt: skip
-VERBS = [f"{verb}{number}" for number in range(4) for verb in ("find", "list", "rate", "book", "send", "drop", "copy")]
+VERBS = [
+    f"{verb}{number}"
+    for number in range(4)
+    for verb in ("find", "list", "rate", "book", "send", "drop", "copy")
+]
 
 
 class Where(BaseModel):
@@ -39,7 +43,11 @@ def tool_named(name, description="", **more):
         return f"{name}: {where}"
 
     return StructuredTool.from_function(
-        run, name=name, description=description or f"{name.replace('_', ' ')}.", args_schema=Where, **more
+        run,
+        name=name,
+        description=description or f"{name.replace('_', ' ')}.",
+        args_schema=Where,
+        **more,
     )
 
 
@@ -47,7 +55,11 @@ def tool_named(name, description="", **more):
 def library(things=7):
     """Tools with much in common: each does one of some things, at most forty, with one of twenty-five."""
     verbs = [*VERBS, *(f"make{number}" for number in range(12))][:things]
-    return tuple(tool_named(f"{verb}_{topic}", f"Do {verb} for {topic}.") for verb in verbs for topic in TOPICS)
+    return tuple(
+        tool_named(f"{verb}_{topic}", f"Do {verb} for {topic}.")
+        for verb in verbs
+        for topic in TOPICS
+    )
 
 
 def topics():
@@ -71,16 +83,25 @@ def test_among_a_thousand_tools_the_ones_that_are_asked_for_come_first():
     retriever = ToolRetriever(library(40))
     assert len(library(40)) == 1000
     assert top(retriever, "Please find2 museums", 1) == ["find2_museums"]
-    assert set(top(retriever, "First list3 the hotels. Then book1 taxis; make11 recipes", 3)) == {
+    assert set(
+        top(retriever, "First list3 the hotels. Then book1 taxis; make11 recipes", 3)
+    ) == {
         "list3_hotels",
         "book1_taxis",
         "make11_recipes",
     }
-    assert len(top(retriever, "", 20)) == len(top(retriever, ["...", "What?"], 20)) == 20
+    assert (
+        len(top(retriever, "", 20)) == len(top(retriever, ["...", "What?"], 20)) == 20
+    )
 
 
 def test_the_ranking_is_bm25_where_one_sentence_is_asked():
-    rows = {"a": "book flight", "b": "book hotel hotel room", "c": "weather", "d": "room"}
+    rows = {
+        "a": "book flight",
+        "b": "book hotel hotel room",
+        "c": "weather",
+        "d": "room",
+    }
     tools = [tool_named(name, text, tags=["trip"]) for name, text in rows.items()]
     lengths = {name: len([name, *text.split(), "trip", "where", "The", "place", "in", "question"])
                for name, text in rows.items()}  # fmt: skip
@@ -90,13 +111,23 @@ def test_the_ranking_is_bm25_where_one_sentence_is_asked():
         share = lengths[name] / (sum(lengths.values()) / 4)
         return rarity * times * 2.2 / (times + 1.2 * (0.25 + 0.75 * share))
 
-    hotel_b, room_b, room_d, book_a = weight(2, "b", 1), weight(1, "b", 2), weight(1, "d", 2), weight(1, "a", 2)
-    assert hotel_b + room_b > room_d > book_a > 0, "what the shorter text says counts more, repeated words count less"
+    hotel_b, room_b, room_d, book_a = (
+        weight(2, "b", 1),
+        weight(1, "b", 2),
+        weight(1, "d", 2),
+        weight(1, "a", 2),
+    )
+    assert hotel_b + room_b > room_d > book_a > 0, (
+        "what the shorter text says counts more, repeated words count less"
+    )
     assert top(ToolRetriever(tools), "hotels rooms", 2) == ["b", "d"]
     assert top(ToolRetriever(tools), "booking rooms hotels", 4) == ["b", "d", "a", "c"]
 
 
-@pytest.mark.parametrize("query", ["copied planes", "copy planePlan", "Copying THE plane_plan", "copies, planes"])
+@pytest.mark.parametrize(
+    "query",
+    ["copied planes", "copy planePlan", "Copying THE plane_plan", "copies, planes"],
+)
 def test_forms_of_a_word_and_ways_to_write_names_are_the_same(query):
     tools = [tool_named("paint_walls"), tool_named("copyPlane"), tool_named("sail")]
     assert top(ToolRetriever(tools), query, 1) == ["copyPlane"]
@@ -109,11 +140,19 @@ def test_tags_arguments_and_the_cards_of_a_library_count():
     def convert(iso: str) -> str:
         return iso
 
-    tools = [*topics()[:3], StructuredTool.from_function(convert, description="Do it.", args_schema=Currency)]
+    tools = [
+        *topics()[:3],
+        StructuredTool.from_function(
+            convert, description="Do it.", args_schema=Currency
+        ),
+    ]
     tools.append(tool_named("other", tags=["cooking"]))
     tools.append(
         StructuredTool.from_function(
-            convert, name="remote", description="Far.", args_schema={"type": "object", "properties": {"moon": {}}}
+            convert,
+            name="remote",
+            description="Far.",
+            args_schema={"type": "object", "properties": {"moon": {}}},
         )
     )
     assert top(ToolRetriever(tools), "currency code", 1) == ["convert"]
@@ -151,7 +190,12 @@ class Watched(ScriptedChatModel):
 
 
 def calling(*called):
-    return AIMessage("", tool_calls=[{"name": name, "args": {"where": "Oslo"}, "id": name} for name in called])
+    return AIMessage(
+        "",
+        tool_calls=[
+            {"name": name, "args": {"where": "Oslo"}, "id": name} for name in called
+        ],
+    )
 
 
 @pytest.fixture
@@ -161,13 +205,17 @@ def talk(either):
     async def run(agent, *requests):
         config, state = {"configurable": {"thread_id": "t"}}, {}
         for request in requests:
-            state = await either(agent.invoke, agent.ainvoke)({"messages": [HumanMessage(request)]}, config)
+            state = await either(agent.invoke, agent.ainvoke)(
+                {"messages": [HumanMessage(request)]}, config
+            )
         return state["messages"]
 
     return run
 
 
-async def test_within_a_turn_the_tools_stay_what_is_called_joins_and_each_request_has_its_own(talk):
+async def test_within_a_turn_the_tools_stay_what_is_called_joins_and_each_request_has_its_own(
+    talk,
+):
     model = Watched(
         replies=[
             calling("find0_museums"),
@@ -182,10 +230,14 @@ async def test_within_a_turn_the_tools_stay_what_is_called_joins_and_each_reques
     agent = create_agent(
         model,
         [*library()[:90], web, *library()[90:]],
-        middleware=[ToolSelectionMiddleware(max_tools=5, always_include=("send0_taxis",))],
+        middleware=[
+            ToolSelectionMiddleware(max_tools=5, always_include=("send0_taxis",))
+        ],
         checkpointer=InMemorySaver(),
     )
-    messages = await talk(agent, "Please find0 museums.", "Now list0 hotels!", "And again, that one.")
+    messages = await talk(
+        agent, "Please find0 museums.", "Now list0 hotels!", "And again, that one."
+    )
     came = [message.content for message in messages if isinstance(message, ToolMessage)]
     one, two, three = model.bound[0], model.bound[3], model.bound[5]
 
@@ -195,21 +247,37 @@ async def test_within_a_turn_the_tools_stay_what_is_called_joins_and_each_reques
     assert {"web", "send0_taxis", "find0_museums"} <= set(one)
     assert {"web", "send0_taxis", "list0_hotels"} <= set(two)
     assert "list0_hotels" in three, "a request is understood by what was said before"
-    assert one == [name for name in [*names(library()), "web"] if name in one], "the agent's own order"
+    assert one == [name for name in [*names(library()), "web"] if name in one], (
+        "the agent's own order"
+    )
 
 
-async def test_a_turn_is_ranked_once_and_a_new_process_ranks_the_same(talk, monkeypatch):
+async def test_a_turn_is_ranked_once_and_a_new_process_ranks_the_same(
+    talk, monkeypatch
+):
     asked = []
     top = ToolRetriever.top
     monkeypatch.setattr(
-        ToolRetriever, "top", lambda *given, **options: asked.append(given[1]) or top(*given, **options)
+        ToolRetriever,
+        "top",
+        lambda *given, **options: asked.append(given[1]) or top(*given, **options),
     )
 
     def agent(model, saver):
         middleware = [ToolSelectionMiddleware(max_tools=3)]
-        return create_agent(model, library(), middleware=middleware, checkpointer=saver, interrupt_before=["tools"])
+        return create_agent(
+            model,
+            library(),
+            middleware=middleware,
+            checkpointer=saver,
+            interrupt_before=["tools"],
+        )
 
-    saver, first, second = InMemorySaver(), Watched(replies=[calling("find0_maps")]), Watched(replies=["Done."])
+    saver, first, second = (
+        InMemorySaver(),
+        Watched(replies=[calling("find0_maps")]),
+        Watched(replies=["Done."]),
+    )
     await talk(agent(first, saver), "Go.")
     config = {"configurable": {"thread_id": "t"}}
     await asyncio.to_thread(agent(second, saver).invoke, None, config)
@@ -219,7 +287,10 @@ async def test_a_turn_is_ranked_once_and_a_new_process_ranks_the_same(talk, monk
 
 async def test_few_tools_are_all_shown_and_nothing_is_ranked(talk):
     model = Watched(replies=["Hello."])
-    await talk(create_agent(model, topics()[:20], middleware=[ToolSelectionMiddleware()]), "Music, please.")
+    await talk(
+        create_agent(model, topics()[:20], middleware=[ToolSelectionMiddleware()]),
+        "Music, please.",
+    )
     assert model.bound == [TOPICS[:20]]
     assert ToolRetriever([]).top("Music, please.") == []
 
@@ -255,9 +326,13 @@ def test_settings_that_cannot_work_are_refused_at_once(settings, said):
 
 async def test_a_name_that_no_tool_has_is_refused_where_the_tools_are_known(talk):
     agent = create_agent(
-        Watched(replies=["Hi."]), topics(), middleware=[ToolSelectionMiddleware(always_include=("golf", "news"))]
+        Watched(replies=["Hi."]),
+        topics(),
+        middleware=[ToolSelectionMiddleware(always_include=("golf", "news"))],
     )
-    with pytest.raises(ConfigurationError, match="always_include names golf, and no tool of the agent"):
+    with pytest.raises(
+        ConfigurationError, match="always_include names golf, and no tool of the agent"
+    ):
         await talk(agent, "Hello")
     with pytest.raises(ConfigurationError, match="k must be a whole number"):
         ToolRetriever(topics()).top("Hello", 0)
@@ -271,12 +346,18 @@ class Follows:
 
     def suggest(self, last_tool, *, k=2):
         next_tool = self._following.get(last_tool)
-        return [Suggestion(next_tool, 1.0, "procedural", self._support)][:k] if next_tool else []
+        return (
+            [Suggestion(next_tool, 1.0, "procedural", self._support)][:k]
+            if next_tool
+            else []
+        )
 
 
 def test_a_graph_brings_the_tools_that_came_next():
     words = ToolRetriever(topics()).top("book flights", 2)
-    joined = ToolRetriever(topics(), graph=Follows(flights="insurance")).top("book flights", 2)
+    joined = ToolRetriever(topics(), graph=Follows(flights="insurance")).top(
+        "book flights", 2
+    )
 
     assert names(words)[0] == "flights"
     assert "insurance" not in names(words)
@@ -286,14 +367,22 @@ def test_a_graph_brings_the_tools_that_came_next():
 def test_a_graph_speaks_of_two_steps_ahead_and_of_the_tool_called_last():
     graph = Follows(flights="insurance", insurance="parking", stocks="news")
 
-    assert set(names(ToolRetriever(topics(), graph=graph).top("flights", 3))) == {"flights", "insurance", "parking"}
-    assert "news" in names(ToolRetriever(topics(), graph=graph).top("flights", 4, last_tool="stocks"))
+    assert set(names(ToolRetriever(topics(), graph=graph).top("flights", 3))) == {
+        "flights",
+        "insurance",
+        "parking",
+    }
+    assert "news" in names(
+        ToolRetriever(topics(), graph=graph).top("flights", 4, last_tool="stocks")
+    )
 
 
 def test_the_middleware_follows_the_graph_from_the_last_call_before_the_turn():
     graph = Follows(stocks="news")
     model = Watched(replies=[AIMessage("Done.")])
-    agent = create_agent(model, topics(), middleware=[ToolSelectionMiddleware(max_tools=2, graph=graph)])
+    agent = create_agent(
+        model, topics(), middleware=[ToolSelectionMiddleware(max_tools=2, graph=graph)]
+    )
     call = {"name": "stocks", "args": {"where": "Oslo"}, "id": "1"}
     said = [
         HumanMessage("Buy."),
@@ -309,11 +398,17 @@ def test_the_middleware_follows_the_graph_from_the_last_call_before_the_turn():
 
 def test_turns_of_the_same_words_are_ranked_each_by_itself():
     graph, model = Follows(stocks="news"), Watched(replies=[AIMessage("Done.")] * 3)
-    agent = create_agent(model, topics(), middleware=[ToolSelectionMiddleware(max_tools=2, graph=graph)])
+    agent = create_agent(
+        model, topics(), middleware=[ToolSelectionMiddleware(max_tools=2, graph=graph)]
+    )
 
     def ask(tool):
         call = {"name": tool, "args": {"where": "Oslo"}, "id": "1"}
-        said = [HumanMessage("Buy."), AIMessage("", tool_calls=[call]), ToolMessage("done", tool_call_id="1")]
+        said = [
+            HumanMessage("Buy."),
+            AIMessage("", tool_calls=[call]),
+            ToolMessage("done", tool_call_id="1"),
+        ]
         agent.invoke({"messages": [*said, AIMessage("Done."), HumanMessage("Go on.")]})
         return model.bound[-1]
 
@@ -333,5 +428,8 @@ async def test_a_tool_of_the_provider_may_be_named_as_always_included(talk):
 async def test_what_other_middleware_selects_is_all_there_is_to_rank(talk):
     model = Watched(replies=["Hello."])
     middleware = [FewAtATime(), ToolSelectionMiddleware(max_tools=2)]
-    await talk(create_agent(model, topics(), middleware=middleware), "Insurance for sports. Or music? Maps!")
+    await talk(
+        create_agent(model, topics(), middleware=middleware),
+        "Insurance for sports. Or music? Maps!",
+    )
     assert model.bound == [["music", "maps"]]

@@ -3,7 +3,13 @@
 import json
 
 import pytest
-from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+)
 from langchain_core.tools import tool
 from pydantic import BaseModel
 
@@ -17,7 +23,11 @@ from langchain_tooltree.tooltree.prompts import (
     OTHERS_PROMPT,
     PROPOSE_PROMPT,
 )
-from langchain_tooltree.tooltree.report import REPORT_AND_CALL_PROMPT, REPORT_AND_UNDO_PROMPT, REPORT_PROMPT
+from langchain_tooltree.tooltree.report import (
+    REPORT_AND_CALL_PROMPT,
+    REPORT_AND_UNDO_PROMPT,
+    REPORT_PROMPT,
+)
 from tests.internals.errand import Errand
 from tests.internals.tooltree import propose_messages
 
@@ -41,20 +51,28 @@ def test_a_model_without_replies_left_says_so():
 
 
 def test_an_exception_is_raised_and_a_function_is_called_with_the_prompt():
-    model = ScriptedChatModel(replies=[ConnectionError("busy"), lambda messages: messages[0].text.upper()])
+    model = ScriptedChatModel(
+        replies=[ConnectionError("busy"), lambda messages: messages[0].text.upper()]
+    )
     with pytest.raises(ConnectionError, match="busy"):
         model.invoke("a")
     assert model.invoke("hello").text == "HELLO"
 
 
 def test_tool_calls_come_through_bound_tools(numbered_tools):
-    model = ScriptedChatModel(replies=[AIMessage("", tool_calls=[CALL])]).bind_tools(numbered_tools("alpha"))
+    model = ScriptedChatModel(replies=[AIMessage("", tool_calls=[CALL])]).bind_tools(
+        numbered_tools("alpha")
+    )
     assert model.invoke("a").tool_calls == [CALL]
 
 
-@pytest.mark.parametrize("schema", [Answer, Answer.model_json_schema()], ids=["class", "JSON schema"])
+@pytest.mark.parametrize(
+    "schema", [Answer, Answer.model_json_schema()], ids=["class", "JSON schema"]
+)
 def test_a_mapping_is_structured_output(schema):
-    model = ScriptedChatModel(replies=[{"number": 3}]).with_structured_output(schema, include_raw=True)
+    model = ScriptedChatModel(replies=[{"number": 3}]).with_structured_output(
+        schema, include_raw=True
+    )
     reply = model.invoke("a")
     assert dict(reply["parsed"]) == {"number": 3}
     assert reply["raw"].usage_metadata["total_tokens"] > 0
@@ -68,11 +86,20 @@ def test_usage_is_reported_unless_the_reply_has_its_own():
 
 
 def test_a_stream_keeps_blocks_and_what_stands_beside_the_content():
-    blocks = [{"type": "reasoning", "reasoning": "Hm."}, {"type": "text", "text": "Hi."}]
-    message = AIMessage(blocks, response_metadata={"finish_reason": "stop"}, additional_kwargs={"seen": True})
+    blocks = [
+        {"type": "reasoning", "reasoning": "Hm."},
+        {"type": "text", "text": "Hi."},
+    ]
+    message = AIMessage(
+        blocks,
+        response_metadata={"finish_reason": "stop"},
+        additional_kwargs={"seen": True},
+    )
     chunks = list(ScriptedChatModel(replies=[message]).stream("a"))
     whole = sum(chunks[1:], chunks[0])
-    assert [{k: v for k, v in block.items() if k != "index"} for block in whole.content] == blocks
+    assert [
+        {k: v for k, v in block.items() if k != "index"} for block in whole.content
+    ] == blocks
     assert (whole.text, whole.response_metadata["finish_reason"]) == ("Hi.", "stop")
     assert whole.additional_kwargs == {"seen": True}
 
@@ -80,7 +107,9 @@ def test_a_stream_keeps_blocks_and_what_stands_beside_the_content():
 async def test_streams_add_up_to_the_message():
     message = AIMessage("a few words", tool_calls=[CALL])
     chunks = list(ScriptedChatModel(replies=[message]).stream("a"))
-    achunks = [chunk async for chunk in ScriptedChatModel(replies=[message]).astream("a")]
+    achunks = [
+        chunk async for chunk in ScriptedChatModel(replies=[message]).astream("a")
+    ]
     for streamed in (chunks, achunks):
         whole = sum(streamed[1:], streamed[0])
         assert isinstance(whole, AIMessageChunk)
@@ -103,8 +132,15 @@ def dialogue():
 def test_a_proposal_is_read_from_its_prompt():
     instruction = PROPOSE_PROMPT.format(count=4)
     prompt = propose_messages(dialogue(), instruction, attempt=2, tried=["beta()"])
-    question, judged = read_question(prompt, [{"function": {"name": "alpha"}}, {"function": {"name": "beta"}}])
-    assert (question.kind, question.request, question.attempt, question.count) == ("propose", "Go.", 2, 4)
+    question, judged = read_question(
+        prompt, [{"function": {"name": "alpha"}}, {"function": {"name": "beta"}}]
+    )
+    assert (question.kind, question.request, question.attempt, question.count) == (
+        "propose",
+        "Go.",
+        2,
+        4,
+    )
     assert question.tools == ("alpha", "beta")
     assert question.path == (Made("alpha", {"n": 1}, "seen"),)
     assert judged == []
@@ -122,16 +158,29 @@ HISTORY = [
 
 def test_candidates_are_read_with_their_identifiers():
     candidates = [{"id": "c7", "tool": "beta", "arguments": {"n": 2}}]
-    document = {"request": "Go.", "history": HISTORY, "tools": [], "candidates": candidates}
-    question, judged = read_question(document_prompt(DEFAULT_PRE_JUDGE_PROMPT, document))
-    assert (question.kind, question.request, question.path) == ("pre", "Go.", (Made("alpha", {"n": 1}, "seen"),))
+    document = {
+        "request": "Go.",
+        "history": HISTORY,
+        "tools": [],
+        "candidates": candidates,
+    }
+    question, judged = read_question(
+        document_prompt(DEFAULT_PRE_JUDGE_PROMPT, document)
+    )
+    assert (question.kind, question.request, question.path) == (
+        "pre",
+        "Go.",
+        (Made("alpha", {"n": 1}, "seen"),),
+    )
     assert judged == [("c7", Made("beta", {"n": 2}))]
 
 
 def test_an_observation_is_read_with_its_call():
     call = {"id": "c7", "tool": "beta", "arguments": {"n": 2}}
     document = {"request": "Go.", "history": [], "call": call, "observation": "two"}
-    question, judged = read_question(document_prompt(DEFAULT_POST_JUDGE_PROMPT, document))
+    question, judged = read_question(
+        document_prompt(DEFAULT_POST_JUDGE_PROMPT, document)
+    )
     assert (question.kind, judged) == ("post", [("c7", Made("beta", {"n": 2}, "two"))])
 
 
@@ -145,18 +194,30 @@ def step_messages(conversation, line=REPORT_PROMPT):
     return [SystemMessage(f"Be kind.\n\n{line}"), *conversation]
 
 
-@pytest.mark.parametrize("line", [REPORT_PROMPT, REPORT_AND_CALL_PROMPT, REPORT_AND_UNDO_PROMPT])
+@pytest.mark.parametrize(
+    "line", [REPORT_PROMPT, REPORT_AND_CALL_PROMPT, REPORT_AND_UNDO_PROMPT]
+)
 def test_a_step_is_known_by_its_line(line):
     bound = [{"function": {"name": "alpha"}}, {"function": {"name": "beta"}}]
     question, _ = read_question(step_messages(dialogue(), line), bound)
-    assert (question.kind, question.request, question.tools) == ("step", "Go.", ("alpha", "beta"))
+    assert (question.kind, question.request, question.tools) == (
+        "step",
+        "Go.",
+        ("alpha", "beta"),
+    )
     assert question.path == (Made("alpha", {"n": 1}, "seen"),)
 
 
 def test_a_question_for_other_calls_is_known_by_its_note():
-    note = HumanMessage(OTHERS_PROMPT.format(count=5, missing="all", tried="nothing", past=""))
+    note = HumanMessage(
+        OTHERS_PROMPT.format(count=5, missing="all", tried="nothing", past="")
+    )
     question, _ = read_question([*dialogue(), note], [{"function": {"name": "alpha"}}])
-    assert (question.kind, question.request, question.tools) == ("others", "Go.", ("alpha",))
+    assert (question.kind, question.request, question.tools) == (
+        "others",
+        "Go.",
+        ("alpha",),
+    )
 
 
 class Batches(Errand):
@@ -179,9 +240,13 @@ def test_an_offline_model_takes_the_agents_step(numbered_tools, policy, numbers)
 
 
 @pytest.mark.parametrize("policy", [Errand, Batches])
-def test_an_offline_model_begins_its_answer_with_what_is_missing(numbered_tools, policy):
+def test_an_offline_model_begins_its_answer_with_what_is_missing(
+    numbered_tools, policy
+):
     model = OfflineChatModel(policy=policy(1)).bind_tools(numbered_tools("alpha"))
-    assert model.invoke(step_messages(dialogue())).text == '{"missing": "nothing"}\nDone.'
+    assert (
+        model.invoke(step_messages(dialogue())).text == '{"missing": "nothing"}\nDone.'
+    )
 
 
 class Early(Batches):
@@ -201,7 +266,10 @@ class Sure(Unsure):
 
 def test_an_offline_model_that_stops_early_says_so(numbered_tools):
     model = OfflineChatModel(policy=Early(1, 2, 3)).bind_tools(numbered_tools("alpha"))
-    assert model.invoke(step_messages(dialogue())).text == '{"missing": "number 2; number 3"}\nDone.'
+    assert (
+        model.invoke(step_messages(dialogue())).text
+        == '{"missing": "number 2; number 3"}\nDone.'
+    )
 
 
 TWO = {"name": "alpha", "args": {"n": 2}}
@@ -216,14 +284,23 @@ TWO = {"name": "alpha", "args": {"n": 2}}
         (Sure(1, 2), {"missing": "nothing", "call": TWO}),
     ],
 )
-def test_an_offline_model_names_a_call_where_it_is_asked_for_one(numbered_tools, policy, form):
+def test_an_offline_model_names_a_call_where_it_is_asked_for_one(
+    numbered_tools, policy, form
+):
     model = OfflineChatModel(policy=policy).bind_tools(numbered_tools("alpha"))
-    assert model.invoke(step_messages(dialogue(), REPORT_AND_CALL_PROMPT)).text == f"{json.dumps(form)}\nDone."
+    assert (
+        model.invoke(step_messages(dialogue(), REPORT_AND_CALL_PROMPT)).text
+        == f"{json.dumps(form)}\nDone."
+    )
 
 
 def test_an_offline_model_offers_calls(numbered_tools):
     prompt = propose_messages(dialogue(), PROPOSE_PROMPT.format(count=2))
-    reply = OfflineChatModel(policy=Errand(1, 2)).bind_tools(numbered_tools("alpha")).invoke(prompt)
+    reply = (
+        OfflineChatModel(policy=Errand(1, 2))
+        .bind_tools(numbered_tools("alpha"))
+        .invoke(prompt)
+    )
     assert made(reply) == [("alpha", {"n": 2})]
 
 
@@ -239,7 +316,11 @@ def test_an_offline_model_checks_an_answer(policy, said):
     document = {"request": "Go.", "history": HISTORY, "answer": "It is done."}
     prompt = document_prompt(DEFAULT_CHECK_PROMPT, document)
     assert read_question(prompt)[0].path == (Made("alpha", {"n": 1}, "seen"),)
-    reply = OfflineChatModel(policy=policy).with_structured_output(Answer.model_json_schema()).invoke(prompt)
+    reply = (
+        OfflineChatModel(policy=policy)
+        .with_structured_output(Answer.model_json_schema())
+        .invoke(prompt)
+    )
     assert reply == said
 
 
@@ -250,7 +331,15 @@ async def test_a_short_search_can_be_scripted_as_the_docstring_says(find):
         return f"it is on the {place}"
 
     call = {"name": "look", "args": {"place": "desk"}, "id": "1"}
-    model = ScriptedChatModel(replies=[AIMessage("", tool_calls=[call]), '{"missing": "nothing"}\nIt is on the desk.'])
+    model = ScriptedChatModel(
+        replies=[
+            AIMessage("", tool_calls=[call]),
+            '{"missing": "nothing"}\nIt is on the desk.',
+        ]
+    )
     result = await find("Where is it?", [look], model=model, effects={"look": "read"})
-    assert (result.stop_reason, result.answer.text) == ("answered", "It is on the desk.")
+    assert (result.stop_reason, result.answer.text) == (
+        "answered",
+        "It is on the desk.",
+    )
     assert len(model.calls) == 2

@@ -2,10 +2,21 @@
 
 import pytest
 
-from langchain_tooltree.text import cut, digest, json_object, kinship, one_line, shortened, substance
+from langchain_tooltree.text import (
+    cut,
+    digest,
+    json_object,
+    kinship,
+    one_line,
+    shortened,
+    substance,
+)
 
 
-@pytest.mark.parametrize(("text", "longest", "kept"), [("abcd", 4, "abcd"), ("abcde", 4, "abc…"), ("abc", 0, "…")])
+@pytest.mark.parametrize(
+    ("text", "longest", "kept"),
+    [("abcd", 4, "abcd"), ("abcde", 4, "abc…"), ("abc", 0, "…")],
+)
 def test_a_long_text_ends_in_a_mark(text, longest, kept):
     assert cut(text, longest) == kept
 
@@ -18,7 +29,9 @@ def test_on_one_line_spaces_are_made_one():
 @pytest.mark.parametrize("longest", [0, 1, 2, 3, 10, 99])
 def test_a_shortened_text_keeps_its_ends_and_says_what_is_missing(longest):
     text = "0123456789" * 10
-    head, mark, tail = shortened(text, longest).partition(f" [... {100 - longest} characters left out ...] ")
+    head, mark, tail = shortened(text, longest).partition(
+        f" [... {100 - longest} characters left out ...] "
+    )
     assert mark
     assert text.startswith(head)
     assert text.endswith(tail)
@@ -56,7 +69,10 @@ def test_a_reply_is_read_where_it_is_one_object(text, found):
     [
         ("Hi there! I need some help.", ""),
         ("Sure, my user ID is mia_li_3668, and I'm Mia Li.", ""),
-        ("I don't remember the reservation ID. Cancel my flight, please.", "Cancel my flight, please."),
+        (
+            "I don't remember the reservation ID. Cancel my flight, please.",
+            "Cancel my flight, please.",
+        ),
         ("Yes, please proceed. Thank you so much!", ""),
         ("Yes, use the gift card.", "Yes, use the gift card."),
         ("Ich möchte stornieren.\nDanke!", "Ich möchte stornieren. Danke!"),
@@ -67,8 +83,17 @@ def test_the_substance_of_a_turn_is_neither_courtesy_nor_who_somebody_is(turn, s
 
 
 def test_kinship_is_of_telling_words_in_any_form():
-    assert kinship("I'd like to cancel a booking, please.", "Could you help me? Cancellation of bookings!") == 1
-    assert kinship("I would like to know the weather.", "I would like to paint the fence.") == 0
+    assert (
+        kinship(
+            "I'd like to cancel a booking, please.",
+            "Could you help me? Cancellation of bookings!",
+        )
+        == 1
+    )
+    assert (
+        kinship("I would like to know the weather.", "I would like to paint the fence.")
+        == 0
+    )
     assert kinship("Buy a red mug.", "Buy a blue kettle.") == pytest.approx(1 / 3)
 
 

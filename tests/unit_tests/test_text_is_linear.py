@@ -47,14 +47,58 @@ BOUND = 9.0
 UNITS = (
     *"\\\"'`[](){}<>*_-=+#:;,./|&%$@!?~^",
     *("\n", " ", "\t", "a", "A", "0", "é", "中", "\u200b", "\0"),
-    *("\\\\", '\\"', "[[", "{{", "((", "<!--", "--", "/*", "```", "a ", "a.", "a,", "1,", "0x", "ab\n", " \n", "\r\n"),
-    *('{"a":', '"a",', "[1,", "&amp;", "http://", "a@", "error", "no such ", "<reference_material ", "-----BEGIN "),
-    *("token", "token=", "eyJ", "Bearer ", "not found: ", "failed to ", "key:", "SELECT ", "0.", "1e", "a-", "a_"),
+    *(
+        "\\\\",
+        '\\"',
+        "[[",
+        "{{",
+        "((",
+        "<!--",
+        "--",
+        "/*",
+        "```",
+        "a ",
+        "a.",
+        "a,",
+        "1,",
+        "0x",
+        "ab\n",
+        " \n",
+        "\r\n",
+    ),
+    *(
+        '{"a":',
+        '"a",',
+        "[1,",
+        "&amp;",
+        "http://",
+        "a@",
+        "error",
+        "no such ",
+        "<reference_material ",
+        "-----BEGIN ",
+    ),
+    *(
+        "token",
+        "token=",
+        "eyJ",
+        "Bearer ",
+        "not found: ",
+        "failed to ",
+        "key:",
+        "SELECT ",
+        "0.",
+        "1e",
+        "a-",
+        "a_",
+    ),
 )
 
 
 def modules() -> Iterator[ModuleType]:
-    for each in pkgutil.walk_packages(langchain_tooltree.__path__, f"{langchain_tooltree.__name__}."):
+    for each in pkgutil.walk_packages(
+        langchain_tooltree.__path__, f"{langchain_tooltree.__name__}."
+    ):
         if not each.name.endswith("__main__"):
             yield importlib.import_module(each.name)
 
@@ -73,15 +117,22 @@ def patterns_in(held: Any, depth: int = 0) -> Iterator[re.Pattern[str]]:
 def patterns() -> dict[str, re.Pattern[str]]:
     held = [each for module in modules() for each in vars(module).values()]
     phrases = ((phrase.pattern, phrase.unless) for phrase in phrase_book().phrases)
-    held += [re.compile(text, re.IGNORECASE) for both in phrases for text in both if text]
+    held += [
+        re.compile(text, re.IGNORECASE) for both in phrases for text in both if text
+    ]
     return {pattern.pattern: pattern for pattern in patterns_in(held)}
 
 
-def texts(*own: str, units: Sequence[str] = UNITS) -> Iterator[tuple[str, Callable[[int], str]]]:
+def texts(
+    *own: str, units: Sequence[str] = UNITS
+) -> Iterator[tuple[str, Callable[[int], str]]]:
     for unit in (*units, *own):
         yield repr(unit), lambda length, unit=unit: unit * (length // len(unit)) + "\n!"
     for unit in own:
-        yield f"{unit!r} behind a letter", lambda length, unit=unit: "a" + unit * (length // len(unit))
+        yield (
+            f"{unit!r} behind a letter",
+            lambda length, unit=unit: "a" + unit * (length // len(unit)),
+        )
 
 
 def seconds(read: Callable[[str], object], text: str, times: int) -> float:
@@ -93,14 +144,20 @@ def seconds(read: Callable[[str], object], text: str, times: int) -> float:
     return min(spent)
 
 
-def slow_texts(read: Callable[[str], object], *own: str, units: Sequence[str] = UNITS) -> list[str]:
+def slow_texts(
+    read: Callable[[str], object], *own: str, units: Sequence[str] = UNITS
+) -> list[str]:
     slow = []
     for name, made in texts(*own, units=units):
         if seconds(read, made(LONGER * LENGTH), 1) < UNMEASURABLE:
             continue
-        longer, shorter = (seconds(read, made(length), 3) for length in (LONGER * LENGTH, LENGTH))
+        longer, shorter = (
+            seconds(read, made(length), 3) for length in (LONGER * LENGTH, LENGTH)
+        )
         if longer > UNMEASURABLE and longer > BOUND * shorter:
-            slow.append(f"{name}: {longer * 1e3:.0f} ms, {longer / max(shorter, 1e-6):.0f} times")
+            slow.append(
+                f"{name}: {longer * 1e3:.0f} ms, {longer / max(shorter, 1e-6):.0f} times"
+            )
     return slow
 
 
@@ -128,7 +185,11 @@ def test_every_expression_takes_linear_time():
 
 def run_of(text: str) -> list[Any]:
     call = {"name": "look", "args": {"at": text}, "id": "1"}
-    messages = [SystemMessage(text), HumanMessage(text), AIMessage(text, tool_calls=[call])]
+    messages = [
+        SystemMessage(text),
+        HumanMessage(text),
+        AIMessage(text, tool_calls=[call]),
+    ]
     return [*messages, ToolMessage(text, tool_call_id="1", name="look")]
 
 
@@ -137,9 +198,18 @@ READERS: dict[str, Callable[[str], object]] = {
     "conversations": lambda text: Conversation(run_of(text)).chat,
     "runs": lambda text: Trajectory.from_messages(run_of(text), id="1").aim,
     "runs with arguments as text": lambda text: Trajectory.from_chat(
-        [{"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": "look", "arguments": text}}]}]
+        [
+            {
+                "role": "assistant",
+                "tool_calls": [
+                    {"id": "1", "function": {"name": "look", "arguments": text}}
+                ],
+            }
+        ]
     ),
-    "excerpts": lambda text: excerpt(Trajectory.from_messages(run_of(text), id="1"), max_characters=9_000),
+    "excerpts": lambda text: excerpt(
+        Trajectory.from_messages(run_of(text), id="1"), max_characters=9_000
+    ),
     "embeddings": HashingEmbeddings().embed_query,
     "replies": json_object,
     "reports": lambda text: split_report(AIMessage(text)),

@@ -2,7 +2,12 @@ from typing import Annotated
 
 import pytest
 from langchain.tools import ToolRuntime
-from langchain_core.tools import InjectedToolArg, InjectedToolCallId, StructuredTool, tool
+from langchain_core.tools import (
+    InjectedToolArg,
+    InjectedToolCallId,
+    StructuredTool,
+    tool,
+)
 from langgraph.prebuilt import InjectedState, InjectedStore
 from pydantic import BaseModel, Field, field_validator
 
@@ -24,7 +29,10 @@ class Trip(BaseModel):
 
 JSON_TRIP = {
     "type": "object",
-    "properties": {"city": {"type": "string"}, "nights": {"type": "integer", "minimum": 1}},
+    "properties": {
+        "city": {"type": "string"},
+        "nights": {"type": "integer", "minimum": 1},
+    },
     "required": ["city", "nights"],
     "additionalProperties": False,
 }
@@ -64,24 +72,38 @@ def test_a_problem_names_the_argument(kind, arguments, named):
 
 
 def test_validators_of_a_model_count():
-    assert find_problem(TOOLS["pydantic"], {"city": "Atlantis", "nights": 1}) == "city: Value error, no such city"
+    assert (
+        find_problem(TOOLS["pydantic"], {"city": "Atlantis", "nights": 1})
+        == "city: Value error, no such city"
+    )
 
 
 def test_nested_places_are_written_with_dots():
     nested = {"type": "object", "properties": {"trip": JSON_TRIP}}
-    problem = find_problem(StructuredTool.from_function(stay, args_schema=nested), {"trip": {"city": "B", "nights": 0}})
+    problem = find_problem(
+        StructuredTool.from_function(stay, args_schema=nested),
+        {"trip": {"city": "B", "nights": 0}},
+    )
     assert problem.startswith("trip.nights: ")
 
 
 def test_only_the_first_problems_are_told():
-    wide = {"type": "object", "properties": {f"a{n}": {"type": "integer"} for n in range(9)}}
-    problem = find_problem(StructuredTool.from_function(stay, args_schema=wide), {f"a{n}": "x" for n in range(9)})
+    wide = {
+        "type": "object",
+        "properties": {f"a{n}": {"type": "integer"} for n in range(9)},
+    }
+    problem = find_problem(
+        StructuredTool.from_function(stay, args_schema=wide),
+        {f"a{n}": "x" for n in range(9)},
+    )
     assert problem.count(";") == 4
 
 
 def test_a_schema_that_cannot_be_read_is_a_problem_not_a_crash():
     broken = {"type": "object", "properties": {"a": {"type": "no such type"}}}
-    problem = find_problem(StructuredTool.from_function(stay, args_schema=broken), {"a": 1})
+    problem = find_problem(
+        StructuredTool.from_function(stay, args_schema=broken), {"a": 1}
+    )
     assert problem.startswith("arguments: ") or "schema cannot be used" in problem
 
 
@@ -104,23 +126,37 @@ class InjectedModel(BaseModel):
 
 
 def test_injected_arguments_are_left_out():
-    written = dict.fromkeys(("city", "secret", "state", "store", "call_id", "runtime"), "x")
+    written = dict.fromkeys(
+        ("city", "secret", "state", "store", "call_id", "runtime"), "x"
+    )
     assert clean_arguments(injected, written) == {"city": "x"}
 
 
 def test_injected_fields_of_a_model_are_left_out():
-    modelled = StructuredTool.from_function(lambda **_: "", name="m", description="m", args_schema=InjectedModel)
-    assert clean_arguments(modelled, dict.fromkeys(("city", "secret", "call_id"), "x")) == {"city": "x"}
+    modelled = StructuredTool.from_function(
+        lambda **_: "", name="m", description="m", args_schema=InjectedModel
+    )
+    assert clean_arguments(
+        modelled, dict.fromkeys(("city", "secret", "call_id"), "x")
+    ) == {"city": "x"}
     assert find_problem(modelled, {"city": "x"}) is None
 
 
 def test_injected_arguments_of_a_function_under_a_json_schema_are_left_out():
-    def look(city: str, runtime: ToolRuntime, call_id: Annotated[str, InjectedToolCallId]) -> str:
+    def look(
+        city: str, runtime: ToolRuntime, call_id: Annotated[str, InjectedToolCallId]
+    ) -> str:
         """Look."""
 
-    schema = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+    schema = {
+        "type": "object",
+        "properties": {"city": {"type": "string"}},
+        "required": ["city"],
+    }
     looked = StructuredTool.from_function(look, args_schema=schema)
-    assert clean_arguments(looked, {"city": "x", "runtime": 1, "call_id": "c"}) == {"city": "x"}
+    assert clean_arguments(looked, {"city": "x", "runtime": 1, "call_id": "c"}) == {
+        "city": "x"
+    }
 
 
 def test_missing_injected_arguments_are_no_problem():
@@ -128,4 +164,7 @@ def test_missing_injected_arguments_are_no_problem():
 
 
 def test_arguments_of_the_model_itself_stay_even_where_unknown():
-    assert clean_arguments(injected, {"city": "x", "extra": 1}) == {"city": "x", "extra": 1}
+    assert clean_arguments(injected, {"city": "x", "extra": 1}) == {
+        "city": "x",
+        "extra": 1,
+    }

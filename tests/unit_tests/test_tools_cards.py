@@ -13,7 +13,9 @@ class Weather(BaseModel):
 
 
 @tool
-def forecast(city: str, user: Annotated[str, InjectedToolArg], days: int = 1) -> Weather:
+def forecast(
+    city: str, user: Annotated[str, InjectedToolArg], days: int = 1
+) -> Weather:
     """Forecast the weather."""
 
 
@@ -32,7 +34,12 @@ class Horn(BaseTool):
 
 def test_a_card_is_derived_from_a_tool():
     card = ToolCard.from_tool(forecast)
-    assert (card.name, card.description, card.domains, card.examples) == ("forecast", "Forecast the weather.", (), ())
+    assert (card.name, card.description, card.domains, card.examples) == (
+        "forecast",
+        "Forecast the weather.",
+        (),
+        (),
+    )
     assert set(card.input_schema["properties"]) == {"city", "days"}
     assert card.input_schema["required"] == ["city"]
     assert card.output_schema["properties"]["celsius"]["type"] == "number"
@@ -42,7 +49,9 @@ def test_a_card_is_derived_from_a_tool():
     async def count() -> int:
         """Count."""
 
-    assert ToolCard.from_tool(StructuredTool.from_function(coroutine=count)).output_schema == {"type": "integer"}
+    assert ToolCard.from_tool(
+        StructuredTool.from_function(coroutine=count)
+    ).output_schema == {"type": "integer"}
 
 
 def returns_unknown():
@@ -62,7 +71,13 @@ def returns_a_name_nobody_knows() -> "Nowhere":  # noqa: F821 - the point of the
 
 
 @pytest.mark.parametrize(
-    "function", [returns_unknown, returns_anything, returns_what_has_no_schema, returns_a_name_nobody_knows]
+    "function",
+    [
+        returns_unknown,
+        returns_anything,
+        returns_what_has_no_schema,
+        returns_a_name_nobody_knows,
+    ],
 )
 def test_an_annotation_that_says_nothing_leaves_the_output_open(function):
     derived = StructuredTool.from_function(
@@ -72,12 +87,24 @@ def test_an_annotation_that_says_nothing_leaves_the_output_open(function):
 
 
 def test_what_a_user_says_on_a_card_wins_and_the_rest_stays():
-    library = ToolLibrary([forecast, note], [ToolCard("note", "", domains=("office",), examples=("note('hi')",))])
+    library = ToolLibrary(
+        [forecast, note],
+        [ToolCard("note", "", domains=("office",), examples=("note('hi')",))],
+    )
     card = library.card("note")
-    assert (card.description, card.domains, card.examples) == ("Write a note.", ("office",), ("note('hi')",))
+    assert (card.description, card.domains, card.examples) == (
+        "Write a note.",
+        ("office",),
+        ("note('hi')",),
+    )
     assert set(card.input_schema["properties"]) == {"text"}
-    replaced = ToolLibrary([note], [ToolCard("note", "Keep it.", input_schema={"a": 1}, output_schema={"b": 2})])
-    assert replaced.card("note") == ToolCard("note", "Keep it.", input_schema={"a": 1}, output_schema={"b": 2})
+    replaced = ToolLibrary(
+        [note],
+        [ToolCard("note", "Keep it.", input_schema={"a": 1}, output_schema={"b": 2})],
+    )
+    assert replaced.card("note") == ToolCard(
+        "note", "Keep it.", input_schema={"a": 1}, output_schema={"b": 2}
+    )
 
 
 def test_a_library_made_of_a_library_keeps_its_cards():
@@ -88,7 +115,12 @@ def test_a_library_made_of_a_library_keeps_its_cards():
 def test_a_library_is_a_sequence_of_tools():
     library = ToolLibrary([forecast, note])
     assert list(library) == [forecast, note]
-    assert (len(library), library[0], library[-1], library.names) == (2, forecast, note, ("forecast", "note"))
+    assert (len(library), library[0], library[-1], library.names) == (
+        2,
+        forecast,
+        note,
+        ("forecast", "note"),
+    )
     assert (library.tool("note"), library.tool("other")) == (note, None)
     with pytest.raises(KeyError):
         library.card("other")
@@ -108,7 +140,11 @@ def test_a_card_shows_only_what_it_knows():
         ([], [], "There are no tools"),
         ([note, note], [], "Two tools are named 'note'"),
         ([max], [], "max cannot become a tool: "),
-        ([lambda n: n], [], "<lambda> cannot become a tool: .*docstring.* Write a function with a name, a docstring"),
+        (
+            [lambda n: n],
+            [],
+            "<lambda> cannot become a tool: .*docstring.* Write a function with a name, a docstring",
+        ),
         ([{"name": "note"}], [], "Expected a LangChain tool or a function, got dict"),
         ([Horn], [], "Expected a LangChain tool or a function"),
         ([note], [ToolCard("notes", "")], r"names notes, but the tools are note"),
@@ -139,7 +175,10 @@ def test_a_card_takes_three_examples():
         look = StructuredTool.from_function(
             print, name="look", description="", metadata={"tooltree_examples": examples}
         )
-        with pytest.raises(ToolDefinitionError, match="examples of 'look' must be a sequence of examples, got "):
+        with pytest.raises(
+            ToolDefinitionError,
+            match="examples of 'look' must be a sequence of examples, got ",
+        ):
             ToolCard.from_tool(look)
 
 
@@ -154,10 +193,17 @@ def test_what_says_nothing_of_an_output_is_left_out():
 
 
 def test_a_library_knows_what_its_cards_say_beyond_the_tools():
-    card = ToolCard("note", "Write a note.", domains=("office",), examples=("note('hi')",))
+    card = ToolCard(
+        "note", "Write a note.", domains=("office",), examples=("note('hi')",)
+    )
     library = ToolLibrary([forecast, note], [card])
     told = {"domains": ["office"], "examples": ["note('hi')"]}
     assert (library.additions("note"), library.additions("forecast")) == (told, {})
     again = ToolLibrary(library, [ToolCard("note", "Keep it.", input_schema={"a": 1})])
     assert again.additions("note") == {**told, "description": "Keep it."}
-    assert ToolLibrary([forecast, note], [library.card(name) for name in library.names]).additions("note") == told
+    assert (
+        ToolLibrary(
+            [forecast, note], [library.card(name) for name in library.names]
+        ).additions("note")
+        == told
+    )

@@ -5,7 +5,12 @@ from langchain_core.tools import StructuredTool, tool
 from langgraph.prebuilt import InjectedStore, ToolRuntime
 from langgraph.types import Command
 
-from langchain_tooltree import ConfigurationError, ObjectSandbox, ToolLibrary, mcp_effects
+from langchain_tooltree import (
+    ConfigurationError,
+    ObjectSandbox,
+    ToolLibrary,
+    mcp_effects,
+)
 from langchain_tooltree.errors import ToolDefinitionError
 from langchain_tooltree.experience.trajectory import verb_of_write
 from tests.internals.hall import classify_tools
@@ -44,7 +49,9 @@ def maybe_jump() -> Command[str] | str:
 
 
 def hinted(name, metadata):
-    return StructuredTool.from_function(lambda: "", name=name, description=name, metadata=metadata)
+    return StructuredTool.from_function(
+        lambda: "", name=name, description=name, metadata=metadata
+    )
 
 
 def adapters(name, hint):
@@ -55,7 +62,10 @@ def adapters(name, hint):
 def native(name, hint, server):
     """Metadata as `langchain.mcp` writes it."""
     annotations = {} if hint is None else {"read_only_hint": hint}
-    return hinted(name, {"mcp": {"server": {"name": server}, "tool": {"annotations": annotations}}})
+    return hinted(
+        name,
+        {"mcp": {"server": {"name": server}, "tool": {"annotations": annotations}}},
+    )
 
 
 def test_a_tool_of_unknown_effect_is_a_write():
@@ -64,25 +74,36 @@ def test_a_tool_of_unknown_effect_is_a_write():
 
 def test_declared_effects_are_taken():
     library = ToolLibrary([look, jump])
-    assert classify_tools(library, {"look": "read", "jump": "write"}) == {"look": "read", "jump": "write"}
+    assert classify_tools(library, {"look": "read", "jump": "write"}) == {
+        "look": "read",
+        "jump": "write",
+    }
 
 
 def test_a_tool_that_returns_a_command_cannot_be_a_read():
     library = ToolLibrary([jump])
     assert classify_tools(library) == {"jump": "write"}
-    with pytest.raises(ConfigurationError, match="returns a Command, which updates the state"):
+    with pytest.raises(
+        ConfigurationError, match="returns a Command, which updates the state"
+    ):
         classify_tools(library, {"jump": "read"})
 
 
 def test_a_tool_that_returns_a_command_at_times_may_be_declared_a_read():
     library = ToolLibrary([maybe_jump])
     assert classify_tools(library) == {maybe_jump.name: "write"}
-    assert classify_tools(library, {maybe_jump.name: "read"}) == {maybe_jump.name: "read"}
+    assert classify_tools(library, {maybe_jump.name: "read"}) == {
+        maybe_jump.name: "read"
+    }
 
 
 def test_unknown_names_are_refused():
-    with pytest.raises(ToolDefinitionError, match="effects names fly, watch, but the tools are look"):
-        classify_tools(ToolLibrary([look]), {"watch": "read", "look": "read", "fly": "read"})
+    with pytest.raises(
+        ToolDefinitionError, match="effects names fly, watch, but the tools are look"
+    ):
+        classify_tools(
+            ToolLibrary([look]), {"watch": "read", "look": "read", "fly": "read"}
+        )
     with pytest.raises(ToolDefinitionError, match="the sandbox names draw, show"):
         classify_tools(ToolLibrary([look]), None, ObjectSandbox.of_methods(Board()))
 
@@ -94,13 +115,17 @@ def test_a_sandbox_may_not_bind_a_tool_that_reaches_the_store(injected):
         return line
 
     sandbox = ObjectSandbox(None, lambda _: [tool(draw)])
-    with pytest.raises(ConfigurationError, match="'draw' has the store or the runtime injected"):
+    with pytest.raises(
+        ConfigurationError, match="'draw' has the store or the runtime injected"
+    ):
         classify_tools(ToolLibrary(sandbox.tools), None, sandbox)
 
 
 @pytest.mark.parametrize("value", ["Read", "sandboxed", True, ""])
 def test_other_values_are_refused(value):
-    with pytest.raises(ConfigurationError, match=r"effects\['look'\] must be 'read' or 'write', got"):
+    with pytest.raises(
+        ConfigurationError, match=r"effects\['look'\] must be 'read' or 'write', got"
+    ):
         classify_tools(ToolLibrary([look]), {"look": value})
 
 
@@ -114,7 +139,12 @@ def test_hints_count_in_both_forms_of_metadata():
         native("f", None, "files"),
         hinted("g", None),
     ]
-    assert mcp_effects(tools, server="files") == {"a": "read", "b": "write", "d": "read", "e": "write"}
+    assert mcp_effects(tools, server="files") == {
+        "a": "read",
+        "b": "write",
+        "d": "read",
+        "e": "write",
+    }
 
 
 def loaded(name, server_name):
@@ -124,12 +154,21 @@ def loaded(name, server_name):
         return server_name
 
     return StructuredTool(
-        name=name, description=name, coroutine=call_tool, args_schema={}, metadata={"readOnlyHint": True}
+        name=name,
+        description=name,
+        coroutine=call_tool,
+        args_schema={},
+        metadata={"readOnlyHint": True},
     )
 
 
 def test_hints_of_another_server_do_not_count():
-    tools = [native("d", True, "mail"), loaded("e", "mail"), loaded("f", "files"), loaded("g", None)]
+    tools = [
+        native("d", True, "mail"),
+        loaded("e", "mail"),
+        loaded("f", "files"),
+        loaded("g", None),
+    ]
     assert mcp_effects(tools, server="files") == {"f": "read", "g": "read"}
 
 

@@ -38,11 +38,18 @@ def test_a_read_that_changes_something_is_found_out(monkeypatch):
     monkeypatch.setattr(untrusted, "READS", ("read_mail", "search_notes", "wipe"))
     monkeypatch.setattr(untrusted, "MAY_RUN", frozenset({"read_mail", "search_notes"}))
     found = gets_done(ATTACKS[0], manners=["obeys"])
-    assert found == [f"obeys, {selection}: wipe ran while searching" for selection in ("doubt", "posterior")]
+    assert found == [
+        f"obeys, {selection}: wipe ran while searching"
+        for selection in ("doubt", "posterior")
+    ]
 
 
 def test_a_mark_that_can_be_closed_is_found_out(monkeypatch):
-    monkeypatch.setattr(untrusted, "recall_text", lambda *_, **__: f"<reference_material>\n{untrusted.ORDER}")
+    monkeypatch.setattr(
+        untrusted,
+        "recall_text",
+        lambda *_, **__: f"<reference_material>\n{untrusted.ORDER}",
+    )
     found = gets_done(Attack("delimiters", "", "tip"), manners=["goes by marks"])
     assert "goes by marks, doubt: a call was taken from a text" in found
 

@@ -11,20 +11,26 @@ BLOG = {
     "tree": "A tree of thoughts is one of the extensions of chain of thought.",
     "tools": "Agents call tools for what they do not know.",
 }
-DOCUMENTS = [Document(text, metadata={"source": name}, id=name) for name, text in BLOG.items()]
+DOCUMENTS = [
+    Document(text, metadata={"source": name}, id=name) for name, text in BLOG.items()
+]
 
 
 def similar(query: str) -> list[Document]:
     """The two documents that share most words with a query; stands for your vector store."""
     words = set(query.lower().split())
-    return sorted(DOCUMENTS, key=lambda each: -len(words & set(each.page_content.lower().split())))[:2]
+    return sorted(
+        DOCUMENTS, key=lambda each: -len(words & set(each.page_content.lower().split()))
+    )[:2]
 
 
 @tool(response_format="content_and_artifact")
 def retrieve_context(query: str) -> tuple[str, list[Document]]:
     """Retrieve what the blog says about a question."""
     found = similar(query)
-    return "\n\n".join(f"Source: {each.metadata}\nContent: {each.page_content}" for each in found), found
+    return "\n\n".join(
+        f"Source: {each.metadata}\nContent: {each.page_content}" for each in found
+    ), found
 
 
 def build(model: Any) -> Any:

@@ -6,7 +6,9 @@ from typing import Any
 from langchain_tooltree import create_tooltree_agent as create_agent
 from langchain_tooltree.effects import sql_reads
 
-DATABASE = sqlite3.connect(":memory:", check_same_thread=False)  # stands for a file of yours
+DATABASE = sqlite3.connect(
+    ":memory:", check_same_thread=False
+)  # stands for a file of yours
 DATABASE.executescript("""
     CREATE TABLE genre (id INTEGER PRIMARY KEY, name TEXT);
     CREATE TABLE track (id INTEGER PRIMARY KEY, genre_id INTEGER REFERENCES genre (id), minutes REAL);
@@ -21,7 +23,9 @@ PROMPT = (
 
 def list_tables() -> str:
     """List the tables of the database."""
-    found = DATABASE.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")
+    found = DATABASE.execute(
+        "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name"
+    )
     return ", ".join(name for (name,) in found)
 
 
@@ -57,5 +61,6 @@ def build(model: Any) -> Any:
         model,
         [*LOOKUPS, run_query],
         system_prompt=PROMPT,
-        effects=dict.fromkeys(LOOKUPS, "read") | {run_query: sql_reads("query", dialect="sqlite")},
+        effects=dict.fromkeys(LOOKUPS, "read")
+        | {run_query: sql_reads("query", dialect="sqlite")},
     )

@@ -5,7 +5,9 @@ from typing import Any
 
 from langchain.agents import create_agent
 
-DATABASE = sqlite3.connect(":memory:", check_same_thread=False)  # stands for a file of yours
+DATABASE = sqlite3.connect(
+    ":memory:", check_same_thread=False
+)  # stands for a file of yours
 DATABASE.executescript("""
     CREATE TABLE genre (id INTEGER PRIMARY KEY, name TEXT);
     CREATE TABLE track (id INTEGER PRIMARY KEY, genre_id INTEGER REFERENCES genre (id), minutes REAL);
@@ -20,7 +22,9 @@ PROMPT = (
 
 def list_tables() -> str:
     """List the tables of the database."""
-    found = DATABASE.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")
+    found = DATABASE.execute(
+        "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name"
+    )
     return ", ".join(name for (name,) in found)
 
 

@@ -33,11 +33,15 @@ def build(model: Any) -> Any:
 
     def schedule_event(request: str) -> str:
         """Have the calendar kept, in words."""
-        return str(calendar.invoke({"messages": [HumanMessage(request)]})["messages"][-1].text)
+        return str(
+            calendar.invoke({"messages": [HumanMessage(request)]})["messages"][-1].text
+        )
 
     def manage_mail(request: str) -> str:
         """Have mails written, in words."""
-        return str(mail.invoke({"messages": [HumanMessage(request)]})["messages"][-1].text)
+        return str(
+            mail.invoke({"messages": [HumanMessage(request)]})["messages"][-1].text
+        )
 
     return create_agent(
         model,

@@ -48,7 +48,15 @@ from langchain_tooltree.tooltree.search.policies import (
     StopReason,
     UCTPolicy,
 )
-from langchain_tooltree.tooltree.search.tree import Call, Node, Observation, Pruned, Tree, TreeChange, Work
+from langchain_tooltree.tooltree.search.tree import (
+    Call,
+    Node,
+    Observation,
+    Pruned,
+    Tree,
+    TreeChange,
+    Work,
+)
 
 OperationKind = Literal["propose", "score", "execute", "evaluate"]
 
@@ -76,7 +84,9 @@ class Operation:
     rollout: int  # number of the rollout this belongs to, from 0
     attempt: int = 1  # for `propose`: how often this state is now asked, from 1
     run: bool = False  # whether the node's call is run first: always for `execute`, for `propose` if it has not run yet
-    candidates: tuple[int, ...] = ()  # for `score`: the nodes to score, in the order of creation
+    candidates: tuple[
+        int, ...
+    ] = ()  # for `score`: the nodes to score, in the order of creation
     model_calls: int = 0  # model calls that may be used at the most
 
 
@@ -86,15 +96,31 @@ class OperationOutcome:
 
     operation: int  # launch number of the operation
     calls: list[Call] = field(default_factory=list)  # `propose`: best first
-    confidences: list[float | None] = field(default_factory=list)  # `propose`: r_pre of each call; may be empty
-    dropped: list[str] = field(default_factory=list)  # `propose`: calls that cannot be made, each with its reason
+    confidences: list[float | None] = field(
+        default_factory=list
+    )  # `propose`: r_pre of each call; may be empty
+    dropped: list[str] = field(
+        default_factory=list
+    )  # `propose`: calls that cannot be made, each with its reason
     finished: bool = False  # `propose`: the model answered without proposing any call
-    scores: Sequence[float | None] = ()  # `score`: one in [0, 1] for each candidate, `None` where the judge gave none
-    reasons: Sequence[str] = ()  # `score`, `evaluate`: why, for each score; empty if nobody said
-    observation: Observation | None = None  # `execute`, `propose`: what the call brought back that was run first
-    reward: float | None = None  # `evaluate`, `propose`: r_post in [0, 1], `None` if there is none
-    goal: float | None = None  # `evaluate`, `propose`: whether the task is done, in [0, 1], `None` if nobody said
-    missing: Sequence[str] = ()  # `propose`: what of the request is not done yet, in words
+    scores: Sequence[
+        float | None
+    ] = ()  # `score`: one in [0, 1] for each candidate, `None` where the judge gave none
+    reasons: Sequence[
+        str
+    ] = ()  # `score`, `evaluate`: why, for each score; empty if nobody said
+    observation: Observation | None = (
+        None  # `execute`, `propose`: what the call brought back that was run first
+    )
+    reward: float | None = (
+        None  # `evaluate`, `propose`: r_post in [0, 1], `None` if there is none
+    )
+    goal: float | None = (
+        None  # `evaluate`, `propose`: whether the task is done, in [0, 1], `None` if nobody said
+    )
+    missing: Sequence[
+        str
+    ] = ()  # `propose`: what of the request is not done yet, in words
     error: str | None = None  # why the operation failed, if it did
     model_calls: int = 0  # that it made
     tokens: int = 0  # that these took
@@ -140,25 +166,39 @@ class TreeSearch:
         self.spent = Spent()  # a driver adds what it spends beside the operations
         self.max_model_calls = config.most_model_calls(tools)
         self.promised_model_calls = reserved_model_calls  # neither spent nor free: those of what is outstanding, too
-        self.problems: list[str] = []  # what made questions to proposer or judge fail, each cause once
+        self.problems: list[
+            str
+        ] = []  # what made questions to proposer or judge fail, each cause once
         self.stop_reason: StopReason | None = None  # `None` while the search goes on
         self._by_posterior = config.selection == "posterior"
-        self._proposer_calls = 1 + (tools if config.proposals == "per_tool" else 1)  # one more to repair calls
+        self._proposer_calls = 1 + (
+            tools if config.proposals == "per_tool" else 1
+        )  # one more to repair calls
         self._judge_calls = judge_calls
         self._ready: list[tuple[Operation, Rollout]] = []  # that wait to be launched
-        self._outstanding: deque[tuple[Operation, Rollout]] = deque()  # whose outcomes are awaited, oldest first
+        self._outstanding: deque[tuple[Operation, Rollout]] = (
+            deque()
+        )  # whose outcomes are awaited, oldest first
         self._launches = 0
         self._policy: UCTPolicy | PosteriorPolicy
         self._best: BestPath | PosteriorPolicy
         if self._by_posterior:
             done_at_start = DONE if is_under_way else DONE_AT_START
-            self._policy = self._best = PosteriorPolicy(self.tree, done_at_start=done_at_start)
+            self._policy = self._best = PosteriorPolicy(
+                self.tree, done_at_start=done_at_start
+            )
         else:
             self._policy, self._best = policy or UCTPolicy(config), BestPath(config)
         self._announced_best: int | None = None
-        self._observations: dict[tuple[str, str], Observation] = {}  # by the world before a call, and the call
-        self._running: dict[tuple[str, str], list[Rollout]] = {}  # calls in flight, and who waits for each
-        self.cache_hits = 0  # calls whose observation was reused instead of running them again
+        self._observations: dict[
+            tuple[str, str], Observation
+        ] = {}  # by the world before a call, and the call
+        self._running: dict[
+            tuple[str, str], list[Rollout]
+        ] = {}  # calls in flight, and who waits for each
+        self.cache_hits = (
+            0  # calls whose observation was reused instead of running them again
+        )
         self._events: list[Event] = []
         self._active: dict[int, Rollout] = {}
         self._started = 0
@@ -180,7 +220,10 @@ class TreeSearch:
                     break
                 else:
                     self.stop("max_model_calls")
-            elif len(self._active) >= self.config.parallel_rollouts or not self._start_rollout():
+            elif (
+                len(self._active) >= self.config.parallel_rollouts
+                or not self._start_rollout()
+            ):
                 break
         return operations
 
@@ -230,7 +273,9 @@ class TreeSearch:
         """Launch nothing more; the first reason stays."""
         if self.stop_reason is None:
             self.stop_reason = reason
-            self._events.append({"type": "stop", "reason": reason, "rollouts": self.rollouts})
+            self._events.append(
+                {"type": "stop", "reason": reason, "rollouts": self.rollouts}
+            )
 
     def _start_rollout(self) -> bool:
         """Begin a rollout; False if none can begin now."""
@@ -259,7 +304,9 @@ class TreeSearch:
 
     def _put(self, kind: OperationKind, rollout: Rollout, **details: Any) -> None:
         """Have the next operation of a rollout wait for its launch; `details` are other fields of it."""
-        operation = Operation(id=-1, kind=kind, node=rollout.node.id, rollout=rollout.id, **details)
+        operation = Operation(
+            id=-1, kind=kind, node=rollout.node.id, rollout=rollout.id, **details
+        )
         self._ready.append((operation, rollout))
 
     # --- tell ---
@@ -276,10 +323,14 @@ class TreeSearch:
         self.spent.tool_calls += operation.run
         self.spent.tokens += outcome.tokens
         self.tree.changed.add(operation.node)
-        self._events.append({"type": "budget", "rollouts": self.rollouts, **asdict(self.spent)})
+        self._events.append(
+            {"type": "budget", "rollouts": self.rollouts, **asdict(self.spent)}
+        )
         node = self.tree.nodes[operation.node]
         cost = (outcome.model_calls, outcome.tokens)
-        change = TreeChange(operation.rollout, operation.kind, node.id, self._announced_best, *cost)
+        change = TreeChange(
+            operation.rollout, operation.kind, node.id, self._announced_best, *cost
+        )
         self.tree.history.append(change)
         if operation.run:
             lost = Observation(outcome.error or "No result.", kind="exception")
@@ -299,7 +350,9 @@ class TreeSearch:
                 self._evaluated(rollout, node, outcome)
         change.nodes = len(self.tree)
 
-    def _proposed(self, rollout: Rollout, node: Node, outcome: OperationOutcome) -> None:
+    def _proposed(
+        self, rollout: Rollout, node: Node, outcome: OperationOutcome
+    ) -> None:
         node.proposing = False
         dropped = list(outcome.dropped)
         self._count_failure("propose", outcome.error)
@@ -316,40 +369,76 @@ class TreeSearch:
                 node.r_post = outcome.reward
                 self.tree.backpropagate(node, outcome.reward)
         candidates: list[Node] = []
-        for call, confidence in zip(outcome.calls, outcome.confidences or (None,) * len(outcome.calls), strict=True):
+        for call, confidence in zip(
+            outcome.calls,
+            outcome.confidences or (None,) * len(outcome.calls),
+            strict=True,
+        ):
             # The values of Eq. 1 are those of a tree, so it merges no states.
-            if repetition := self.tree.repetition(node, call, merging=self._by_posterior):
+            if repetition := self.tree.repetition(
+                node, call, merging=self._by_posterior
+            ):
                 dropped.append(f"{call.label}: {repetition}")
                 continue
             candidates.append(self.tree.add(node, call))
             if self._by_posterior:
-                candidates[-1].r_pre = self.config.pre_threshold if confidence is None else confidence
+                candidates[-1].r_pre = (
+                    self.config.pre_threshold if confidence is None else confidence
+                )
                 candidates[-1].pre_scored = confidence is not None
         node.dropped.extend(dropped)
-        self._record("propose", rollout, node, calls=[each.label for each in candidates], dropped=dropped)
+        self._record(
+            "propose",
+            rollout,
+            node,
+            calls=[each.label for each in candidates],
+            dropped=dropped,
+        )
         if candidates and not self._by_posterior:
-            self._put("score", rollout, candidates=tuple(each.id for each in candidates))
+            self._put(
+                "score", rollout, candidates=tuple(each.id for each in candidates)
+            )
             return
         self._end(rollout)
 
-    def _scored(self, rollout: Rollout, operation: Operation, outcome: OperationOutcome) -> None:
+    def _scored(
+        self, rollout: Rollout, operation: Operation, outcome: OperationOutcome
+    ) -> None:
         """Pre-evaluation: prune what scores below the threshold or is not among the top K, then work on."""
-        threshold = min(1.0, self.config.pre_threshold * self.config.threshold_annealing**rollout.node.depth)
+        threshold = min(
+            1.0,
+            self.config.pre_threshold
+            * self.config.threshold_annealing**rollout.node.depth,
+        )
         candidates = [self.tree.nodes[candidate] for candidate in operation.candidates]
         nothing_scored = all(score is None for score in outcome.scores)
-        self._count_failure("score", (outcome.error or "no score") if nothing_scored else None)
+        self._count_failure(
+            "score", (outcome.error or "no score") if nothing_scored else None
+        )
         reasons = outcome.reasons or ("",) * len(candidates)
-        for candidate, score, reason in zip(candidates, outcome.scores, reasons, strict=True):
+        for candidate, score, reason in zip(
+            candidates, outcome.scores, reasons, strict=True
+        ):
             candidate.pre_reason = reason
             candidate.pre_scored = score is not None
             candidate.r_pre = threshold if score is None else score
             scores = {"r_pre": candidate.r_pre, "scored": candidate.pre_scored}
             self._record("judge", rollout, candidate, call=candidate.label, **scores)
-        ranked = self.tree.best_first([candidate for candidate in candidates if (candidate.r_pre or 0.0) >= threshold])
+        ranked = self.tree.best_first(
+            [
+                candidate
+                for candidate in candidates
+                if (candidate.r_pre or 0.0) >= threshold
+            ]
+        )
         best = ranked[: self.config.top_k]
         for candidate in candidates:
             if candidate not in best:
-                self._prune(rollout, candidate, "top_k" if candidate in ranked else "pre_evaluation")
+                self._prune(
+                    rollout,
+                    candidate,
+                    "top_k" if candidate in ranked else "pre_evaluation",
+                )
         work = cast("UCTPolicy", self._policy).after_scoring(self.tree, best)
         if work is None:
             self._end(rollout)
@@ -387,14 +476,23 @@ class TreeSearch:
         """Whether a call is run in the same operation as the next question, which brings its scores."""
         return self._by_posterior and not self.tree.is_deepest(node)
 
-    def _observe(self, rollout: Rollout, observation: Observation, *, cached: bool) -> None:
+    def _observe(
+        self, rollout: Rollout, observation: Observation, *, cached: bool
+    ) -> None:
         """Take in what the call of a rollout has brought back."""
         node = rollout.node
         node.observation = observation
         if observation.kind == "ok":  # another time, a call that failed may succeed
             self._observations[self._key(node)] = observation
         self.tree.history[-1].ran.append(node.id)
-        self._record("execute", rollout, node, call=node.label, status=observation.kind, cached=cached)
+        self._record(
+            "execute",
+            rollout,
+            node,
+            call=node.label,
+            status=observation.kind,
+            cached=cached,
+        )
 
     def _observed(self, rollout: Rollout) -> None:
         """Go on after the call of a rollout has run: judge what it brought back, or ask on, which brings its score."""
@@ -405,23 +503,38 @@ class TreeSearch:
         else:
             self._end(rollout)
 
-    def _evaluated(self, rollout: Rollout, node: Node, outcome: OperationOutcome) -> None:
+    def _evaluated(
+        self, rollout: Rollout, node: Node, outcome: OperationOutcome
+    ) -> None:
         """Post-evaluation: set r_post and goal, back-propagate, prune, and see whether a path is good enough."""
         parent = self.tree.state_before(node)
         reward = outcome.reward
-        self._count_failure("evaluate", (outcome.error or "no score") if reward is None else None)
+        self._count_failure(
+            "evaluate", (outcome.error or "no score") if reward is None else None
+        )
         node.post_scored = reward is not None
         if reward is None:  # unscored is never 0
-            reward = parent.value if parent.visits and self.config.reward == "call" else self.config.post_threshold
+            reward = (
+                parent.value
+                if parent.visits and self.config.reward == "call"
+                else self.config.post_threshold
+            )
         node.r_post = reward
         node.post_reason = " ".join(outcome.reasons)
         if self.config.goal_score:
-            inherited = 0.5 if parent.goal is None else parent.goal  # neutral: as good as unknown
+            inherited = (
+                0.5 if parent.goal is None else parent.goal
+            )  # neutral: as good as unknown
             # A deferred write ends its path, whatever has to follow: the right one to make next is all that is wanted.
             goal = outcome.reward if node.deferred else outcome.goal
             node.goal = inherited if goal is None else goal
             node.goal_scored = goal is not None
-        self.tree.backpropagate(node, self.tree.cumulative_reward(node) if self.config.reward == "path" else reward)
+        self.tree.backpropagate(
+            node,
+            self.tree.cumulative_reward(node)
+            if self.config.reward == "path"
+            else reward,
+        )
         node.closed = node.closed or node.deferred or self.tree.is_deepest(node)
         scores = {"r_post": reward, "goal": node.goal, "scored": node.post_scored}
         self._record("evaluate", rollout, node, call=node.label, **scores)
@@ -438,7 +551,14 @@ class TreeSearch:
         if best and best.id != self._announced_best:
             self._announced_best = best.id
             calls = [step.label for step in self.tree.path(best)]
-            self._events.append({"type": "best", "node": best.id, "value": self._best.value or 0.0, "calls": calls})
+            self._events.append(
+                {
+                    "type": "best",
+                    "node": best.id,
+                    "value": self._best.value or 0.0,
+                    "calls": calls,
+                }
+            )
         if solved:
             self.stop("solved")
 
@@ -466,4 +586,6 @@ class TreeSearch:
 
     def _record(self, kind: str, rollout: Rollout, node: Node, **facts: Any) -> None:
         """Add an event of a rollout at a node; `facts` are the other fields of its kind, see `events.py`."""
-        self._events.append({"type": kind, "node": node.id, "rollout": rollout.id, **facts})
+        self._events.append(
+            {"type": kind, "node": node.id, "rollout": rollout.id, **facts}
+        )

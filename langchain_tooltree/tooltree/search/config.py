@@ -20,7 +20,11 @@ class Effort(NamedTuple):
     confidence: float  # probability in (0, 1] of being right and complete at which a deep search ends
 
 
-EFFORTS = {"frugal": Effort(2, 0.7), "balanced": Effort(4, 0.9), "thorough": Effort(8, 0.97)}
+EFFORTS = {
+    "frugal": Effort(2, 0.7),
+    "balanced": Effort(4, 0.9),
+    "thorough": Effort(8, 0.97),
+}
 """The calls were chosen with `tests.benchmarks.recorded`, .97 on the first 100 tasks of `tests.benchmarks.compare`."""
 
 
@@ -93,7 +97,11 @@ class SearchConfig:
             raise ConfigurationError(msg)
         for each in fields(SearchConfig):
             value = getattr(self, each.name)
-            if self.selection == "doubt" and each.name not in _OF_THE_LOOP and value != each.default:
+            if (
+                self.selection == "doubt"
+                and each.name not in _OF_THE_LOOP
+                and value != each.default
+            ):
                 msg = (
                     f"{each.name}={value!r} shapes a deep search, and selection='doubt' searches in the agent's own "
                     "loop; leave it out, or choose selection='posterior', 'smoothed' or 'printed'."
@@ -108,10 +116,16 @@ class SearchConfig:
     @property
     def extra_calls(self) -> int:
         """Model calls a turn beyond the agent's own at the most, in the loop."""
-        return EFFORTS[self.effort].extra_calls if self.max_model_calls is None else self.max_model_calls
+        return (
+            EFFORTS[self.effort].extra_calls
+            if self.max_model_calls is None
+            else self.max_model_calls
+        )
 
     @classmethod
-    def paper(cls, *, form: Literal["iclr", "acl"] = "iclr", **changes: Any) -> "KernelConfig":
+    def paper(
+        cls, *, form: Literal["iclr", "acl"] = "iclr", **changes: Any
+    ) -> "KernelConfig":
         """The settings of the paper, to reproduce it. Without `prompts=`, judges are asked as by `Prompts.paper()`.
 
         The paper prints Eq. 1, lambda 1.4, the thresholds .3 and .4, 60 rollouts, a gain of 1e-3 over 10 of them, one
@@ -144,7 +158,15 @@ class SearchConfig:
 
 
 _OF_THE_LOOP = frozenset(
-    {"effort", "max_model_calls", "max_seconds", "check_writes", "selection", "pre_threshold", "post_threshold"}
+    {
+        "effort",
+        "max_model_calls",
+        "max_seconds",
+        "check_writes",
+        "selection",
+        "pre_threshold",
+        "post_threshold",
+    }
 )
 """Settings that mean something in the agent's own loop; the thresholds, where a judge of one's own is asked."""
 
@@ -152,7 +174,10 @@ _OF_THE_LOOP = frozenset(
 @cache
 def _adapters(config: type[Any]) -> dict[str, TypeAdapter[Any]]:
     """What checks each field."""
-    return {name: TypeAdapter(hint) for name, hint in get_type_hints(config, include_extras=True).items()}
+    return {
+        name: TypeAdapter(hint)
+        for name, hint in get_type_hints(config, include_extras=True).items()
+    }
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -36,16 +36,22 @@ class UCTPolicy:
         count rollouts in flight; `state_visits` is N(s), with them.
         """
         r_pre = child.r_pre or 0.0
-        exploration = self.config.exploration * self.config.exploration_annealing**state.depth
+        exploration = (
+            self.config.exploration * self.config.exploration_annealing**state.depth
+        )
         visits = child.visits + child.in_flight
         if self.config.selection == "printed":
             # Q(s, a) + lambda * r_pre(s, a) * sqrt(ln N(s) / N(s, a))
             if visits == 0:
                 return math.inf
-            return child.value + exploration * r_pre * math.sqrt(math.log(max(state_visits, 1)) / visits)
+            return child.value + exploration * r_pre * math.sqrt(
+                math.log(max(state_visits, 1)) / visits
+            )
         # Q(s, a) + lambda * r_pre(s, a) * sqrt(ln(1 + N(s))) / (1 + N(s, a))
         value = child.value if child.visits else state.value
-        return value + exploration * r_pre * math.sqrt(math.log1p(state_visits)) / (1 + visits)
+        return value + exploration * r_pre * math.sqrt(math.log1p(state_visits)) / (
+            1 + visits
+        )
 
     def select(self, tree: Tree) -> Work | None:
         """Descend along the best scores; where a branch is wholly in flight, take the next best."""
@@ -54,7 +60,9 @@ class UCTPolicy:
     def _descend(self, tree: Tree, state: Node) -> Work | None:
         if tree.askable(state) and tree.spent(state):
             return Work("propose", state)
-        for child in self.ranked(tree, state, [child for child in tree.children(state) if _may_enter(child)]):
+        for child in self.ranked(
+            tree, state, [child for child in tree.children(state) if _may_enter(child)]
+        ):
             if child.r_post is None:
                 return Work("execute", child)
             if work := self._descend(tree, child):
@@ -66,7 +74,12 @@ class UCTPolicy:
         state_visits = tree.state_visits(state) + state.in_flight
 
         def rank(child: Node) -> tuple[float, ...]:
-            return self.score(state, state_visits, child), child.visits, child.r_pre or 0.0, tree.jitter(child)
+            return (
+                self.score(state, state_visits, child),
+                child.visits,
+                child.r_pre or 0.0,
+                tree.jitter(child),
+            )
 
         return sorted(children, key=rank, reverse=True)
 
@@ -90,27 +103,54 @@ def _may_enter(child: Node) -> bool:
 
 # Scores, in [0, 1].
 RIGHT_SCORE, WRONG_SCORE = 0.7, 0.3  # mean score of a right call, and of a wrong one
-DONE_SCORE, OPEN_SCORE = 0.75, 0.25  # mean goal score where the request is fulfilled, and where it is not
-DEVIATION, GOAL_DEVIATION = 0.24, 0.2  # standard deviation of a call's score and of a goal score, for an unknown judge
+DONE_SCORE, OPEN_SCORE = (
+    0.75,
+    0.25,
+)  # mean goal score where the request is fulfilled, and where it is not
+DEVIATION, GOAL_DEVIATION = (
+    0.24,
+    0.2,
+)  # standard deviation of a call's score and of a goal score, for an unknown judge
 LEAST_DEVIATION = 0.15  # however close together its scores are, a judge is not taken to be surer than this
 SCORES_ASSUMED = 15  # how many scores the assumed deviation counts for
 BETWEEN = 0.01  # variance of scores because some calls are right and others wrong, not because the judge is unsure
-RIGHT_SHARE, DONE_SHARE = 0.2, 0.1  # share of right calls among those scored, and of states with nothing left to do
+RIGHT_SHARE, DONE_SHARE = (
+    0.2,
+    0.1,
+)  # share of right calls among those scored, and of states with nothing left to do
 RANK_APART = 1.5  # standard deviations between right and wrong calls that ranks are read with: a judge of AUC 0.86
 RANK_TRUST = 0.3  # weight of ranks in the logarithm of a likelihood ratio, once many scores are known
 OPINION = 0.5  # share of a score's variance that is the same in every score of one call
-STRONGEST = 8.0  # bound on the logarithm of a likelihood ratio (3,000 to 1): no score is proof
-FIRST_FIT, FIT_GROWTH = 10, 1.5  # the deviation is fitted after so many scores, and each time there are so many more
+STRONGEST = (
+    8.0  # bound on the logarithm of a likelihood ratio (3,000 to 1): no score is proof
+)
+FIRST_FIT, FIT_GROWTH = (
+    10,
+    1.5,
+)  # the deviation is fitted after so many scores, and each time there are so many more
 
 # Proposals.
-OFFERED, OFFERED_ASTRAY = 0.9, 0.4  # an offer holds a next right call: on the right path, and off it
+OFFERED, OFFERED_ASTRAY = (
+    0.9,
+    0.4,
+)  # an offer holds a next right call: on the right path, and off it
 FIRST = 0.55  # the right call stands first, where candidates come best first and it is among them
-HARMLESS_READ, HARMLESS_WRITE = 0.95, 0.1  # a call that was not the right one leaves the path right all the same
-SILENT_IF_DONE, SILENT_IF_OPEN, SILENT_ASTRAY = 0.9, 0.1, 0.1  # a model that is asked offers no call
+HARMLESS_READ, HARMLESS_WRITE = (
+    0.95,
+    0.1,
+)  # a call that was not the right one leaves the path right all the same
+SILENT_IF_DONE, SILENT_IF_OPEN, SILENT_ASTRAY = (
+    0.9,
+    0.1,
+    0.1,
+)  # a model that is asked offers no call
 
 # The request is fulfilled, before any score is known.
 DONE = 0.1  # after one more right call
-DONE_AT_START, DONE_AFTER_FAILURE = 0.05, 0.05  # without any call for it, and right after one that has failed
+DONE_AT_START, DONE_AFTER_FAILURE = (
+    0.05,
+    0.05,
+)  # without any call for it, and right after one that has failed
 
 DEEPER = 1.05  # factor by which work gains for each call that its path is longer: less of the path is left to find
 EXTREME = 1e30  # bound on likelihood ratios and their inverses: products along 15 calls stay within a float
@@ -132,7 +172,9 @@ class JudgeCalibration:
     low: float = WRONG_SCORE
     right: float = RIGHT_SHARE
     deviation: float = DEVIATION
-    offset: float = 0.0  # how much higher than assumed the judge's scores are as a whole
+    offset: float = (
+        0.0  # how much higher than assumed the judge's scores are as a whole
+    )
     _scores: list[float] = field(default_factory=list)  # in order of size
     _fitted: list[float] = field(default_factory=list)  # those known at the last fit
     _next_fit: int = FIRST_FIT
@@ -164,10 +206,14 @@ class JudgeCalibration:
         share = OPINION + (1 - OPINION) / len(scores)
         apart = (self.high - self.low) / self.deviation
         middle = (self.high + self.low) / 2 + self.offset
-        normal = math.fsum((each - middle) / self.deviation for each in scores) / len(scores)
+        normal = math.fsum((each - middle) / self.deviation for each in scores) / len(
+            scores
+        )
         logarithm = apart * normal / share
         if self._fitted:
-            trust = RANK_TRUST * len(self._fitted) / (len(self._fitted) + SCORES_ASSUMED)
+            trust = (
+                RANK_TRUST * len(self._fitted) / (len(self._fitted) + SCORES_ASSUMED)
+            )
             ranked = math.fsum(map(self._standing, scores)) / len(scores)
             logarithm = (1 - trust) * logarithm + trust * RANK_APART * ranked / share
         return math.exp(min(max(logarithm, -STRONGEST), STRONGEST))
@@ -175,7 +221,9 @@ class JudgeCalibration:
     def _standing(self, score: float) -> float:
         """Where a score stands between wrong and right ones, in standard deviations, by its rank alone."""
         count = len(self._fitted)
-        rank = (bisect_left(self._fitted, score) + bisect_right(self._fitted, score)) / 2
+        rank = (
+            bisect_left(self._fitted, score) + bisect_right(self._fitted, score)
+        ) / 2
         quantile = NormalDist().inv_cdf((rank + 0.5) / (count + 1))
         spread = math.sqrt(1 + self.right * (1 - self.right) * RANK_APART**2)
         return spread * quantile + (self.right - 0.5) * RANK_APART
@@ -220,13 +268,19 @@ class Belief:
     promise: Pair = NOTHING  # of the best work at or below
     work: Work | None = None  # that work, `None` if there is none
     busy: Pair = NOTHING  # what the best work in flight at or below promises
-    plans: tuple[PlanEnd, ...] = ()  # the most probable plan if the request is done here, and if it is open
+    plans: tuple[
+        PlanEnd, ...
+    ] = ()  # the most probable plan if the request is done here, and if it is open
 
     @property
     def likelihood(self) -> float:
         """Of all that was seen at and below the state, if the call was the right one."""
         # L = D * L_done + (1 - D) * L_open
-        return self.done * self.done_likelihood + (1 - self.done) * self.open_likelihood if self.ran else 1.0
+        return (
+            self.done * self.done_likelihood + (1 - self.done) * self.open_likelihood
+            if self.ran
+            else 1.0
+        )
 
     @property
     def probability_done(self) -> float:
@@ -279,11 +333,19 @@ class PosteriorPolicy:
     """
 
     def __init__(self, tree: Tree, *, done_at_start: float = DONE_AT_START) -> None:
-        self._tree, self._stop_at, self._done_at_start = tree, tree.config.stop_at, done_at_start
+        self._tree, self._stop_at, self._done_at_start = (
+            tree,
+            tree.config.stop_at,
+            done_at_start,
+        )
         self._calls = JudgeCalibration()
-        self._goals = JudgeCalibration(high=DONE_SCORE, low=OPEN_SCORE, right=DONE_SHARE, deviation=GOAL_DEVIATION)
+        self._goals = JudgeCalibration(
+            high=DONE_SCORE, low=OPEN_SCORE, right=DONE_SHARE, deviation=GOAL_DEVIATION
+        )
         self._goals_learnt: set[int] = set()
-        self._calls_learnt = 1  # nodes from which the calibration has learnt, the root among them
+        self._calls_learnt = (
+            1  # nodes from which the calibration has learnt, the root among them
+        )
         self._beliefs: list[Belief] = []
 
     def select(self, *_: Any) -> Work | None:
@@ -315,8 +377,16 @@ class PosteriorPolicy:
         root = self._beliefs[ROOT]
         done = root.probability_done
         plan = max(root.plans, key=lambda plan: plan.value.expected(done), default=None)
-        probability, end = (0.0, None) if plan is None else (plan.value.expected(done), plan.node)
-        return Outlook(root.promise.expected(done), root.work, root.busy.expected(done), probability, end)
+        probability, end = (
+            (0.0, None) if plan is None else (plan.value.expected(done), plan.node)
+        )
+        return Outlook(
+            root.promise.expected(done),
+            root.work,
+            root.busy.expected(done),
+            probability,
+            end,
+        )
 
     def _infer(self) -> None:
         """Carry new evidence to the root; children come after their parents in the tree.
@@ -326,7 +396,11 @@ class PosteriorPolicy:
         tree = self._tree
         is_fitted = self._learn()
         paths = ([tree.root, *tree.path(tree[each])] for each in tree.changed)
-        stale = range(len(tree)) if is_fitted else sorted({node.id for path in paths for node in path})
+        stale = (
+            range(len(tree))
+            if is_fitted
+            else sorted({node.id for path in paths for node in path})
+        )
         self._beliefs += map(self._read_scores, tree.nodes[len(self._beliefs) :])
         for node_id in stale:
             self._beliefs[node_id] = self._read_scores(tree[node_id])
@@ -363,11 +437,17 @@ class PosteriorPolicy:
     def _read_scores(self, node: Node) -> Belief:
         """What the scores of a call say of it; a score that nobody gave is no evidence."""
         scores = ((node.r_pre, node.pre_scored), (node.r_post, node.post_scored))
-        ratio = self._calls.ratio(*(score for score, is_scored in scores if is_scored and score is not None))
+        ratio = self._calls.ratio(
+            *(score for score, is_scored in scores if is_scored and score is not None)
+        )
         done = DONE if node.call else self._done_at_start
         if node.observation is not None and node.observation.kind != "ok":
             done = DONE_AFTER_FAILURE
-        harmless = HARMLESS_READ if node.call and node.call.effect == "read" else HARMLESS_WRITE
+        harmless = (
+            HARMLESS_READ
+            if node.call and node.call.effect == "read"
+            else HARMLESS_WRITE
+        )
         return Belief(ratio, done, harmless, ran=node.observation is not None)
 
     def _share_priors(self, node: Node, beliefs: Sequence[Belief]) -> None:
@@ -383,7 +463,9 @@ class PosteriorPolicy:
                 belief.prior = none * OFFERED * share
                 belief.prior_astray = none_astray * OFFERED_ASTRAY * share
 
-    def _weigh(self, node: Node, own: Belief, children: Sequence[Belief]) -> tuple[list[float], float]:
+    def _weigh(
+        self, node: Node, own: Belief, children: Sequence[Belief]
+    ) -> tuple[list[float], float]:
         """Bayes' rule at one state: how likely all is that was seen at and below it, if it is done and if it is open.
 
         Returns:
@@ -399,18 +481,28 @@ class PosteriorPolicy:
                 # A call that was not the right one: h * L + (1 - h). Where one call is the right one, all others are
                 # not, so this stands in the product over all children, and is divided out for the right one.
                 open_harm = child.harmless * child.open_likelihood + 1 - child.harmless
-                done_unharmed *= child.harmless * child.done_likelihood + 1 - child.harmless
+                done_unharmed *= (
+                    child.harmless * child.done_likelihood + 1 - child.harmless
+                )
             # joint = pi * r * (D * L_done + (1 - D) * L_open) / (h * L_open + 1 - h)
             joint.append(child.prior * child.ratio * child.likelihood / open_harm)
             right += joint[-1]
             astray += child.prior_astray * child.ratio
             open_unharmed *= open_harm
         silence_done, silence_open, silence_astray = _silence(node)
-        goal = self._goals.ratio(node.goal) if node.goal is not None and node.goal_scored else 1.0
+        goal = (
+            self._goals.ratio(node.goal)
+            if node.goal is not None and node.goal_scored
+            else 1.0
+        )
         # L_done = goal * product(h * L_done + 1 - h) * silence_done / (astray * silence_astray)
-        own.done_likelihood = _bounded(goal * done_unharmed * silence_done / (astray * silence_astray))
+        own.done_likelihood = _bounded(
+            goal * done_unharmed * silence_done / (astray * silence_astray)
+        )
         # L_open = (none + sum(joint)) * product(h * L_open + 1 - h) * silence_open / (astray * silence_astray)
-        own.open_likelihood = _bounded(right * open_unharmed * silence_open / (astray * silence_astray))
+        own.open_likelihood = _bounded(
+            right * open_unharmed * silence_open / (astray * silence_astray)
+        )
         return [each / right for each in joint], none / right
 
     def _choose_at(self, node: Node, own: Belief, none: float) -> None:
@@ -422,13 +514,17 @@ class PosteriorPolicy:
             own.plans = (PlanEnd(Pair(1.0, 0.0), node.id),)
         # A state that was never asked is asked in any case; later, P(next) = P(none) * OFFERED, if the request is open.
         if self._tree.askable(node):
-            own.promise = Pair(0.0, none * OFFERED) if node.proposals else Pair(1.0, 1.0)
+            own.promise = (
+                Pair(0.0, none * OFFERED) if node.proposals else Pair(1.0, 1.0)
+            )
             own.work = Work("propose", node)
         if node.proposing:
             own.busy = Pair(0.0, 1.0) if node.proposals else Pair(1.0, 1.0)
 
     @staticmethod
-    def _choose_below(own: Belief, children: Sequence[Belief], shares: Sequence[float]) -> None:
+    def _choose_below(
+        own: Belief, children: Sequence[Belief], shares: Sequence[float]
+    ) -> None:
         """Whatever is better below a child than at the state: work, work in flight, or a plan.
 
         `shares` has the probability of each child to be the right call.
@@ -438,18 +534,36 @@ class PosteriorPolicy:
         for child, share in zip(children, shares, strict=True):
             to_done, to_open, still_done = _passage(child, share)
             # promise_open = DEEPER * (P(done after the call) * promise_done + P(open after it) * promise_open)
-            promise = Pair(0.0, DEEPER * (to_done * child.promise.if_done + to_open * child.promise.if_open))
+            promise = Pair(
+                0.0,
+                DEEPER
+                * (to_done * child.promise.if_done + to_open * child.promise.if_open),
+            )
             if promise.expected(done) > own.promise.expected(done):
                 own.promise, own.work = promise, child.work
-            busy = Pair(0.0, DEEPER * (to_done * child.busy.if_done + to_open * child.busy.if_open))
+            busy = Pair(
+                0.0,
+                DEEPER * (to_done * child.busy.if_done + to_open * child.busy.if_open),
+            )
             if busy.expected(done) > own.busy.expected(done):
                 own.busy = busy
             for (if_done, if_open), end in child.plans:
-                plans.append(PlanEnd(Pair(still_done * if_done, to_done * if_done + to_open * if_open), end))
+                plans.append(
+                    PlanEnd(
+                        Pair(
+                            still_done * if_done, to_done * if_done + to_open * if_open
+                        ),
+                        end,
+                    )
+                )
         if plans:
             best_if_done = max(plans, key=lambda plan: plan.value)
             best_if_open = max(plans, key=lambda plan: plan.value.if_open)
-            own.plans = (best_if_done,) if best_if_done == best_if_open else (best_if_done, best_if_open)
+            own.plans = (
+                (best_if_done,)
+                if best_if_done == best_if_open
+                else (best_if_done, best_if_open)
+            )
 
 
 def _passage(child: Belief, share: float) -> tuple[float, float, float]:
@@ -482,7 +596,9 @@ def _silence(node: Node) -> tuple[float, float, float]:
 
 def _none_in(offers: int) -> tuple[float, float]:
     """How probably none of so many offers of a state held a next right call: on the right path, and off it."""
-    return math.prod([1 - OFFERED] * offers, start=1.0), math.prod([1 - OFFERED_ASTRAY] * offers, start=1.0)
+    return math.prod([1 - OFFERED] * offers, start=1.0), math.prod(
+        [1 - OFFERED_ASTRAY] * offers, start=1.0
+    )
 
 
 def _bounded(ratio: float) -> float:
@@ -534,7 +650,11 @@ class BestPath:
         self._counting = self._counting or fulfilled
         if value - self._compared >= MIN_GAIN:
             self._compared, self._stale_rollouts = value, 0
-        if self.value is None or self._end is None or (value, -node.depth) > (self.value, -self._end.depth):
+        if (
+            self.value is None
+            or self._end is None
+            or (value, -node.depth) > (self.value, -self._end.depth)
+        ):
             self.value, self._end = value, node
         return fulfilled and value >= self._config.value_threshold
 
@@ -558,4 +678,8 @@ class BestPath:
         With goal scores that of the highest value, ties to fewer calls; without, or if the judge never gave one, the
         end of the descent along the best Q.
         """
-        return self._end if self._config.goal_score and self._has_goals else tree.best_descent()
+        return (
+            self._end
+            if self._config.goal_score and self._has_goals
+            else tree.best_descent()
+        )

@@ -32,9 +32,13 @@ class Call:
     """A concrete tool call: the action of the search."""
 
     tool: str  # name of the tool
-    arguments: dict[str, Any]  # JSON-like, validated against the tool's schema; injected ones are not among them
+    arguments: dict[
+        str, Any
+    ]  # JSON-like, validated against the tool's schema; injected ones are not among them
     effect: Effect  # what running it does to the world
-    reply: dict[str, Any] | None = None  # the model's message with this call, as `message_to_dict` gives it, if it has
+    reply: dict[str, Any] | None = (
+        None  # the model's message with this call, as `message_to_dict` gives it, if it has
+    )
     # more than text and calls: models that sign their reasoning want it back with the call
 
     @cached_property
@@ -60,7 +64,9 @@ class Observation:
     message: Any = None  # the tool's own message, artifact included, if it made one
 
 
-@dataclass(slots=True, eq=False)  # a node equals itself alone, so finding one in a list compares no fields
+@dataclass(
+    slots=True, eq=False
+)  # a node equals itself alone, so finding one in a list compares no fields
 class Node:
     """A state of the search and the call that led to it."""
 
@@ -69,26 +75,46 @@ class Node:
     depth: int = 0  # calls from the root to here
     call: Call | None = None  # the call that leads here, `None` for the root
     world: str = ""  # version of the world after the call: a hash of the sandboxed writes on the path
-    r_pre: float | None = None  # score before execution in [0, 1]; `None` until the judge was asked
-    r_post: float | None = None  # score of the observation in [0, 1]; `None` until evaluated
-    goal: float | None = None  # whether the task is done here, in [0, 1]; `None` if not scored
-    pre_scored: bool = True  # whether `r_pre` came from the judge; otherwise it is the threshold
-    post_scored: bool = True  # whether `r_post` came from the judge; otherwise it is the parent's mean
-    goal_scored: bool = True  # whether `goal` came from the judge; otherwise it is the parent's
+    r_pre: float | None = (
+        None  # score before execution in [0, 1]; `None` until the judge was asked
+    )
+    r_post: float | None = (
+        None  # score of the observation in [0, 1]; `None` until evaluated
+    )
+    goal: float | None = (
+        None  # whether the task is done here, in [0, 1]; `None` if not scored
+    )
+    pre_scored: bool = (
+        True  # whether `r_pre` came from the judge; otherwise it is the threshold
+    )
+    post_scored: bool = (
+        True  # whether `r_post` came from the judge; otherwise it is the parent's mean
+    )
+    goal_scored: bool = (
+        True  # whether `goal` came from the judge; otherwise it is the parent's
+    )
     pre_reason: str = ""  # why the judge gave `r_pre`, if it said so
     post_reason: str = ""  # why it gave `r_post` and `goal`
-    observation: Observation | None = None  # `None` before execution, and for a deferred write
+    observation: Observation | None = (
+        None  # `None` before execution, and for a deferred write
+    )
     visits: int = 0  # N(s, a): rewards propagated through here
     value: float = 0.0  # Q(s, a): their mean
     in_flight: int = 0  # rollouts that are below here now (WU-UCT's unobserved samples)
-    children: list[int] = field(default_factory=list)  # identifiers of the children, in the order of creation
+    children: list[int] = field(
+        default_factory=list
+    )  # identifiers of the children, in the order of creation
     batched: bool = False  # whether the call was made in the same message as its parent's; for messages and pictures
     missing: tuple[str, ...] = ()  # what of the request is not done here, in words
-    offer: int = 0  # which proposal of its parent the call came with, from 1; 0 for the root
+    offer: int = (
+        0  # which proposal of its parent the call came with, from 1; 0 for the root
+    )
     proposals: int = 0  # how often this state was asked for calls
     finished: bool = False  # whether the model, asked for calls here, had none
     proposing: bool = False  # whether such a question is under way
-    dropped: list[str] = field(default_factory=list)  # calls proposed here that could not become candidates, and why
+    dropped: list[str] = field(
+        default_factory=list
+    )  # calls proposed here that could not become candidates, and why
     pruned: Pruned | None = None  # why the node is out of the search, if it is
     closed: bool = False  # whether nothing is left to explore here and below
 
@@ -117,15 +143,21 @@ class Node:
 class TreeChange:
     """What one operation of a search brought, and what it cost."""
 
-    rollout: int  # number of the rollout that it belonged to, from 0; -1 before the first
+    rollout: (
+        int  # number of the rollout that it belonged to, from 0; -1 before the first
+    )
     kind: str  # see `Operation`
     node: int  # the state that was asked, or the call that was run or judged
     best: int | None  # end of the best path that was known before it
     model_calls: int
     tokens: int
     nodes: int = 0  # how many nodes there are after it
-    ran: list[int] = field(default_factory=list)  # nodes that have observations since, run or known from elsewhere
-    pruned: list[int] = field(default_factory=list)  # nodes that are out of the search since
+    ran: list[int] = field(
+        default_factory=list
+    )  # nodes that have observations since, run or known from elsewhere
+    pruned: list[int] = field(
+        default_factory=list
+    )  # nodes that are out of the search since
 
 
 class Tree:
@@ -165,7 +197,9 @@ class Tree:
         reads = self._reads[parent.id]
         if call.effect == "read":
             reads |= {(node.world, call.key)}
-        elif call.effect == "sandboxed":  # 64 bits: two of a million worlds are mistaken with a chance of 3e-8
+        elif (
+            call.effect == "sandboxed"
+        ):  # 64 bits: two of a million worlds are mistaken with a chance of 3e-8
             node.world = digest(f"{parent.world}\n{call.key}", 16)
         self.nodes.append(node)
         self._reads.append(reads)
@@ -174,13 +208,17 @@ class Tree:
         self.changed.add(node.id)
         return node
 
-    def repetition(self, state: Node, call: Call, *, merging: bool = True) -> str | None:
+    def repetition(
+        self, state: Node, call: Call, *, merging: bool = True
+    ) -> str | None:
         """Why a call in a state would only repeat another one, if so.
 
         It repeats a child of the state, or a read made on the path in the same world, or, where states are merged, it
         leads to one that another path leads to: the same world and reads, in another order. A write may be meant twice.
         """
-        if any(child.call and child.call.key == call.key for child in self.children(state)):
+        if any(
+            child.call and child.call.key == call.key for child in self.children(state)
+        ):
             return "already proposed here"
         if call.effect != "read":
             return None
@@ -235,8 +273,14 @@ class Tree:
         """
         node = self.root
         while accepted := [child for child in self.children(node) if child.accepted]:
-            best = max(accepted, key=lambda child: (child.value, child.visits, -child.id))
-            if node.call and (best.r_post or 0.0) < FALL * self.cumulative_reward(node) / node.depth:
+            best = max(
+                accepted, key=lambda child: (child.value, child.visits, -child.id)
+            )
+            if (
+                node.call
+                and (best.r_post or 0.0)
+                < FALL * self.cumulative_reward(node) / node.depth
+            ):
                 break
             node = best
         return node if node.call else None
@@ -251,7 +295,11 @@ class Tree:
 
     def best_first(self, candidates: list[Node]) -> list[Node]:
         """Candidates by r_pre, best first."""
-        return sorted(candidates, key=lambda candidate: (candidate.r_pre, self.jitter(candidate)), reverse=True)
+        return sorted(
+            candidates,
+            key=lambda candidate: (candidate.r_pre, self.jitter(candidate)),
+            reverse=True,
+        )
 
     def jitter(self, node: Node) -> float:
         """A number in [0, 1) that depends on the seed and the node alone; breaks ties."""
@@ -261,13 +309,23 @@ class Tree:
 
     def runnable(self, node: Node) -> bool:
         """Whether a call may be run now, or a deferred one judged: a candidate that no rollout works on."""
-        if node.r_pre is None or node.observation is not None or node.r_post is not None:
+        if (
+            node.r_pre is None
+            or node.observation is not None
+            or node.r_post is not None
+        ):
             return False
         return node.pruned is None and not node.closed and node.in_flight == 0
 
     def askable(self, node: Node) -> bool:
         """Whether a state may be asked for calls now: its call has run, and the model may have others to offer."""
-        if node.closed or node.proposing or node.pruned is not None or node.deferred or self.is_deepest(node):
+        if (
+            node.closed
+            or node.proposing
+            or node.pruned is not None
+            or node.deferred
+            or self.is_deepest(node)
+        ):
             return False
         # Under Eq. 1 a call is judged before anything is built upon it.
         has_run = self.config.selection == "posterior" and node.observation is not None
@@ -279,7 +337,9 @@ class Tree:
 
     def spent(self, node: Node) -> bool:
         """Whether nothing is left of what a state has offered: every child is pruned or closed."""
-        return all(child.pruned is not None or child.closed for child in self.children(node))
+        return all(
+            child.pruned is not None or child.closed for child in self.children(node)
+        )
 
     def close_upwards(self, node: Node) -> None:
         """Close a state that cannot be asked again and whose children are all spent, then its parents likewise."""

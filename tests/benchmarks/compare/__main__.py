@@ -27,7 +27,12 @@ from tests.benchmarks.compare.jobs import Job, benchmark, in_processes, run_job
 from tests.benchmarks.compare.methods import AUCS, CONTENDERS
 from tests.benchmarks.compare.names import DEFAULT, PAPER, fused, in_flight
 from tests.benchmarks.compare.noise import NOISES
-from tests.benchmarks.compare.noise_runs import PLAYERS, NoiseJob, noise_figures, run_noise_job
+from tests.benchmarks.compare.noise_runs import (
+    PLAYERS,
+    NoiseJob,
+    noise_figures,
+    run_noise_job,
+)
 from tests.benchmarks.compare.outcome import BUDGETS, Outcome
 from tests.benchmarks.compare.report import show
 from tests.benchmarks.compare.targets import noise_targets, targets
@@ -66,12 +71,20 @@ def _race(options: argparse.Namespace) -> dict[str, Any]:
     began = time.monotonic()
     found = _run(options)
     reporting, development = (
-        [outcome for outcome in found if outcome.task in half] for half in (REPORTING, DEVELOPMENT)
+        [outcome for outcome in found if outcome.task in half]
+        for half in (REPORTING, DEVELOPMENT)
     )
     result: dict[str, Any] = {
         "methods": _timed_in_flight(figures(reporting)),
-        "floor": floor([benchmark()[0][task] for task in sorted({outcome.task for outcome in reporting or found})]),
-        "engine": measure_engines(quick=options.quick) if DEFAULT in options.methods else {},
+        "floor": floor(
+            [
+                benchmark()[0][task]
+                for task in sorted({outcome.task for outcome in reporting or found})
+            ]
+        ),
+        "engine": measure_engines(quick=options.quick)
+        if DEFAULT in options.methods
+        else {},
         "margins": margins(reporting, DEFAULT, OTHERS),
         "development": _timed_in_flight(figures(development)),
         "protocol": _protocol(found, time.monotonic() - began),
@@ -86,7 +99,9 @@ def _noises(options: argparse.Namespace) -> dict[str, Any]:
     methods = tuple(name for name in options.methods if name in PLAYERS)
     tasks = [position for position in _positions(options) if position in REPORTING]
     jobs = [NoiseJob(task, seed, methods) for task in tasks for seed in NOISE_SEEDS]
-    batches = in_processes(run_noise_job, jobs, processes=options.processes, label="other judges")
+    batches = in_processes(
+        run_noise_job, jobs, processes=options.processes, label="other judges"
+    )
     noise = noise_figures(outcome for batch in batches for outcome in batch)
     rule = {
         "tasks": len(tasks),
@@ -101,14 +116,39 @@ def _noises(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.compare", description=__doc__.split("\n", 1)[0])
-    parser.add_argument("--json", type=Path, metavar="PATH", help="write the figures there")
-    parser.add_argument("--plot", type=Path, metavar="PATH", help="draw them there, as SVG")
-    parser.add_argument("--quick", action="store_true", help="20 tasks, one seed, one judge")
-    parser.add_argument("--noise", action="store_true", help="nine other judges instead, on the reporting tasks")
-    parser.add_argument("--tasks", choices=("all", "development", "reporting"), default="all", help="which half")
-    parser.add_argument("--processes", type=int, default=2, help="tasks worked on at once")
-    parser.add_argument("--methods", type=_names, default=tuple(CONTENDERS), metavar="A,B", help="only these")
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.benchmarks.compare", description=__doc__.split("\n", 1)[0]
+    )
+    parser.add_argument(
+        "--json", type=Path, metavar="PATH", help="write the figures there"
+    )
+    parser.add_argument(
+        "--plot", type=Path, metavar="PATH", help="draw them there, as SVG"
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="20 tasks, one seed, one judge"
+    )
+    parser.add_argument(
+        "--noise",
+        action="store_true",
+        help="nine other judges instead, on the reporting tasks",
+    )
+    parser.add_argument(
+        "--tasks",
+        choices=("all", "development", "reporting"),
+        default="all",
+        help="which half",
+    )
+    parser.add_argument(
+        "--processes", type=int, default=2, help="tasks worked on at once"
+    )
+    parser.add_argument(
+        "--methods",
+        type=_names,
+        default=tuple(CONTENDERS),
+        metavar="A,B",
+        help="only these",
+    )
     return parser.parse_args()
 
 
@@ -122,19 +162,34 @@ def _names(text: str) -> tuple[str, ...]:
 
 def _positions(options: argparse.Namespace) -> list[int]:
     """The tasks, reporting ones first; of the first half every fifth if it has to be quick."""
-    chosen = {"all": (*REPORTING, *DEVELOPMENT), "development": DEVELOPMENT, "reporting": REPORTING}[options.tasks]
+    chosen = {
+        "all": (*REPORTING, *DEVELOPMENT),
+        "development": DEVELOPMENT,
+        "reporting": REPORTING,
+    }[options.tasks]
     return list(chosen[: len(REPORTING) : QUICK_STEP] if options.quick else chosen)
 
 
 def _run(options: argparse.Namespace) -> list[Outcome]:
     """Let all methods work; the outcomes in an order that does not depend on which process was the faster."""
     seeds, aucs = (SEEDS[:1], (QUICK_AUC,)) if options.quick else (SEEDS, AUCS)
-    jobs = [Job(task, seed, options.methods, aucs) for task in _positions(options) for seed in seeds]
-    batches = in_processes(run_job, jobs, processes=options.processes, label=f"{len(jobs)} tasks and seeds")
+    jobs = [
+        Job(task, seed, options.methods, aucs)
+        for task in _positions(options)
+        for seed in seeds
+    ]
+    batches = in_processes(
+        run_job, jobs, processes=options.processes, label=f"{len(jobs)} tasks and seeds"
+    )
     order = {name: place for place, name in enumerate(CONTENDERS)}
     return sorted(
         (outcome for batch in batches for outcome in batch),
-        key=lambda outcome: (order[outcome.method], -outcome.auc, outcome.task, outcome.seed),
+        key=lambda outcome: (
+            order[outcome.method],
+            -outcome.auc,
+            outcome.task,
+            outcome.seed,
+        ),
     )
 
 
@@ -160,7 +215,10 @@ def _protocol(found: list[Outcome], seconds: float) -> dict[str, Any]:
         "versions": {
             "python": platform.python_version(),
             "benchmark": REQUIREMENT,
-            **{name: version(name) for name in ("langchain-tooltree", "tooltree-mcts", "treequest")},
+            **{
+                name: version(name)
+                for name in ("langchain-tooltree", "tooltree-mcts", "treequest")
+            },
         },
         "seconds": round(seconds, 1),
     }

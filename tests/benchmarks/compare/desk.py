@@ -138,7 +138,10 @@ class Desk:
 
     def plan_at(self, model_calls: int) -> State | None:
         """What the method would have returned after so many model calls."""
-        return next((state for calls, state in reversed(self.kept) if calls <= model_calls), None)
+        return next(
+            (state for calls, state in reversed(self.kept) if calls <= model_calls),
+            None,
+        )
 
     def ask(self, question: Question) -> tuple[Any, int]:
         """Answer one question.
@@ -193,9 +196,20 @@ class Desk:
             steps.close()
         self._pass_time([MODEL_MS])
 
-    def _scored(self, state: State, calls: Sequence[PlainCall], judge: Noise) -> list[float]:
+    def _scored(
+        self, state: State, calls: Sequence[PlainCall], judge: Noise
+    ) -> list[float]:
         score = self.simulation.score
-        return [score(state, call, self._count("pre", state, call.key), stage="pre", noise=judge) for call in calls]
+        return [
+            score(
+                state,
+                call,
+                self._count("pre", state, call.key),
+                stage="pre",
+                noise=judge,
+            )
+            for call in calls
+        ]
 
     def _evaluated(self, state: State, judge: Noise) -> tuple[float, float]:
         before, call = state.parent, state.call

@@ -26,7 +26,11 @@ from rich.table import Table
 from tests.benchmarks.compare.desk import Method
 from tests.benchmarks.compare.engine_baseline import measure_against
 from tests.benchmarks.compare.engine_ours import OwnEngine
-from tests.benchmarks.compare.engine_peers import DeskEngine, ab_mcts_engine, tooltree_mcts_engine
+from tests.benchmarks.compare.engine_peers import (
+    DeskEngine,
+    ab_mcts_engine,
+    tooltree_mcts_engine,
+)
 from tests.benchmarks.compare.names import DEFAULT, LATS, TOOLTREE_MCTS
 from tests.benchmarks.compare.peers import lats
 
@@ -70,7 +74,10 @@ PEERS: Mapping[str, Engine] = {
     **{name: DeskEngine(method) for name, method in DESK_METHODS.items()},
 }
 
-OURS = {DEFAULT: OwnEngine(is_async=False), f"{DEFAULT}-async": OwnEngine(is_async=True)}
+OURS = {
+    DEFAULT: OwnEngine(is_async=False),
+    f"{DEFAULT}-async": OwnEngine(is_async=True),
+}
 
 
 def measure_engines(*, quick: bool) -> dict[str, Any]:
@@ -83,7 +90,10 @@ def measure_engines(*, quick: bool) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, engine in {**OURS, **PEERS}.items():
         small = _processor_time(engine, SMALL, repetitions=REPETITIONS)
-        times = {str(SMALL): small, str(large): _processor_time(engine, large, repetitions=1)}
+        times = {
+            str(SMALL): small,
+            str(large): _processor_time(engine, large, repetitions=1),
+        }
         # Our tree does not depend on the path that it grew on.
         held = _bytes_per_node(OURS[DEFAULT] if name in OURS else engine)
         found[name] = {"cpu_ms_per_rollout": times, "bytes_per_node": held}
@@ -122,20 +132,35 @@ def _bytes_per_node(engine: Engine) -> int:
 
 def main() -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.compare.engine", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.benchmarks.compare.engine", description=__doc__
+    )
     parser.add_argument("--quick", action="store_true", help="shorter searches")
-    parser.add_argument("--baseline", type=Path, help="measure our own only, in turns with another checkout of it")
+    parser.add_argument(
+        "--baseline",
+        type=Path,
+        help="measure our own only, in turns with another checkout of it",
+    )
     options = parser.parse_args()
     console = Console()
     if options.baseline:
         turns = QUICK_TURNS if options.quick else TURNS
-        console.print(_against(measure_against(options.baseline.resolve(), rollouts=WEIGHED, turns=turns)))
+        console.print(
+            _against(
+                measure_against(
+                    options.baseline.resolve(), rollouts=WEIGHED, turns=turns
+                )
+            )
+        )
         return
     found = measure_engines(quick=options.quick)
     table = Table(title="What an engine costs beyond the bare calls")
     table.add_column("engine", overflow="fold")
     sizes = list(found[DEFAULT]["cpu_ms_per_rollout"])
-    for heading in (*(f"CPU ms a rollout, of {size}" for size in sizes), "bytes a node"):
+    for heading in (
+        *(f"CPU ms a rollout, of {size}" for size in sizes),
+        "bytes a node",
+    ):
         table.add_column(heading, justify="right")
     for name, row in found.items():
         times = (f"{row['cpu_ms_per_rollout'][size]:.3f}" for size in sizes)
@@ -144,7 +169,9 @@ def main() -> None:
 
 
 def _against(found: Mapping[str, tuple[float, float]]) -> Table:
-    table = Table("engine", title=f"CPU ms a rollout, of {WEIGHED}, beyond the bare calls")
+    table = Table(
+        "engine", title=f"CPU ms a rollout, of {WEIGHED}, beyond the bare calls"
+    )
     for heading in ("here", "there", "share"):
         table.add_column(heading, justify="right")
     for name, (ours, theirs) in found.items():

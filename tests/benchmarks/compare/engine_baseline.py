@@ -18,7 +18,9 @@ print(json.dumps(found))
 """What both checkouts run in a process of their own, with their own benchmark."""
 
 
-def measure_against(baseline: Path, *, rollouts: int, turns: int) -> Mapping[str, tuple[float, float]]:
+def measure_against(
+    baseline: Path, *, rollouts: int, turns: int
+) -> Mapping[str, tuple[float, float]]:
     """Milliseconds of processor time by rollout, ours and the baseline's, by engine.
 
     The least of all turns: what else the machine does only adds to it.
@@ -28,9 +30,14 @@ def measure_against(baseline: Path, *, rollouts: int, turns: int) -> Mapping[str
         rollouts: Rollouts of each search.
         turns: How often each is measured.
     """
-    measured = [(_measured(HERE, rollouts), _measured(baseline, rollouts)) for _ in range(turns)]
+    measured = [
+        (_measured(HERE, rollouts), _measured(baseline, rollouts)) for _ in range(turns)
+    ]
     return {
-        name: (min(ours[name] for ours, _ in measured), min(theirs[name] for _, theirs in measured))
+        name: (
+            min(ours[name] for ours, _ in measured),
+            min(theirs[name] for _, theirs in measured),
+        )
         for name in measured[0][0]
         if name in measured[0][1]
     }

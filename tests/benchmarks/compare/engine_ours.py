@@ -47,29 +47,45 @@ class FreeModel(BaseChatModel):
         return len(self._asked)
 
     def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
-        return self.bind(tools=[convert_to_openai_tool(tool) for tool in tools], **kwargs)
+        return self.bind(
+            tools=[convert_to_openai_tool(tool) for tool in tools], **kwargs
+        )
 
     def latest(self) -> tuple[Any, Any]:
         """The last proposal asked for: the model with the tools bound, and the prompt."""
         options, prompt = self._last
         return self.bind(**options), prompt
 
-    def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> ChatResult:
+    def _generate(
+        self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any
+    ) -> ChatResult:
         self._asked.append(1)
         calls = []
         if kwargs.get("tools"):
             self._last = kwargs, messages
             places = list(itertools.islice(self._places, OFFERED))
             calls = [
-                {"name": "look", "args": {"place": place, "confidence": PROMISING}, "id": f"call_{place}"}
+                {
+                    "name": "look",
+                    "args": {"place": place, "confidence": PROMISING},
+                    "id": f"call_{place}",
+                }
                 for place in places
             ]
             if any(tool["function"]["name"] == "assess" for tool in kwargs["tools"]):
-                calls.append({"name": "assess", "args": ASSESSED, "id": f"call_{places[0]}_assessed"})
+                calls.append(
+                    {
+                        "name": "assess",
+                        "args": ASSESSED,
+                        "id": f"call_{places[0]}_assessed",
+                    }
+                )
         message = AIMessage("", tool_calls=calls, usage_metadata=USAGE)
         return ChatResult(generations=[ChatGeneration(message=message)])
 
-    async def _agenerate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> ChatResult:
+    async def _agenerate(
+        self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any
+    ) -> ChatResult:
         return self._generate(messages, stop, **kwargs)
 
 
@@ -91,7 +107,9 @@ class OwnRun:
     @property
     def payload(self) -> int:
         tree = self.result.tree if self.result else ()
-        return sum(sys.getsizeof(node.observation.content) for node in tree if node.observation)
+        return sum(
+            sys.getsizeof(node.observation.content) for node in tree if node.observation
+        )
 
     def bare(self) -> None:
         if self.is_async:
@@ -125,7 +143,9 @@ class OwnEngine:
         model, looks = FreeModel(), list[int]()
         tool = _tool(looks)
         config = SearchConfig(selection="posterior", max_rollouts=rollouts)
-        flow = deep_search(model, [tool], [HumanMessage(REQUEST)], effects=EFFECTS, config=config)
+        flow = deep_search(
+            model, [tool], [HumanMessage(REQUEST)], effects=EFFECTS, config=config
+        )
         result = asyncio.run(arun_flow(flow)) if self.is_async else run_flow(flow)
         return OwnRun(self.is_async, model, tool, looks, result.cost.rollouts, result)
 
@@ -138,4 +158,6 @@ def _tool(looks: list[int]) -> BaseTool:
     async def alook(place: int) -> str:
         return look(place)
 
-    return StructuredTool.from_function(look, coroutine=alook, name="look", description="Look at a place.")
+    return StructuredTool.from_function(
+        look, coroutine=alook, name="look", description="Look at a place."
+    )

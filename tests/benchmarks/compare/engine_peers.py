@@ -19,7 +19,14 @@ from tooltree.tools.registry import ToolRegistry
 from treequest import ABMCTSA
 
 from tests.benchmarks.bfcl_world import PlainCall
-from tests.benchmarks.compare.desk import Evaluate, Method, Propose, Question, Run, Score
+from tests.benchmarks.compare.desk import (
+    Evaluate,
+    Method,
+    Propose,
+    Question,
+    Run,
+    Score,
+)
 from tests.benchmarks.compare.engine_ours import NOT_DONE, OFFERED, PROMISING, REQUEST
 from tests.benchmarks.compare.simulation import State
 
@@ -83,12 +90,21 @@ def tooltree_mcts_engine(rollouts: int) -> ToolTreeMCTSRun:
     provider = _FreeProvider()
     tools = ToolRegistry()
     for number in range(OFFERED):
-        tools.register(Tool(f"look_{number}", "Look at a place.", {"place": {"type": "integer"}}, _look))
+        tools.register(
+            Tool(
+                f"look_{number}",
+                "Look at a place.",
+                {"place": {"type": "integer"}},
+                _look,
+            )
+        )
     config = Config(max_rollouts=rollouts, early_stop_patience=rollouts)
     judges = PreEvaluator(provider), PostEvaluator(provider)
     search = _Watched(config, tools, *judges, ToolExecutor(), ResultCache(), provider)
     result = asyncio.run(search.search(REQUEST))
-    return ToolTreeMCTSRun(provider, search.root, result.total_rollouts, result.tree_stats["total_nodes"])
+    return ToolTreeMCTSRun(
+        provider, search.root, result.total_rollouts, result.tree_stats["total_nodes"]
+    )
 
 
 async def _look(place: int, score: float = 0.0) -> str:
@@ -129,10 +145,16 @@ class _FreeDesk:
     """A desk where every call is new and alike; `keep` is not asked for."""
 
     start: State = field(
-        default_factory=lambda: State(None, None, "", 0, 0, aligned=True, done=False, right=None, objects=b"")
+        default_factory=lambda: State(
+            None, None, "", 0, 0, aligned=True, done=False, right=None, objects=b""
+        )
     )
     asked: list[Question] = field(default_factory=list)
-    simulation: Any = field(default_factory=lambda: SimpleNamespace(task=SimpleNamespace(id="engine", request=REQUEST)))
+    simulation: Any = field(
+        default_factory=lambda: SimpleNamespace(
+            task=SimpleNamespace(id="engine", request=REQUEST)
+        )
+    )
     places: Any = field(default_factory=itertools.count)
 
     def keep(self, state: State) -> None:
@@ -141,15 +163,25 @@ class _FreeDesk:
     def answer(self, question: Question) -> Any:
         match question:
             case Propose():
-                return [PlainCall("look", {"place": next(self.places)}) for _ in range(OFFERED)]
+                return [
+                    PlainCall("look", {"place": next(self.places)})
+                    for _ in range(OFFERED)
+                ]
             case Score(calls=calls):
                 return [PROMISING] * len(calls)
             case Run(before, call):
                 after = before.children.get(call.key)
                 if after is None:
                     seen = f"Nothing at {call.arguments['place']}."
-                    place = {"aligned": True, "done": False, "right": None, "objects": b""}
-                    after = before.children[call.key] = State(before, call, seen, before.depth + 1, 0, **place)
+                    place = {
+                        "aligned": True,
+                        "done": False,
+                        "right": None,
+                        "objects": b"",
+                    }
+                    after = before.children[call.key] = State(
+                        before, call, seen, before.depth + 1, 0, **place
+                    )
                 return after
             case Evaluate():
                 return PROMISING, NOT_DONE

@@ -37,9 +37,15 @@ def figures(outcomes: Iterable[Outcome]) -> Figures:
             "success": _by_budget(rates[method, auc].mean(axis=0)),
             "low": _by_budget(low),
             "high": _by_budget(high),
-            **{name: round(fmean(getattr(outcome, name) for outcome in group), DIGITS) for name in COSTS},
+            **{
+                name: round(fmean(getattr(outcome, name) for outcome in group), DIGITS)
+                for name in COSTS
+            },
             "latencies": {
-                str(count): round(fmean(outcome.milliseconds[place] for outcome in group) / MODEL_MS, DIGITS)
+                str(count): round(
+                    fmean(outcome.milliseconds[place] for outcome in group) / MODEL_MS,
+                    DIGITS,
+                )
                 for place, count in enumerate(IN_FLIGHT)
                 if all(outcome.milliseconds[place] for outcome in group)
             },
@@ -48,7 +54,9 @@ def figures(outcomes: Iterable[Outcome]) -> Figures:
     return found
 
 
-def margins(outcomes: Iterable[Outcome], ours: str, others: Iterable[str]) -> dict[str, dict[str, dict[str, Any]]]:
+def margins(
+    outcomes: Iterable[Outcome], ours: str, others: Iterable[str]
+) -> dict[str, dict[str, dict[str, Any]]]:
     """By judge and budget: the best of the other methods, and by how much ours is better.
 
     Args:
@@ -67,7 +75,10 @@ def margins(outcomes: Iterable[Outcome], ours: str, others: Iterable[str]) -> di
         for place, budget in enumerate(BUDGETS if rivals else ()):
             best = max(rivals, key=lambda name: rates[name, auc][:, place].mean())
             pair = np.stack([rates[ours, auc][:, place], rates[best, auc][:, place]])
-            found.setdefault(str(auc), {})[str(budget)] = {"other": best, **_compared(*pair)}
+            found.setdefault(str(auc), {})[str(budget)] = {
+                "other": best,
+                **_compared(*pair),
+            }
     return found
 
 
@@ -77,11 +88,18 @@ def success_rates(grouped: Mapping[tuple[str, float], Sequence[Outcome]]) -> Rat
     for key, group in grouped.items():
         ordered = sorted(group, key=lambda outcome: outcome.task)
         by_task = groupby(ordered, key=lambda outcome: outcome.task)
-        rates[key] = np.array([np.mean([outcome.solved for outcome in seeds], axis=0) for _, seeds in by_task])
+        rates[key] = np.array(
+            [
+                np.mean([outcome.solved for outcome in seeds], axis=0)
+                for _, seeds in by_task
+            ]
+        )
     return rates
 
 
-def interval(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def interval(
+    values: NDArray[np.float64],
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Bounds of the mean over tasks, the rows."""
     tails = (100 - LEVEL) / 2
     low, high = np.percentile(_resampled(values), [tails, 100 - tails], axis=0)
@@ -90,7 +108,11 @@ def interval(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[
 
 def floor(tasks: Sequence[Task]) -> float:
     """The critical path of a method that is always right, in model latencies, as a mean over tasks."""
-    return round(fmean(len(task.gold) * (MODEL_MS + TOOL_MS) + MODEL_MS for task in tasks) / MODEL_MS, DIGITS)
+    return round(
+        fmean(len(task.gold) * (MODEL_MS + TOOL_MS) + MODEL_MS for task in tasks)
+        / MODEL_MS,
+        DIGITS,
+    )
 
 
 def _grouped(outcomes: Iterable[Outcome]) -> dict[tuple[str, float], list[Outcome]]:
@@ -112,20 +134,29 @@ def _compared(ours: NDArray[np.float64], other: NDArray[np.float64]) -> dict[str
         "low": _rounded(low),
         "high": _rounded(high),
         "ratio": _rounded(ours.mean() / other.mean()) if other.mean() else None,
-        "ratio_low": _rounded(np.percentile(ratios, tails[0])) if np.isfinite(ratios).all() else None,
-        "ratio_high": _rounded(np.percentile(ratios, tails[1])) if np.isfinite(ratios).all() else None,
+        "ratio_low": _rounded(np.percentile(ratios, tails[0]))
+        if np.isfinite(ratios).all()
+        else None,
+        "ratio_high": _rounded(np.percentile(ratios, tails[1]))
+        if np.isfinite(ratios).all()
+        else None,
     }
 
 
 def _resampled(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Means over tasks drawn with replacement; the same tasks each time it is called with as many."""
-    draws = np.random.default_rng(0).integers(len(values), size=(RESAMPLES, len(values)))
+    draws = np.random.default_rng(0).integers(
+        len(values), size=(RESAMPLES, len(values))
+    )
     means: NDArray[np.float64] = values[draws].mean(axis=1)
     return means
 
 
 def _by_budget(values: NDArray[np.float64]) -> dict[str, float]:
-    return {str(budget): _rounded(value) for budget, value in zip(BUDGETS, values, strict=True)}
+    return {
+        str(budget): _rounded(value)
+        for budget, value in zip(BUDGETS, values, strict=True)
+    }
 
 
 def _rounded(value: Any) -> float:

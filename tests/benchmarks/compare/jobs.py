@@ -54,16 +54,28 @@ def run_job(job: Job) -> list[Outcome]:
         count = contender.proposals
         if count not in worlds:
             simulation = Simulation(task, pool, seed=job.seed, proposals=count)
-            worlds[count] = simulation, PromptTokens(task.request, task.tools, proposals=count)
+            worlds[count] = (
+                simulation,
+                PromptTokens(task.request, task.tools, proposals=count),
+            )
         aucs = [auc for auc in job.aucs if auc in contender.aucs]
         outcomes += [play(contender, auc, job, *worlds[count]) for auc in aucs]
     return outcomes
 
 
-def play(contender: Contender, auc: float, job: Job, simulation: Simulation, prompts: PromptTokens) -> Outcome:
+def play(
+    contender: Contender,
+    auc: float,
+    job: Job,
+    simulation: Simulation,
+    prompts: PromptTokens,
+) -> Outcome:
     """Let one method work with one judge."""
     counter = TokenCounter(prompts, lists_tried=contender.ours)
-    judge, fused = (replace(usual(judge), wrong_pre=contender.wrong_pre) for judge in (auc, auc - contender.handicap))
+    judge, fused = (
+        replace(usual(judge), wrong_pre=contender.wrong_pre)
+        for judge in (auc, auc - contender.handicap)
+    )
     desk = Desk(simulation, judge, max(BUDGETS), counter, fused_noise=fused)
     began = time.process_time()
     rollouts, nodes = contender.play(desk)
@@ -84,12 +96,16 @@ def play(contender: Contender, auc: float, job: Job, simulation: Simulation, pro
     )
 
 
-def in_processes(run: Callable[[J], T], jobs: Sequence[J], *, processes: int, label: str) -> Iterator[T]:
+def in_processes(
+    run: Callable[[J], T], jobs: Sequence[J], *, processes: int, label: str
+) -> Iterator[T]:
     """Run jobs side by side, with a progress bar; results come as they are ready."""
     # Fresh processes, not forks: langgraph's threads and locks must not be copied half-way through.
     with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn")) as pool:
         futures = [pool.submit(run, job) for job in jobs]
-        for future in track(as_completed(futures), description=label, total=len(jobs), transient=True):
+        for future in track(
+            as_completed(futures), description=label, total=len(jobs), transient=True
+        ):
             yield future.result()
 
 

@@ -28,7 +28,11 @@ from tests.benchmarks.compare.peers.best_of_n import BestOfN, FusedBestOfN
 from tests.benchmarks.compare.peers.fused import BestScored
 from tests.benchmarks.compare.peers.greedy import FusedGreedy, greedy
 from tests.benchmarks.compare.peers.tooltree_mcts import FUSED_CONFIG, ToolTreeMCTS
-from tests.benchmarks.compare.peers.treequest_ab_mcts import ABMCTS, FusedAnswer, ranked_answer
+from tests.benchmarks.compare.peers.treequest_ab_mcts import (
+    ABMCTS,
+    FusedAnswer,
+    ranked_answer,
+)
 from tests.benchmarks.compare.simulation import PROPOSALS
 from tests.benchmarks.compare.variants import VARIANTS
 
@@ -49,7 +53,11 @@ PICK = BestScored(consistency=0.4, asks=2, promising=0.6)
 
 Evaluation = Literal["pre", "post"]
 
-OFFERING: dict[str, Any] = {"selection": "posterior", "effort": "thorough", "max_rollouts": 200}
+OFFERING: dict[str, Any] = {
+    "selection": "posterior",
+    "effort": "thorough",
+    "max_rollouts": 200,
+}
 """The package's deep search; rollouts are not the limit."""
 
 
@@ -89,7 +97,13 @@ def _peer(name: str, method: Method, *, calls_per_rollout: int = 1) -> Contender
     return Contender(name=name, play=play)
 
 
-def _own(name: str, config: KernelConfig, *, without: frozenset[Evaluation] = frozenset(), **others: Any) -> Contender:
+def _own(
+    name: str,
+    config: KernelConfig,
+    *,
+    without: frozenset[Evaluation] = frozenset(),
+    **others: Any,
+) -> Contender:
     return _search(name, TreeSearchMethod(config=config, without=without), **others)
 
 
@@ -101,7 +115,9 @@ def _search(name: str, method: TreeSearchMethod, **others: Any) -> Contender:
     return Contender(name=name, play=play, ours=True, **others)
 
 
-def _arm_of_ablation(name: str, *, without: frozenset[Evaluation] = frozenset(), **changes: Any) -> Contender:
+def _arm_of_ablation(
+    name: str, *, without: frozenset[Evaluation] = frozenset(), **changes: Any
+) -> Contender:
     return _own(
         name,
         SearchConfig.paper(top_k=ABLATION_PROPOSALS, **AS_OFFERED, **changes),
@@ -130,24 +146,40 @@ CONTENDERS = {
         _peer(fused("best-of-n"), FusedBestOfN(PICK)),
         _peer(fused("beam"), Beam(fused=True, after=0.75)),
         _peer(fused("best-first"), BestFirst(fused=True, promising=0.5)),
-        _peer(fused(A_STAR), AStar(fused=True, promising=0.45, asks=2, enough=0.65, to_come=0.59)),
+        _peer(
+            fused(A_STAR),
+            AStar(fused=True, promising=0.45, asks=2, enough=0.65, to_come=0.59),
+        ),
         _peer(fused(LATS), lats.FusedLATS(), calls_per_rollout=lats.FusedLATS().tried),
         _peer(fused(TOOLTREE_MCTS), ToolTreeMCTS(FUSED_CONFIG, fused=True)),
         _peer(fused("treequest-ab-mcts"), ABMCTS(FusedAnswer(PICK))),
         *(_search(name, method) for name, method in VARIANTS.items()),
         *(
-            _own(in_flight(count), KernelConfig(**OFFERING, parallel_rollouts=count), aucs=ARM_AUCS, arm=True)
+            _own(
+                in_flight(count),
+                KernelConfig(**OFFERING, parallel_rollouts=count),
+                aucs=ARM_AUCS,
+                arm=True,
+            )
             for count in IN_FLIGHT
             if count != SearchConfig().parallel_rollouts
         ),
-        _own(HANDICAPPED, KernelConfig(**OFFERING), aucs=HANDICAP_AUCS, handicap=HANDICAP, arm=True),
+        _own(
+            HANDICAPPED,
+            KernelConfig(**OFFERING),
+            aucs=HANDICAP_AUCS,
+            handicap=HANDICAP,
+            arm=True,
+        ),
         _arm_of_ablation(ABLATION),
         _arm_of_ablation(ablation("pre-pruning"), pre_threshold=0),
         _arm_of_ablation(ablation("pre-evaluation"), without=frozenset({"pre"})),
         _arm_of_ablation(ablation("post-pruning"), post_threshold=0),
         _arm_of_ablation(ablation("post-evaluation"), without=frozenset({"post"})),
         _arm_of_ablation(ablation("both prunings"), pre_threshold=0, post_threshold=0),
-        _arm_of_ablation(ablation("both evaluations"), without=frozenset({"pre", "post"})),
+        _arm_of_ablation(
+            ablation("both evaluations"), without=frozenset({"pre", "post"})
+        ),
     )
 }
 """In the order of the tables. Settings of peers were chosen on the development tasks, as the mean success at 20, 40, 80

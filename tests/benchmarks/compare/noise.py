@@ -9,7 +9,13 @@ import math
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from tests.benchmarks.bfcl_model import DONE, NOT_DONE, RIGHT_CALL, WRONG_CALL, noise_level
+from tests.benchmarks.bfcl_model import (
+    DONE,
+    NOT_DONE,
+    RIGHT_CALL,
+    WRONG_CALL,
+    noise_level,
+)
 
 OFFERED = 0.9
 """Probability that the next gold call is among the proposals of an aligned state."""
@@ -64,11 +70,19 @@ class Noise:
             return self.right
         if standing == "early" and self.early is not None:
             return self.early
-        return self.wrong_pre if stage == "pre" and self.wrong_pre is not None else self.wrong
+        return (
+            self.wrong_pre
+            if stage == "pre" and self.wrong_pre is not None
+            else self.wrong
+        )
 
     def spread(self, standing: Standing) -> float:
         """The standard deviation of a call's score."""
-        return self.right_sigma if standing == "right" and self.right_sigma is not None else self.sigma
+        return (
+            self.right_sigma
+            if standing == "right" and self.right_sigma is not None
+            else self.sigma
+        )
 
     def score(self, mean: float, error: float, *, logit: bool = False) -> float:
         """A score as it is told."""
@@ -95,9 +109,15 @@ NEXT_CALL, LATER_CALL, NO_CALL = 0.93, 0.61, 0.38
 """What a real judge gives to the next gold call, to one of a later step, and to any other; normal in the logit."""
 
 NOISES = {
-    "close-means": replace(_BASE, right=0.6, wrong=0.45, sigma=noise_level(0.9, 0.6 - 0.45)),
+    "close-means": replace(
+        _BASE, right=0.6, wrong=0.45, sigma=noise_level(0.9, 0.6 - 0.45)
+    ),
     "close-means-noisier": replace(
-        _BASE, right=0.6, wrong=0.45, sigma=noise_level(0.85, 0.6 - 0.45), goal_sigma=noise_level(0.85)
+        _BASE,
+        right=0.6,
+        wrong=0.45,
+        sigma=noise_level(0.85, 0.6 - 0.45),
+        goal_sigma=noise_level(0.85),
     ),
     "right-calls-vary": replace(_BASE, right=0.9, right_sigma=0.25, wrong=0.5),
     "tool-bias": replace(_BASE, tool_bias=0.1),

@@ -15,7 +15,9 @@ NOISE_BUDGETS = (20, 40, 80, 160)
 DIGITS = 4
 
 PLAYERS = tuple(
-    name for name, contender in CONTENDERS.items() if name == DEFAULT or not (contender.ours or contender.arm)
+    name
+    for name, contender in CONTENDERS.items()
+    if name == DEFAULT or not (contender.ours or contender.arm)
 )
 """The default and its peers in both forms."""
 
@@ -50,16 +52,32 @@ def run_noise_job(job: NoiseJob) -> list[NoiseOutcome]:
         offers = noise.offered, noise.early_offers
         if offers not in worlds:
             offered, early = offers
-            worlds[offers] = Simulation(tasks[job.task], pool, seed=job.seed, offered=offered, early_offers=early)
+            worlds[offers] = Simulation(
+                tasks[job.task],
+                pool,
+                seed=job.seed,
+                offered=offered,
+                early_offers=early,
+            )
         for method in job.methods:
-            desk = Desk(worlds[offers], noise, max(NOISE_BUDGETS), lambda question, answer: 0)
+            desk = Desk(
+                worlds[offers], noise, max(NOISE_BUDGETS), lambda question, answer: 0
+            )
             CONTENDERS[method].play(desk)
             plans = [desk.plan_at(budget) for budget in NOISE_BUDGETS]
-            outcomes.append(NoiseOutcome(name, method, tuple(plan is not None and plan.done for plan in plans)))
+            outcomes.append(
+                NoiseOutcome(
+                    name,
+                    method,
+                    tuple(plan is not None and plan.done for plan in plans),
+                )
+            )
     return outcomes
 
 
-def noise_figures(outcomes: Iterable[NoiseOutcome], methods: Sequence[str] = PLAYERS) -> NoiseFigures:
+def noise_figures(
+    outcomes: Iterable[NoiseOutcome], methods: Sequence[str] = PLAYERS
+) -> NoiseFigures:
     """Success as a mean over tasks and seeds."""
     grouped: dict[tuple[str, str], list[tuple[bool, ...]]] = {}
     for outcome in outcomes:
@@ -68,7 +86,11 @@ def noise_figures(outcomes: Iterable[NoiseOutcome], methods: Sequence[str] = PLA
         noise: {
             method: {
                 str(budget): round(fmean(solved), DIGITS)
-                for budget, solved in zip(NOISE_BUDGETS, zip(*grouped[noise, method], strict=True), strict=True)
+                for budget, solved in zip(
+                    NOISE_BUDGETS,
+                    zip(*grouped[noise, method], strict=True),
+                    strict=True,
+                )
             }
             for method in methods
             if (noise, method) in grouped

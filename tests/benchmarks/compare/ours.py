@@ -22,7 +22,15 @@ from langchain_tooltree.tooltree.search import (
 )
 from langchain_tooltree.tooltree.search.tree import Effect
 from tests.benchmarks.bfcl_world import PlainCall
-from tests.benchmarks.compare.desk import MODEL_MS, Desk, Evaluate, Fused, Propose, Run, Score
+from tests.benchmarks.compare.desk import (
+    MODEL_MS,
+    Desk,
+    Evaluate,
+    Fused,
+    Propose,
+    Run,
+    Score,
+)
 from tests.benchmarks.compare.simulation import READ_ONLY, State
 
 UNINFORMED = 0.5
@@ -48,7 +56,9 @@ class TreeSearchMethod:
         """Search until the search ends by itself or the budget is spent."""
         config = replace(self.config, max_model_calls=desk.max_model_calls)
         policy = self.policy(config) if self.policy else None
-        search = TreeSearch(config, tools=len(desk.simulation.tools), judge_calls=1, policy=policy)
+        search = TreeSearch(
+            config, tools=len(desk.simulation.tools), judge_calls=1, policy=policy
+        )
         return _Player(desk, search, self.without).play()
 
 
@@ -91,30 +101,47 @@ class _Player:
             case "score":
                 found["scores"], took = self._score(node, operation.candidates)
             case "execute":
-                state, took = self._desk.ask(Run(self._state(self._search.tree[node.parent or 0]), _plain(node)))
+                state, took = self._desk.ask(
+                    Run(self._state(self._search.tree[node.parent or 0]), _plain(node))
+                )
                 self._states[node.id] = state
                 found["observation"] = Observation(state.observation)
             case "evaluate" if "post" in self._without:
                 found["reward"] = node.r_pre
             case "evaluate":
-                (found["reward"], found["goal"]), took = self._desk.ask(Evaluate(self._state(node)))
+                (found["reward"], found["goal"]), took = self._desk.ask(
+                    Evaluate(self._state(node))
+                )
         model_calls = self._desk.model_calls - calls_before
-        return OperationOutcome(operation.id, model_calls=model_calls, **found), self._now + took
+        return OperationOutcome(
+            operation.id, model_calls=model_calls, **found
+        ), self._now + took
 
     def _fused(self, operation: Operation) -> tuple[dict[str, Any], int]:
         """Run the call that leads to a state, then ask for its scores and candidates in one question."""
         found: dict[str, Any] = {}
         node, spent = self._search.tree[operation.node], 0
         if operation.run:
-            state, spent = self._desk.ask(Run(self._state(self._search.tree.state_before(node)), _plain(node)))
+            state, spent = self._desk.ask(
+                Run(self._state(self._search.tree.state_before(node)), _plain(node))
+            )
             self._states[node.id] = state
             found["observation"] = Observation(state.observation)
         reply, took = self._desk.ask(Fused(self._state(node)))
-        found |= {"reward": reply.reward, "goal": reply.goal, "confidences": reply.scores}
-        found |= {"calls": [_declared(call) for call in reply.calls], "finished": not reply.calls}
+        found |= {
+            "reward": reply.reward,
+            "goal": reply.goal,
+            "confidences": reply.scores,
+        }
+        found |= {
+            "calls": [_declared(call) for call in reply.calls],
+            "finished": not reply.calls,
+        }
         return found, spent + took
 
-    def _score(self, node: Node, candidates: tuple[int, ...]) -> tuple[list[float], int]:
+    def _score(
+        self, node: Node, candidates: tuple[int, ...]
+    ) -> tuple[list[float], int]:
         if "pre" in self._without:
             return [UNINFORMED] * len(candidates), 0
         calls = [_plain(self._search.tree[candidate]) for candidate in candidates]

@@ -36,7 +36,10 @@ DEVIATION = 0.12
 MEANS = {"score": (0.75, 0.42), "evaluate": (0.78, 0.38)}
 """Of right and wrong calls."""
 
-FORMS = {"ICLR": SearchConfig.paper(proposals="together"), "ACL": SearchConfig.paper(form="acl", proposals="together")}
+FORMS = {
+    "ICLR": SearchConfig.paper(proposals="together"),
+    "ACL": SearchConfig.paper(form="acl", proposals="together"),
+}
 
 
 class World:
@@ -52,7 +55,11 @@ class World:
 
     def right(self, node: Node) -> int | None:
         """How many calls are made if all of them are right; `None` otherwise."""
-        places = [step.call.arguments["place"] for step in self.search.tree.path(node) if step.call]
+        places = [
+            step.call.arguments["place"]
+            for step in self.search.tree.path(node)
+            if step.call
+        ]
         return len(places) if places == [*range(len(places))] else None
 
     @property
@@ -68,18 +75,27 @@ class World:
             case "propose":
                 found["calls"] = self._calls(node)
             case "score":
-                found["scores"] = [self._score("score", tree[each]) for each in operation.candidates]
+                found["scores"] = [
+                    self._score("score", tree[each]) for each in operation.candidates
+                ]
             case "execute":
                 found["observation"] = Observation("done")
             case "evaluate":
                 found["reward"] = self._score("evaluate", node)
-        return OperationOutcome(operation.id, model_calls=int(operation.kind != "execute"), **found)
+        return OperationOutcome(
+            operation.id, model_calls=int(operation.kind != "execute"), **found
+        )
 
     def _calls(self, node: Node) -> list[Call]:
         done = self.right(node)
         places = [done] if done is not None and done < self._length else []
-        wrong = [{"place": -1, "at": node.id, "number": number} for number in range(WRONG)]
-        return [Call("step", each, "read") for each in (*({"place": place} for place in places), *wrong)]
+        wrong = [
+            {"place": -1, "at": node.id, "number": number} for number in range(WRONG)
+        ]
+        return [
+            Call("step", each, "read")
+            for each in (*({"place": place} for place in places), *wrong)
+        ]
 
     def _score(self, kind: str, node: Node) -> float:
         right, wrong = MEANS[kind]
@@ -106,14 +122,22 @@ def measure(worlds: int = WORLDS) -> dict[str, Any]:
 
 def main() -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.compare.rollouts", description=__doc__)
-    parser.add_argument("--json", type=Path, metavar="PATH", help="write the figures there")
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.benchmarks.compare.rollouts", description=__doc__
+    )
+    parser.add_argument(
+        "--json", type=Path, metavar="PATH", help="write the figures there"
+    )
     options = parser.parse_args()
     figures = measure()
-    table = Table("form", "median of rollouts", "quartiles", "stopped", "just the right calls")
+    table = Table(
+        "form", "median of rollouts", "quartiles", "stopped", "just the right calls"
+    )
     for name, row in figures.items():
         quartiles, stopped = (", ".join(map(str, row["quartiles"])), row["stopped"])
-        table.add_row(name, str(row["rollouts"]), quartiles, str(stopped), f"{row['right']:.0%}")
+        table.add_row(
+            name, str(row["rollouts"]), quartiles, str(stopped), f"{row['right']:.0%}"
+        )
     Console(width=max(Console().width, 120)).print(table)
     if options.json:
         options.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")

@@ -232,7 +232,9 @@ class Simulation:
             state.depth + 1,
             made,
             aligned=state.aligned and (is_right or call.tool in READ_ONLY),
-            done=self.task.solved(world, [*(step.observation for step in state.path()), observation]),
+            done=self.task.solved(
+                world, [*(step.observation for step in state.path()), observation]
+            ),
             right=self._gold(made),
             objects=objects,
         )
@@ -244,7 +246,9 @@ class Simulation:
 
     # --- the model ---
 
-    def propose(self, state: State, attempt: int, shown: Sequence[str] | None = None) -> list[PlainCall]:
+    def propose(
+        self, state: State, attempt: int, shown: Sequence[str] | None = None
+    ) -> list[PlainCall]:
         """Calls to make next, best first by the model's lights; none once all gold calls were made.
 
         Args:
@@ -260,20 +264,28 @@ class Simulation:
             self._proposals[key] = self._proposed(state, attempt, names, state.right)
         return self._proposals[key]
 
-    def _proposed(self, state: State, attempt: int, names: Sequence[str], right: PlainCall) -> list[PlainCall]:
+    def _proposed(
+        self, state: State, attempt: int, names: Sequence[str], right: PlainCall
+    ) -> list[PlainCall]:
         chance = self._chance("propose", state.name, attempt)
         luck, place = chance.random(), chance.randint(1, self.proposals - 1)
         if luck < (FIRST if state.aligned else FIRST_ASTRAY):
             place = 0
         offered = luck < (self._offered if state.aligned else OFFERED_ASTRAY)
-        calls = self._wrong_calls(chance, right, names, self.task.gold[state.made + 1 :])
+        calls = self._wrong_calls(
+            chance, right, names, self.task.gold[state.made + 1 :]
+        )
         if offered and right.tool in names:
             calls = calls[: self.proposals - 1]
             calls.insert(place, right)
         return calls
 
     def _wrong_calls(
-        self, chance: random.Random, right: PlainCall, names: Sequence[str], later: Sequence[PlainCall]
+        self,
+        chance: random.Random,
+        right: PlainCall,
+        names: Sequence[str],
+        later: Sequence[PlainCall],
     ) -> list[PlainCall]:
         """Different calls: too early, of the gold tool with one wrong argument, or as other tasks make them."""
         calls: dict[str, PlainCall] = {}
@@ -288,22 +300,38 @@ class Simulation:
             else:
                 tool = chance.choice(names)
                 seen = self._pool.get(tool)
-                filled = chance.choice(seen) if seen else arguments_for(self._schemas[tool], self._words, chance)
+                filled = (
+                    chance.choice(seen)
+                    if seen
+                    else arguments_for(self._schemas[tool], self._words, chance)
+                )
                 call = PlainCall(tool, filled)
             if call.key != right.key:
                 calls[call.key] = call
         return list(calls.values())
 
-    def _with_one_wrong_argument(self, chance: random.Random, right: PlainCall) -> PlainCall:
+    def _with_one_wrong_argument(
+        self, chance: random.Random, right: PlainCall
+    ) -> PlainCall:
         name = chance.choice(sorted(right.arguments))
-        seen = [arguments[name] for arguments in self._pool.get(right.tool, ()) if name in arguments]
+        seen = [
+            arguments[name]
+            for arguments in self._pool.get(right.tool, ())
+            if name in arguments
+        ]
         schema = self._schemas[right.tool].get("properties", {}).get(name, {})
-        value = chance.choice(seen) if seen and chance.random() < 0.5 else value_for(schema, self._words, chance)
+        value = (
+            chance.choice(seen)
+            if seen and chance.random() < 0.5
+            else value_for(schema, self._words, chance)
+        )
         return PlainCall(right.tool, {**right.arguments, name: value})
 
     # --- the judge ---
 
-    def score(self, state: State, call: PlainCall, ask: int, *, stage: Stage, noise: Noise) -> float:
+    def score(
+        self, state: State, call: PlainCall, ask: int, *, stage: Stage, noise: Noise
+    ) -> float:
         """r_pre or r_post of a call in a state, or whether the task is done after it.
 
         Args:
@@ -315,9 +343,13 @@ class Simulation:
         """
         if stage == "goal":
             mean = noise.done if self.run(state, call).done else noise.not_done
-            return noise.score(mean, self._error(state, call, ask, stage, noise.goal_sigma))
+            return noise.score(
+                mean, self._error(state, call, ask, stage, noise.goal_sigma)
+            )
         standing = self._standing(state, call)
-        error = self._error(state, call, ask, stage, noise.spread(standing), repeats=noise.repeats)
+        error = self._error(
+            state, call, ask, stage, noise.spread(standing), repeats=noise.repeats
+        )
         if noise.tool_bias:
             error += noise.tool_bias * self._draw(self.start, call.tool, "bias", 0)
         return noise.score(noise.mean(standing, stage), error, logit=noise.logit)
@@ -325,10 +357,21 @@ class Simulation:
     def _standing(self, state: State, call: PlainCall) -> Standing:
         if state.right is not None and call.key == state.right.key:
             return "right"
-        return "early" if any(call.key == gold.key for gold in self.task.gold[state.made + 1 :]) else "wrong"
+        return (
+            "early"
+            if any(call.key == gold.key for gold in self.task.gold[state.made + 1 :])
+            else "wrong"
+        )
 
     def _error(
-        self, state: State, call: PlainCall, ask: int, stage: Stage, sigma: float, *, repeats: bool = False
+        self,
+        state: State,
+        call: PlainCall,
+        ask: int,
+        stage: Stage,
+        sigma: float,
+        *,
+        repeats: bool = False,
     ) -> float:
         """Half of the variance belongs to the state and call, half is drawn each time, unless errors repeat."""
         if sigma == 0:
@@ -341,7 +384,9 @@ class Simulation:
     def _draw(self, state: State, call: str, what: str, ask: int) -> float:
         key = (state, call, what, ask)
         if key not in self._draws:
-            self._draws[key] = self._chance("judge", state.name, call, what, ask).gauss()
+            self._draws[key] = self._chance(
+                "judge", state.name, call, what, ask
+            ).gauss()
         return self._draws[key]
 
     def _chance(self, *what: Any) -> random.Random:

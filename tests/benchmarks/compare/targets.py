@@ -79,18 +79,34 @@ def _race(methods: Mapping[str, Any], others: list[str]) -> Iterator[Target]:
             lead = _minus(handicapped, _success(methods, A_STAR, auc, budget))
             if handicapped is not None:
                 claim = f"AUC {auc}, {budget} model calls: the default with an AUC lower by .05 where calls are fused"
-                yield _target(f"{claim}, before {A_STAR} with separate calls", lead, ">= 0", _holds(lead, at_least=0))
+                yield _target(
+                    f"{claim}, before {A_STAR} with separate calls",
+                    lead,
+                    ">= 0",
+                    _holds(lead, at_least=0),
+                )
 
 
-def noise_targets(noise: Mapping[str, Mapping[str, Mapping[str, float]]]) -> list[Target]:
+def noise_targets(
+    noise: Mapping[str, Mapping[str, Mapping[str, float]]],
+) -> list[Target]:
     """What has to be so with other judges.
 
     Args:
         noise: Success by judge, method and budget.
     """
-    found = {judge: rates[DEFAULT][NOISE_BUDGET] for judge, rates in noise.items() if DEFAULT in rates}
+    found = {
+        judge: rates[DEFAULT][NOISE_BUDGET]
+        for judge, rates in noise.items()
+        if DEFAULT in rates
+    }
     return [
-        _target(f"Judge {judge}, {NOISE_BUDGET} model calls: success", rate, f">= {NOISE_LEAST}", rate >= NOISE_LEAST)
+        _target(
+            f"Judge {judge}, {NOISE_BUDGET} model calls: success",
+            rate,
+            f">= {NOISE_LEAST}",
+            rate >= NOISE_LEAST,
+        )
         for judge, rate in found.items()
     ]
 
@@ -109,24 +125,38 @@ def _anytime(methods: Mapping[str, Any]) -> Iterator[Target]:
 
 def _ablation(methods: Mapping[str, Any]) -> Iterator[Target]:
     unpruned = ablation("both prunings")
-    cost = _minus(_success(methods, unpruned, PERFECT, LAST), _success(methods, ABLATION, PERFECT, LAST))
+    cost = _minus(
+        _success(methods, unpruned, PERFECT, LAST),
+        _success(methods, ABLATION, PERFECT, LAST),
+    )
     claim = f"Paper preset, AUC {PERFECT}: success that both prunings cost"
     yield _target(claim, cost, f"<= {PRUNING_COST}", _holds(cost, at_most=PRUNING_COST))
-    full, bare = (_figure(methods, name, PERFECT, "tokens") for name in (ABLATION, unpruned))
+    full, bare = (
+        _figure(methods, name, PERFECT, "tokens") for name in (ABLATION, unpruned)
+    )
     saved = round(1 - full / bare, DIGITS) if full is not None and bare else None
     claim = f"Paper preset, AUC {PERFECT}: share of the tokens that both prunings save"
-    yield _target(claim, saved, f">= {PRUNING_SAVES}", _holds(saved, at_least=PRUNING_SAVES))
+    yield _target(
+        claim, saved, f">= {PRUNING_SAVES}", _holds(saved, at_least=PRUNING_SAVES)
+    )
     for without in ("pre-evaluation", "post-evaluation", "both evaluations"):
-        lost = _minus(_success(methods, ABLATION, AUC, LAST), _success(methods, ablation(without), AUC, LAST))
+        lost = _minus(
+            _success(methods, ABLATION, AUC, LAST),
+            _success(methods, ablation(without), AUC, LAST),
+        )
         met = None if lost is None else lost > 0
-        yield _target(f"Paper preset, AUC {AUC}: success lost without {without}", lost, "> 0", met)
+        yield _target(
+            f"Paper preset, AUC {AUC}: success lost without {without}", lost, "> 0", met
+        )
 
 
 def _time(methods: Mapping[str, Any], floor: float) -> Iterator[Target]:
     ours = _figure(methods, DEFAULT, AUC, "latencies", "8")
     factor = None if ours is None else ours / floor
     claim = "Wall time at 8 in flight over the critical path"
-    yield _target(claim, factor, f"<= {FLOOR_FACTOR}", _holds(factor, at_most=FLOOR_FACTOR))
+    yield _target(
+        claim, factor, f"<= {FLOOR_FACTOR}", _holds(factor, at_most=FLOOR_FACTOR)
+    )
     pace = _pace(methods, in_flight(8)) or _pace(methods, DEFAULT)
     for name, share in ((LATS, OF_LATS), (TOOLTREE_MCTS, OF_TOOLTREE_MCTS)):
         other = _pace(methods, name)
@@ -134,9 +164,13 @@ def _time(methods: Mapping[str, Any], floor: float) -> Iterator[Target]:
         claim = f"Wall time of a rollout at 8 in flight over that of {name}"
         yield _target(claim, ratio, f"<= {share}", _holds(ratio, at_most=share))
     for budget in RACE_BUDGETS:
-        lost = _minus(*(_success(methods, in_flight(count), AUC, budget) for count in (1, 8)))
+        lost = _minus(
+            *(_success(methods, in_flight(count), AUC, budget) for count in (1, 8))
+        )
         claim = f"AUC {AUC}, {budget} model calls: success lost with 8 in flight instead of 1"
-        yield _target(claim, lost, f"<= {IN_FLIGHT_COST}", _holds(lost, at_most=IN_FLIGHT_COST))
+        yield _target(
+            claim, lost, f"<= {IN_FLIGHT_COST}", _holds(lost, at_most=IN_FLIGHT_COST)
+        )
 
 
 def _engine(engine: Mapping[str, Any]) -> Iterator[Target]:
@@ -145,18 +179,37 @@ def _engine(engine: Mapping[str, Any]) -> Iterator[Target]:
     for rollouts, most in CPU_MS.items():
         value = own.get(rollouts)
         claim = f"Engine: CPU ms of a rollout beyond the bare calls, of {rollouts}"
-        yield _target(claim, value, f"< {most}", None if value is None else value < most)
+        yield _target(
+            claim, value, f"< {most}", None if value is None else value < most
+        )
     size = engine.get(DEFAULT, {}).get("bytes_per_node")
-    yield _target("Engine: bytes of a node", size, f"< {NODE_BYTES}", None if size is None else size < NODE_BYTES)
-    peers = [name for name in engine if not name.startswith("tooltree-") or name == TOOLTREE_MCTS]
+    yield _target(
+        "Engine: bytes of a node",
+        size,
+        f"< {NODE_BYTES}",
+        None if size is None else size < NODE_BYTES,
+    )
+    peers = [
+        name
+        for name in engine
+        if not name.startswith("tooltree-") or name == TOOLTREE_MCTS
+    ]
     for rollouts in own or CPU_MS:
         yield _least(
-            f"CPU ms of a rollout, of {rollouts}", {name: row.get(rollouts) for name, row in times.items()}, peers
+            f"CPU ms of a rollout, of {rollouts}",
+            {name: row.get(rollouts) for name, row in times.items()},
+            peers,
         )
-    yield _least("bytes of a node", {name: row["bytes_per_node"] for name, row in engine.items()}, peers)
+    yield _least(
+        "bytes of a node",
+        {name: row["bytes_per_node"] for name, row in engine.items()},
+        peers,
+    )
 
 
-def _least(what: str, figures: Mapping[str, float | None], peers: Iterable[str]) -> Target:
+def _least(
+    what: str, figures: Mapping[str, float | None], peers: Iterable[str]
+) -> Target:
     """Whether the default needs less than every peer."""
     others = {name: value for name in peers if (value := figures.get(name)) is not None}
     own = figures.get(DEFAULT)
@@ -167,15 +220,24 @@ def _least(what: str, figures: Mapping[str, float | None], peers: Iterable[str])
     return _target(claim, own, f"< {others[least]} ({least})", own < others[least])
 
 
-def _target(claim: str, measured: float | None, wanted: str, met: bool | None) -> Target:  # noqa: FBT001 - a record
+def _target(
+    claim: str,
+    measured: float | None,
+    wanted: str,
+    met: bool | None,  # noqa: FBT001 - a record
+) -> Target:
     value = None if measured is None else round(measured, DIGITS)
     return {"target": claim, "measured": value, "wanted": wanted, "met": met}
 
 
-def _holds(value: float | None, *, at_least: float | None = None, at_most: float | None = None) -> bool | None:
+def _holds(
+    value: float | None, *, at_least: float | None = None, at_most: float | None = None
+) -> bool | None:
     if value is None:
         return None
-    return (at_least is None or value >= at_least) and (at_most is None or value <= at_most)
+    return (at_least is None or value >= at_least) and (
+        at_most is None or value <= at_most
+    )
 
 
 def _figure(methods: Mapping[str, Any], name: str, auc: str, *keys: str) -> Any:
@@ -185,21 +247,32 @@ def _figure(methods: Mapping[str, Any], name: str, auc: str, *keys: str) -> Any:
     return found
 
 
-def _success(methods: Mapping[str, Any], name: str, auc: str, budget: str) -> float | None:
+def _success(
+    methods: Mapping[str, Any], name: str, auc: str, budget: str
+) -> float | None:
     found: float | None = _figure(methods, name, auc, "success", budget)
     return found
 
 
-def _best(methods: Mapping[str, Any], names: Iterable[str], auc: str, budget: str) -> tuple[str | None, float | None]:
+def _best(
+    methods: Mapping[str, Any], names: Iterable[str], auc: str, budget: str
+) -> tuple[str | None, float | None]:
     """The best of some methods and its success."""
-    found = {name: rate for name in names if (rate := _success(methods, name, auc, budget)) is not None}
+    found = {
+        name: rate
+        for name in names
+        if (rate := _success(methods, name, auc, budget)) is not None
+    }
     best = max(found, key=lambda name: found[name], default=None)
     return best, None if best is None else found[best]
 
 
 def _pace(methods: Mapping[str, Any], name: str) -> float | None:
     """Model latencies for a rollout with 8 in flight."""
-    latency, rollouts = (_figure(methods, name, AUC, *keys) for keys in (("latencies", "8"), ("rollouts",)))
+    latency, rollouts = (
+        _figure(methods, name, AUC, *keys)
+        for keys in (("latencies", "8"), ("rollouts",))
+    )
     return latency / rollouts if latency and rollouts else None
 
 

@@ -24,7 +24,9 @@ class FirstPlay(UCTPolicy):
         """Q(s, a) + lambda * r_pre(s, a) * sqrt(ln(1 + N(s))) / (1 + N(s, a))."""
         r_pre, visits = child.r_pre or 0.0, child.visits + child.in_flight
         value = child.value if child.visits else r_pre
-        return value + self.config.exploration * r_pre * math.sqrt(math.log1p(state_visits)) / (1 + visits)
+        return value + self.config.exploration * r_pre * math.sqrt(
+            math.log1p(state_visits)
+        ) / (1 + visits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,11 @@ class Descent(FirstPlay):
         """What to do at or below a state."""
         if tree.askable(state) and self.asks(tree, state):
             return Work("propose", state)
-        live = [child for child in tree.children(state) if _is_live(child) and not child.closed]
+        live = [
+            child
+            for child in tree.children(state)
+            if _is_live(child) and not child.closed
+        ]
         for child in self.ranked(tree, state, live):
             if tree.runnable(child):
                 return Work("execute", child)
@@ -54,7 +60,11 @@ class Descent(FirstPlay):
     def ranked(self, tree: Tree, state: Node, live: Sequence[Node]) -> list[Node]:
         """The children that may be worked on, in the order in which they are tried."""
         visits = tree.state_visits(state) + state.in_flight
-        return sorted(live, key=lambda child: (self.score(state, visits, child), tree.jitter(child)), reverse=True)
+        return sorted(
+            live,
+            key=lambda child: (self.score(state, visits, child), tree.jitter(child)),
+            reverse=True,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +79,21 @@ class PUCT(Descent):
 
     def ranked(self, tree: Tree, state: Node, live: Sequence[Node]) -> list[Node]:
         """By `Q + lambda * P * sqrt(N(s)) / (1 + N(s, a))`; a child never visited takes the state's mean for Q."""
-        weights = {child.id: math.exp((child.r_pre or 0.0) / self.temperature) for child in live}
+        weights = {
+            child.id: math.exp((child.r_pre or 0.0) / self.temperature)
+            for child in live
+        }
         total = sum(weights.values())
-        explore = self.config.exploration * math.sqrt(tree.state_visits(state) + state.in_flight + 1)
+        explore = self.config.exploration * math.sqrt(
+            tree.state_visits(state) + state.in_flight + 1
+        )
 
         def score(child: Node) -> tuple[float, float]:
             value = child.value if child.visits else state.value
             prior = weights[child.id] / total
-            return value + explore * prior / (1 + child.visits + child.in_flight), tree.jitter(child)
+            return value + explore * prior / (
+                1 + child.visits + child.in_flight
+            ), tree.jitter(child)
 
         return sorted(live, key=score, reverse=True)
 
@@ -105,15 +122,28 @@ class Gumbel(Descent):
         logits = {child.id: self._logit(state, child) for child in live}
         if state.call is None:
             halvings = (tree.state_visits(state) + state.in_flight) // self.phase
-            best = sorted(live, key=lambda child: logits[child.id] + self._gumbel(child), reverse=True)
+            best = sorted(
+                live,
+                key=lambda child: logits[child.id] + self._gumbel(child),
+                reverse=True,
+            )
             still_in = max(1, len(best) >> halvings)
-            return sorted(best[:still_in], key=lambda child: child.visits + child.in_flight) + best[still_in:]
+            return (
+                sorted(
+                    best[:still_in], key=lambda child: child.visits + child.in_flight
+                )
+                + best[still_in:]
+            )
         top = max(logits.values(), default=0.0)
         shares = {child: math.exp(logit - top) for child, logit in logits.items()}
         total = sum(shares.values())
         visits = 1 + tree.state_visits(state) + state.in_flight
         return sorted(
-            live, key=lambda child: shares[child.id] / total - (child.visits + child.in_flight) / visits, reverse=True
+            live,
+            key=lambda child: (
+                shares[child.id] / total - (child.visits + child.in_flight) / visits
+            ),
+            reverse=True,
         )
 
     def _logit(self, state: Node, child: Node) -> float:
@@ -143,12 +173,16 @@ class Merged(Descent):
                 self._reached.setdefault(name, child.id)
             elif name in self._reached:
                 child.pruned = "top_k"
-        return Descent.ranked(self, tree, state, [child for child in live if child.pruned is None])
+        return Descent.ranked(
+            self, tree, state, [child for child in live if child.pruned is None]
+        )
 
     def after_scoring(self, tree: Tree, kept: Sequence[Node]) -> Work | None:
         """Run the best of the new candidates whose state is new."""
         state = tree.state_before(kept[0]) if kept else None
-        return Descent.after_scoring(self, tree, self.ranked(tree, state, kept) if state else ())
+        return Descent.after_scoring(
+            self, tree, self.ranked(tree, state, kept) if state else ()
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,9 +200,15 @@ class EarlyExit(Descent):
     def ranked(self, tree: Tree, state: Node, live: Sequence[Node]) -> list[Node]:
         """By Eq. 1, those left out that are given up."""
         for child in live:
-            if child.visits >= self.rollouts and child.value < self.bound and not child.in_flight:
+            if (
+                child.visits >= self.rollouts
+                and child.value < self.bound
+                and not child.in_flight
+            ):
                 child.closed = True
-        return Descent.ranked(self, tree, state, [child for child in live if not child.closed])
+        return Descent.ranked(
+            self, tree, state, [child for child in live if not child.closed]
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,11 +231,20 @@ class AdaptiveWidth(Descent):
     def ranked(self, tree: Tree, state: Node, live: Sequence[Node]) -> list[Node]:
         """By Eq. 1, those of highest r_pre before the others."""
         width = self._width(tree, state)
-        best = sorted(live, key=lambda child: (child.r_pre or 0.0, tree.jitter(child)), reverse=True)
-        return [*Descent.ranked(self, tree, state, best[:width]), *Descent.ranked(self, tree, state, best[width:])]
+        best = sorted(
+            live,
+            key=lambda child: (child.r_pre or 0.0, tree.jitter(child)),
+            reverse=True,
+        )
+        return [
+            *Descent.ranked(self, tree, state, best[:width]),
+            *Descent.ranked(self, tree, state, best[width:]),
+        ]
 
     def _width(self, tree: Tree, state: Node) -> int:
-        return math.ceil(self.factor * math.pow(max(tree.state_visits(state), 1), self.power))
+        return math.ceil(
+            self.factor * math.pow(max(tree.state_visits(state), 1), self.power)
+        )
 
 
 def _is_live(child: Node) -> bool:

@@ -25,7 +25,14 @@ from typing import Any
 from langchain.chat_models import init_chat_model
 from langchain_core.language_models import BaseChatModel
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 
 from langchain_tooltree import SearchConfig
@@ -45,7 +52,14 @@ from tests.benchmarks.live.episode import (
 )
 from tests.benchmarks.live.figures import MEASURES, paired, summary
 from tests.benchmarks.live.papers import PAPERS, compared, journal_of, show
-from tests.benchmarks.live.runs import FAILURES_IN_A_ROW, CallCounter, Journal, TaskRun, read_journal, run_task
+from tests.benchmarks.live.runs import (
+    FAILURES_IN_A_ROW,
+    CallCounter,
+    Journal,
+    TaskRun,
+    read_journal,
+    run_task,
+)
 
 HERE = "tests.benchmarks.live"
 
@@ -75,7 +89,9 @@ def main(arguments: Sequence[str] | None = None, console: Console | None = None)
     console = console or Console(emoji=False)  # a model may be called "x:a:"
     try:
         options = _parser().parse_args(arguments)
-        return _run_paper(options, console) if options.paper else _run(options, console)[0]
+        return (
+            _run_paper(options, console) if options.paper else _run(options, console)[0]
+        )
     except (UsageError, ConfigurationError, ImportError) as error:
         console.print(f"[red]{type(error).__name__}[/]: {error}", highlight=False)
         return 2
@@ -92,8 +108,15 @@ def _run_paper(options: argparse.Namespace, console: Console) -> int:
         console.rule(arm.name)
         experience = options.experience if arm.memory else None
         journal = journal_of(options.journal, arm)
-        chosen = {"method": arm.method, "memory": arm.memory, "experience": experience, "journal": journal}
-        code, runs[arm.name] = _run(argparse.Namespace(**{**vars(options), **chosen, "json": None}), console)
+        chosen = {
+            "method": arm.method,
+            "memory": arm.memory,
+            "experience": experience,
+            "journal": journal,
+        }
+        code, runs[arm.name] = _run(
+            argparse.Namespace(**{**vars(options), **chosen, "json": None}), console
+        )
         if code:
             return code
     compared_arms = compared(paper, runs)
@@ -113,14 +136,22 @@ def _run(options: argparse.Namespace, console: Console) -> tuple[int, list[TaskR
     method, relative_calls = _method(options.method)
     counters = [CallCounter(), CallCounter("user")]
     settings = _settings(options)
-    against = read_journal(options.against) if options.against else None  # before anything is paid for
+    against = (
+        read_journal(options.against) if options.against else None
+    )  # before anything is paid for
     model = _model(options.model, options, counters[0])
-    user_model = _model(options.user_model, options, counters[1]) if options.user_model else None
+    user_model = (
+        _model(options.user_model, options, counters[1]) if options.user_model else None
+    )
     tasks = bench.tasks(_choice(options, user_model))
     journal = Journal(options.journal, settings)
-    finished = {run.id: run for run in journal.runs if not (options.retry_failed and run.error)}
+    finished = {
+        run.id: run for run in journal.runs if not (options.retry_failed and run.error)
+    }
     left = [task for task in tasks if task.id not in finished]
-    _print_estimate(console, options, len(left), len(tasks), bench.typical, relative_calls)
+    _print_estimate(
+        console, options, len(left), len(tasks), bench.typical, relative_calls
+    )
     if left and not options.yes and not _agreed(console):
         return 2, []
     setting = Setting(
@@ -129,14 +160,20 @@ def _run(options: argparse.Namespace, console: Console) -> tuple[int, list[TaskR
         model_calls=options.model_calls,
         seed=options.seed,
         config=SearchConfig(effort=options.effort),
-        judge=_model(options.judge_model, options, counters[0]) if options.judge_model else None,
+        judge=_model(options.judge_model, options, counters[0])
+        if options.judge_model
+        else None,
     )
     recorder = Recorder(options.record, settings) if left and options.record else None
     if recorder:
         model.callbacks = [counters[0], recorder]
     memory = _memory(options, model)
-    perform = partial(run_task, method=method, setting=setting, memory=memory, counters=counters)
-    stopped = _run_tasks(left, partial(perform, recorder=recorder), memory, journal, console)
+    perform = partial(
+        run_task, method=method, setting=setting, memory=memory, counters=counters
+    )
+    stopped = _run_tasks(
+        left, partial(perform, recorder=recorder), memory, journal, console
+    )
     chosen = {task.id for task in tasks}
     runs = [run for run in journal.runs if run.id in chosen]
     _report(console, options, settings, runs, against)
@@ -144,7 +181,11 @@ def _run(options: argparse.Namespace, console: Console) -> tuple[int, list[TaskR
 
 
 def _run_tasks(
-    left: Sequence[Task], perform: Callable[[Task], TaskRun], memory: Memory | None, journal: Journal, console: Console
+    left: Sequence[Task],
+    perform: Callable[[Task], TaskRun],
+    memory: Memory | None,
+    journal: Journal,
+    console: Console,
 ) -> bool:
     """Do what is left, one task after another, since each may learn from those before; whether it was stopped."""
     if memory:
@@ -152,7 +193,12 @@ def _run_tasks(
             if run.error is None:
                 memory.learn(run.finished)
     failures = 0
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
     with Progress(*columns, TimeRemainingColumn(), console=console) as progress:
         bar = progress.add_task("0 solved", total=len(left))
         solved = 0
@@ -160,7 +206,10 @@ def _run_tasks(
             try:
                 run = perform(task)
             except KeyboardInterrupt:
-                console.print(f"Interrupted in {task.id}. With --journal, the same command goes on there.", style="red")
+                console.print(
+                    f"Interrupted in {task.id}. With --journal, the same command goes on there.",
+                    style="red",
+                )
                 return True
             journal.add(run)
             solved += run.success
@@ -169,7 +218,8 @@ def _run_tasks(
             progress.update(bar, advance=1, description=f"{solved} solved")
             if failures == FAILURES_IN_A_ROW:
                 console.print(
-                    f"{failures} errors in a row: stopped. Start again with --retry-failed to redo them.", style="red"
+                    f"{failures} errors in a row: stopped. Start again with --retry-failed to redo them.",
+                    style="red",
                 )
                 return True
     return False
@@ -182,7 +232,12 @@ def _line(run: TaskRun) -> str:
 
 
 def _print_estimate(
-    console: Console, options: argparse.Namespace, left: int, chosen: int, typical: Typical, relative_calls: float
+    console: Console,
+    options: argparse.Namespace,
+    left: int,
+    chosen: int,
+    typical: Typical,
+    relative_calls: float,
 ) -> None:
     calls = left * typical.model_calls * relative_calls
     sent, received = calls * typical.input_tokens, calls * typical.output_tokens
@@ -215,18 +270,30 @@ def _report(
         console.print("No task was finished.")
         return
     figures = summary(runs)
-    table = Table(title=f"{options.bench}, {options.method}, {options.model}: {len(runs)} tasks", title_justify="left")
+    table = Table(
+        title=f"{options.bench}, {options.method}, {options.model}: {len(runs)} tasks",
+        title_justify="left",
+    )
     for heading in ("measure", "mean a task", "95 %"):
         table.add_column(heading, justify="left" if heading == "measure" else "right")
     for name in MEASURES:
-        bounds = f"{figures['success_low']:.3f} to {figures['success_high']:.3f}" if name == "success" else ""
+        bounds = (
+            f"{figures['success_low']:.3f} to {figures['success_high']:.3f}"
+            if name == "success"
+            else ""
+        )
         table.add_row(name, f"{figures[name]:,.3f}", bounds)
     for kind, count in figures["calls"].items():
         table.add_row(f"  calls: {kind}", f"{count:,.2f}", "")
     console.print(table)
     for run in runs:
         if run.error:
-            console.print(f"error in {run.id}: {run.error}", style="red", highlight=False, markup=False)
+            console.print(
+                f"error in {run.id}: {run.error}",
+                style="red",
+                highlight=False,
+                markup=False,
+            )
     result = {"settings": settings, "figures": figures}
     if against:
         other, there = against
@@ -234,27 +301,53 @@ def _report(
         _print_paired(console, found, f"{other.get('method')} in {options.against}")
     if options.json:
         tasks = [{**asdict(run), "messages": []} for run in runs]
-        options.json.write_text(json.dumps({**result, "tasks": tasks}, indent=1), encoding="utf-8")
+        options.json.write_text(
+            json.dumps({**result, "tasks": tasks}, indent=1), encoding="utf-8"
+        )
 
 
 def _print_paired(console: Console, found: Mapping[str, Any], other: str) -> None:
     if not found["tasks"]:
         console.print(f"No task is both here and in {other}.", style="red")
         return
-    table = Table(title=f"Paired differences to {other}: {found['tasks']} tasks", title_justify="left")
+    table = Table(
+        title=f"Paired differences to {other}: {found['tasks']} tasks",
+        title_justify="left",
+    )
     for heading in ("measure", "difference", "95 %"):
         table.add_column(heading, justify="left" if heading == "measure" else "right")
     for name in MEASURES:
         each = found[name]
-        table.add_row(name, f"{each['difference']:+,.3f}", f"{each['low']:+,.3f} to {each['high']:+,.3f}")
+        table.add_row(
+            name,
+            f"{each['difference']:+,.3f}",
+            f"{each['low']:+,.3f} to {each['high']:+,.3f}",
+        )
     console.print(table)
 
 
 def _settings(options: argparse.Namespace) -> dict[str, Any]:
     """What must be the same for a run to go on; more tasks may be asked for."""
-    names = ("bench", "model", "method", "user_model", "temperature", "seed", "category", "file", "effort", "graph")
-    settings = {name: getattr(options, name) for name in (*names, "judge_model", "memory", "steps", "model_calls")}
-    files = {name: str(path) if (path := getattr(options, name)) else None for name in ("file", "experience")}
+    names = (
+        "bench",
+        "model",
+        "method",
+        "user_model",
+        "temperature",
+        "seed",
+        "category",
+        "file",
+        "effort",
+        "graph",
+    )
+    settings = {
+        name: getattr(options, name)
+        for name in (*names, "judge_model", "memory", "steps", "model_calls")
+    }
+    files = {
+        name: str(path) if (path := getattr(options, name)) else None
+        for name in ("file", "experience")
+    }
     return {**settings, **files}
 
 
@@ -270,7 +363,9 @@ def _choice(options: argparse.Namespace, user_model: BaseChatModel | None) -> Op
     )
 
 
-def _model(name: str, options: argparse.Namespace, counter: CallCounter) -> BaseChatModel:
+def _model(
+    name: str, options: argparse.Namespace, counter: CallCounter
+) -> BaseChatModel:
     settings: dict[str, Any] = {"timeout": options.timeout}
     if options.temperature is not None:
         settings["temperature"] = options.temperature
@@ -289,7 +384,9 @@ def _memory(options: argparse.Namespace, model: BaseChatModel) -> Memory | None:
             msg = "--experience is for a memory or a graph to learn from; add --memory NAME or --graph."
             raise UsageError(msg)
         return None
-    memory: Memory = _found("memories:make_memory")(options.memory, options.graph, model, options.experience)
+    memory: Memory = _found("memories:make_memory")(
+        options.memory, options.graph, model, options.experience
+    )
     return memory
 
 
@@ -311,35 +408,129 @@ def _found(place: str) -> Any:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog=f"python -m {HERE}", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog=f"python -m {HERE}",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--bench", required=True, choices=sorted(BENCHES))
-    parser.add_argument("--model", required=True, help="as for init_chat_model, such as openai:gpt-4.1-mini")
+    parser.add_argument(
+        "--model",
+        required=True,
+        help="as for init_chat_model, such as openai:gpt-4.1-mini",
+    )
     parser.add_argument("--method", help=METHODS_HELP)
-    parser.add_argument("--paper", choices=sorted(PAPERS), help="all arms of a paper's comparison in place of a method")
-    parser.add_argument("--judge-model", help="scores what calls brought back, with the paper's searches")
+    parser.add_argument(
+        "--paper",
+        choices=sorted(PAPERS),
+        help="all arms of a paper's comparison in place of a method",
+    )
+    parser.add_argument(
+        "--judge-model",
+        help="scores what calls brought back, with the paper's searches",
+    )
     parser.add_argument("--user-model", help="plays the user, in tau")
-    parser.add_argument("--temperature", type=float, help="of the models; the provider's own if left out")
-    parser.add_argument("--timeout", type=float, default=TIMEOUT, help="seconds a reply may take (%(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="of the searches and of what benches draw")
-    parser.add_argument("--tasks", type=int, metavar="N", help="so many, drawn by the seed; all if left out")
-    parser.add_argument("--task", action="append", default=[], metavar="ID", help="this one; may be repeated")
-    parser.add_argument("--category", help="of bfcl: base, miss_func, miss_param or long_context")
+    parser.add_argument(
+        "--temperature",
+        type=float,
+        help="of the models; the provider's own if left out",
+    )
+    parser.add_argument(
+        "--timeout",
+        type=float,
+        default=TIMEOUT,
+        help="seconds a reply may take (%(default)s)",
+    )
+    parser.add_argument(
+        "--seed", type=int, default=0, help="of the searches and of what benches draw"
+    )
+    parser.add_argument(
+        "--tasks",
+        type=int,
+        metavar="N",
+        help="so many, drawn by the seed; all if left out",
+    )
+    parser.add_argument(
+        "--task",
+        action="append",
+        default=[],
+        metavar="ID",
+        help="this one; may be repeated",
+    )
+    parser.add_argument(
+        "--category", help="of bfcl: base, miss_func, miss_param or long_context"
+    )
     parser.add_argument("--file", type=Path, help="of files and tau: the tasks")
-    parser.add_argument("--effort", choices=("frugal", "balanced", "thorough"), default="balanced")
-    parser.add_argument("--steps", type=int, default=STEPS, help="replies with calls a user turn may take")
-    parser.add_argument("--model-calls", type=int, default=MODEL_CALLS, help="budget of a peer's search for a turn")
-    parser.add_argument("--graph", action="store_true", help="suggest tools from a graph of the tasks done before")
-    parser.add_argument("--memory", metavar="NAME", help="from the tasks before; see memories.py")
-    parser.add_argument("--experience", type=Path, metavar="FILE", help="earlier runs to learn from first")
-    parser.add_argument("--journal", type=Path, metavar="FILE", help="keeps finished tasks; goes on from them")
-    parser.add_argument("--retry-failed", action="store_true", help="redo the tasks of the journal that had an error")
-    parser.add_argument("--record", type=Path, metavar="FILE", help="add each request and its reply to this file")
-    parser.add_argument("--price", type=float, nargs=2, metavar=("IN", "OUT"), help="dollars a million tokens")
-    parser.add_argument("--yes", action="store_true", help="start at once after the estimate")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")
-    parser.add_argument("--against", type=Path, metavar="FILE", help="compare with this journal or --json file")
-    parser.add_argument("--cache", type=Path, default=Path(".cache"), help="where downloaded packages are kept")
+    parser.add_argument(
+        "--effort", choices=("frugal", "balanced", "thorough"), default="balanced"
+    )
+    parser.add_argument(
+        "--steps",
+        type=int,
+        default=STEPS,
+        help="replies with calls a user turn may take",
+    )
+    parser.add_argument(
+        "--model-calls",
+        type=int,
+        default=MODEL_CALLS,
+        help="budget of a peer's search for a turn",
+    )
+    parser.add_argument(
+        "--graph",
+        action="store_true",
+        help="suggest tools from a graph of the tasks done before",
+    )
+    parser.add_argument(
+        "--memory", metavar="NAME", help="from the tasks before; see memories.py"
+    )
+    parser.add_argument(
+        "--experience",
+        type=Path,
+        metavar="FILE",
+        help="earlier runs to learn from first",
+    )
+    parser.add_argument(
+        "--journal",
+        type=Path,
+        metavar="FILE",
+        help="keeps finished tasks; goes on from them",
+    )
+    parser.add_argument(
+        "--retry-failed",
+        action="store_true",
+        help="redo the tasks of the journal that had an error",
+    )
+    parser.add_argument(
+        "--record",
+        type=Path,
+        metavar="FILE",
+        help="add each request and its reply to this file",
+    )
+    parser.add_argument(
+        "--price",
+        type=float,
+        nargs=2,
+        metavar=("IN", "OUT"),
+        help="dollars a million tokens",
+    )
+    parser.add_argument(
+        "--yes", action="store_true", help="start at once after the estimate"
+    )
+    parser.add_argument(
+        "--json", type=Path, metavar="FILE", help="write the figures there"
+    )
+    parser.add_argument(
+        "--against",
+        type=Path,
+        metavar="FILE",
+        help="compare with this journal or --json file",
+    )
+    parser.add_argument(
+        "--cache",
+        type=Path,
+        default=Path(".cache"),
+        help="where downloaded packages are kept",
+    )
     return parser
 
 

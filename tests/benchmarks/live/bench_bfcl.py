@@ -17,7 +17,13 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.tools import BaseTool
 
 from langchain_tooltree import ObjectSandbox
-from tests.benchmarks.bfcl_data import fetch_package, load_entries, make_objects, owners_of, tool_specs
+from tests.benchmarks.bfcl_data import (
+    fetch_package,
+    load_entries,
+    make_objects,
+    owners_of,
+    tool_specs,
+)
 from tests.benchmarks.bfcl_world import PlainCall, ToolSpec, World, tools_calling
 from tests.benchmarks.live.episode import Options, Outcome, Typical, UsageError, chosen
 
@@ -44,7 +50,10 @@ class BfclBench:
             raise UsageError(msg)
         package = fetch_package(options.cache)
         entries = load_entries(package, category)
-        tasks = [BfclTask(entry, package, long_context=category == "long_context") for entry in entries]
+        tasks = [
+            BfclTask(entry, package, long_context=category == "long_context")
+            for entry in entries
+        ]
         return chosen(tasks, options)
 
 
@@ -64,7 +73,9 @@ class BfclTask:
     def start(self) -> "BfclEpisode":
         """A new episode, its objects in their first state."""
         specs = tool_specs(self.package, owners_of(self.entry))
-        return BfclEpisode(self.entry, specs, make_objects(self.entry, long_context=self.long_context))
+        return BfclEpisode(
+            self.entry, specs, make_objects(self.entry, long_context=self.long_context)
+        )
 
 
 class BfclEpisode:
@@ -73,7 +84,12 @@ class BfclEpisode:
     system = None
     effects: Mapping[str, str] = {}
 
-    def __init__(self, entry: Mapping[str, Any], specs: Sequence[ToolSpec], objects: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        entry: Mapping[str, Any],
+        specs: Sequence[ToolSpec],
+        objects: dict[str, Any],
+    ) -> None:
         self.id = str(entry["id"])
         self._entry = entry
         self._specs = {spec.name: spec for spec in specs}
@@ -86,7 +102,9 @@ class BfclEpisode:
     @property
     def sandbox(self) -> ObjectSandbox:
         """The world with the tools of this turn."""
-        return ObjectSandbox(self._world, partial(_tools, [self._specs[name] for name in self._shown]))
+        return ObjectSandbox(
+            self._world, partial(_tools, [self._specs[name] for name in self._shown])
+        )
 
     @property
     def tools(self) -> Sequence[BaseTool]:
@@ -101,18 +119,28 @@ class BfclEpisode:
         self._turn += 1
         self._shown += self._held_back.get(str(self._turn), ())
         said = [message["content"] for message in questions[self._turn]]
-        return "\n".join(said) if said else str(_constants().DEFAULT_USER_PROMPT_FOR_ADDITIONAL_FUNCTION_FC)
+        return (
+            "\n".join(said)
+            if said
+            else str(_constants().DEFAULT_USER_PROMPT_FOR_ADDITIONAL_FUNCTION_FC)
+        )
 
     def outcome(self, messages: Sequence[BaseMessage]) -> Outcome:
         """What the benchmark's checker says."""
         gold = self._entry["ground_truth"]
         turns = calls_by_turn(messages, self._specs)
         if len(turns) != len(gold) or not _has_ended(messages):
-            return Outcome(success=False, score=0.0, detail=f"stopped in turn {len(turns)} of {len(gold)}")
+            return Outcome(
+                success=False,
+                score=0.0,
+                detail=f"stopped in turn {len(turns)} of {len(gold)}",
+            )
         return _checked(self._entry, turns, gold)
 
 
-def calls_by_turn(messages: Sequence[BaseMessage], known: Mapping[str, Any]) -> list[list[Step]]:
+def calls_by_turn(
+    messages: Sequence[BaseMessage], known: Mapping[str, Any]
+) -> list[list[Step]]:
     """The calls of a conversation, turn by turn, reply by reply; calls of tools that do not exist are left out.
 
     Arguments are written as one mapping, so that the checker, which evaluates the text, meets only what `repr` wrote.
@@ -122,23 +150,39 @@ def calls_by_turn(messages: Sequence[BaseMessage], known: Mapping[str, Any]) -> 
         if isinstance(message, HumanMessage):
             turns.append([])
         elif isinstance(message, AIMessage) and message.tool_calls:
-            calls = [f"{call['name']}(**{call['args']!r})" for call in message.tool_calls if call["name"] in known]
+            calls = [
+                f"{call['name']}(**{call['args']!r})"
+                for call in message.tool_calls
+                if call["name"] in known
+            ]
             turns[-1] += [calls] if calls else []
     return turns
 
 
-def _checked(entry: Mapping[str, Any], turns: list[list[Step]], gold: list[list[str]]) -> Outcome:
-    module = importlib.import_module("bfcl_eval.eval_checker.multi_turn_eval.multi_turn_checker")
-    objects = vars(importlib.import_module("bfcl_eval.eval_checker.multi_turn_eval.multi_turn_utils"))
+def _checked(
+    entry: Mapping[str, Any], turns: list[list[Step]], gold: list[list[str]]
+) -> Outcome:
+    module = importlib.import_module(
+        "bfcl_eval.eval_checker.multi_turn_eval.multi_turn_checker"
+    )
+    objects = vars(
+        importlib.import_module(
+            "bfcl_eval.eval_checker.multi_turn_eval.multi_turn_utils"
+        )
+    )
     # The checker keeps its objects by this name in a module, and would go on with those of an earlier check.
     name = f"live_{uuid.uuid4().hex}"
     try:
-        found = module.multi_turn_checker(turns, gold, dict(entry), str(entry["id"]).rsplit("_", 1)[0], name)
+        found = module.multi_turn_checker(
+            turns, gold, dict(entry), str(entry["id"]).rsplit("_", 1)[0], name
+        )
     finally:
         for key in [key for key in objects if key.startswith(name)]:
             del objects[key]
     valid = bool(found["valid"])
-    return Outcome(valid, float(valid), str(found.get("error_message", ""))[:LONGEST_DETAIL])
+    return Outcome(
+        valid, float(valid), str(found.get("error_message", ""))[:LONGEST_DETAIL]
+    )
 
 
 def _has_ended(messages: Sequence[BaseMessage]) -> bool:

@@ -54,7 +54,9 @@ class FilesBench:
                 except (ValueError, ImportError, AttributeError) as error:
                     problems.append(f"line {number}: {error}")
         if problems or not tasks:
-            msg = f"{options.file} cannot be used:\n" + "\n".join(problems or ["it holds no task"])
+            msg = f"{options.file} cannot be used:\n" + "\n".join(
+                problems or ["it holds no task"]
+            )
             raise UsageError(msg)
         return chosen(list(tasks.values()), options)
 
@@ -95,14 +97,22 @@ class FileEpisode:
         self.effects = task.effects
         self._task = task
         self._said = 0
-        given = task.tools() if callable(task.tools) and not isinstance(task.tools, BaseTool) else task.tools
+        given = (
+            task.tools()
+            if callable(task.tools) and not isinstance(task.tools, BaseTool)
+            else task.tools
+        )
         self.sandbox: Sandbox | None = given if isinstance(given, Sandbox) else None
         listed = given.tools if isinstance(given, Sandbox) else given
-        self.tools: Sequence[BaseTool] = [each if isinstance(each, BaseTool) else tool(each) for each in listed]
+        self.tools: Sequence[BaseTool] = [
+            each if isinstance(each, BaseTool) else tool(each) for each in listed
+        ]
 
     def next_request(self, messages: Sequence[BaseMessage]) -> str | None:
         """What the user says next; `None` once everything is said, or where the agent did not come to an end."""
-        if self._said == len(self._task.turns) or (messages and not _has_ended(messages)):
+        if self._said == len(self._task.turns) or (
+            messages and not _has_ended(messages)
+        ):
             return None
         self._said += 1
         return self._task.turns[self._said - 1]
@@ -112,7 +122,11 @@ class FileEpisode:
         if not _has_ended(messages):
             return Outcome(success=False, score=0.0, detail="stopped before an answer")
         check = self._task.check
-        found = check(list(messages), self._task.entry) if len(signature(check).parameters) > 1 else check(messages)
+        found = (
+            check(list(messages), self._task.entry)
+            if len(signature(check).parameters) > 1
+            else check(messages)
+        )
         said, why = found if isinstance(found, tuple) else (found, "")
         score = min(1.0, max(0.0, float(said)))
         return Outcome(score >= 1, score, str(why))
@@ -130,16 +144,25 @@ def _task(entry: Any, number: int) -> FileTask:
     if ("question" in entry) == ("turns" in entry):
         _fail("give either a question or turns")
     turns = entry.get("turns", [entry.get("question")])
-    if not (isinstance(turns, list) and turns and all(isinstance(each, str) and each for each in turns)):
+    if not (
+        isinstance(turns, list)
+        and turns
+        and all(isinstance(each, str) and each for each in turns)
+    ):
         _fail(f"question must be a text, turns a list of texts, got {turns!r}")
     if missing := sorted({"tools", "check"} - entry.keys()):
         _fail(f"{missing[0]!r} is missing; it names package.module:attribute")
     effects = entry.get("effects", {})
-    if not (isinstance(effects, dict) and all(effect in {"read", "write"} for effect in effects.values())):
+    if not (
+        isinstance(effects, dict)
+        and all(effect in {"read", "write"} for effect in effects.values())
+    ):
         _fail(f'effects must say "read" or "write" by tool, got {effects!r}')
     check = _imported(entry, "check")
     if not callable(check):
-        _fail(f"check must name a function, and {entry['check']} is a {type(check).__name__}")
+        _fail(
+            f"check must name a function, and {entry['check']} is a {type(check).__name__}"
+        )
     return FileTask(
         id=str(entry.get("id", number)),
         turns=tuple(turns),

@@ -54,7 +54,11 @@ class ScienceWorldBench:
             msg = f"--category {options.category!r} is no task type of scienceworld; choose one of {', '.join(names)}."
             raise UsageError(msg)
         types = [options.category] if options.category else names
-        found = [Task(name, each) for name in types for each in world.test_variations(name)[:MOST_OF_A_TYPE]]
+        found = [
+            Task(name, each)
+            for name in types
+            for each in world.test_variations(name)[:MOST_OF_A_TYPE]
+        ]
         return chosen([ScienceWorldTask(task) for task in found], options)
 
 
@@ -97,7 +101,11 @@ class ScienceWorldEpisode:
     def outcome(self, messages: Sequence[BaseMessage]) -> Outcome:
         """The score of the world."""
         score = self.sandbox.last.score
-        return Outcome(score == PERFECT, max(score, 0) / PERFECT, f"score {score} after {self.sandbox.length} actions")
+        return Outcome(
+            score == PERFECT,
+            max(score, 0) / PERFECT,
+            f"score {score} after {self.sandbox.length} actions",
+        )
 
 
 class Course:
@@ -110,7 +118,13 @@ class Course:
         last: The latest of them, and what came of it.
     """
 
-    def __init__(self, task: Task, process: "Process", actions: Sequence[str] = (), last: Taken | None = None) -> None:
+    def __init__(
+        self,
+        task: Task,
+        process: "Process",
+        actions: Sequence[str] = (),
+        last: Taken | None = None,
+    ) -> None:
         self.last = last or Taken("", "")
         self._task = task
         self._process = process

@@ -126,13 +126,24 @@ class TauBench:
         else:
             msg = "tau needs --category DOMAIN for tasks of tau2-bench, or --file with a world, or both."
             raise UsageError(msg)
-        if not isinstance(entries, list) or not all(isinstance(entry, dict) and "id" in entry for entry in entries):
+        if not isinstance(entries, list) or not all(
+            isinstance(entry, dict) and "id" in entry for entry in entries
+        ):
             msg = f"{options.file} has to hold a list of tasks, each with an id, as a list or under 'tasks'."
             raise UsageError(msg)
-        kept = [entry for entry in entries if not (entry.get("initial_state") or {}).get("message_history")]
+        kept = [
+            entry
+            for entry in entries
+            if not (entry.get("initial_state") or {}).get("message_history")
+        ]
         if len(kept) < len(entries):
-            logger.warning("%d tasks that begin within a conversation are left out.", len(entries) - len(kept))
-        return chosen([TauTask(entry, domain, options.user_model) for entry in kept], options)
+            logger.warning(
+                "%d tasks that begin within a conversation are left out.",
+                len(entries) - len(kept),
+            )
+        return chosen(
+            [TauTask(entry, domain, options.user_model) for entry in kept], options
+        )
 
 
 @dataclass(frozen=True)
@@ -156,7 +167,9 @@ class TauTask:
     @property
     def basis(self) -> Sequence[str]:
         """The parts of the reward."""
-        return [str(each) for each in self.criteria.get("reward_basis") or DEFAULT_BASIS]
+        return [
+            str(each) for each in self.criteria.get("reward_basis") or DEFAULT_BASIS
+        ]
 
     def start(self) -> "TauEpisode":
         """A new episode, in a world of its own."""
@@ -175,7 +188,9 @@ class TauEpisode:
         self.effects = task.domain.effects
         self._task = task
         self._world = task.domain.make(task.entry)
-        self._heard: list[BaseMessage] = []  # the conversation as the user has it: what it says is an AIMessage
+        self._heard: list[
+            BaseMessage
+        ] = []  # the conversation as the user has it: what it says is an AIMessage
         self._over = False
 
     @property
@@ -190,7 +205,9 @@ class TauEpisode:
 
     def next_request(self, messages: Sequence[BaseMessage]) -> str | None:
         """What the simulated user says; `None` once it has ended the conversation, or the agent was stopped."""
-        answered = not messages or (isinstance(messages[-1], AIMessage) and not messages[-1].tool_calls)
+        answered = not messages or (
+            isinstance(messages[-1], AIMessage) and not messages[-1].tool_calls
+        )
         if not answered or len(messages) >= MOST_MESSAGES:
             return None
         self._heard.append(HumanMessage(messages[-1].text if messages else GREETING))
@@ -200,10 +217,20 @@ class TauEpisode:
 
     def _user_says(self) -> str:
         scenario = _scenario_text(self._task.entry.get("user_scenario") or {})
-        system = SystemMessage(f"{self._task.domain.user_prompt}\n\n<scenario>\n{scenario}\n</scenario>")
+        system = SystemMessage(
+            f"{self._task.domain.user_prompt}\n\n<scenario>\n{scenario}\n</scenario>"
+        )
         allowed = self._task.entry.get("user_tools")
-        tools = {tool.name: tool for tool in self._world.user_tools() if allowed is None or tool.name in allowed}
-        model = self._task.user_model.bind_tools([*tools.values()]) if tools else self._task.user_model
+        tools = {
+            tool.name: tool
+            for tool in self._world.user_tools()
+            if allowed is None or tool.name in allowed
+        }
+        model = (
+            self._task.user_model.bind_tools([*tools.values()])
+            if tools
+            else self._task.user_model
+        )
         for _ in range(USER_STEPS):
             reply = model.invoke([system, *self._heard], {"run_name": "user"})
             self._heard.append(reply)
@@ -215,15 +242,25 @@ class TauEpisode:
     def outcome(self, messages: Sequence[BaseMessage]) -> Outcome:
         """The product of the parts of the reward."""
         if not self._over:
-            return Outcome(success=False, score=0.0, detail="the conversation did not come to its end")
+            return Outcome(
+                success=False,
+                score=0.0,
+                detail="the conversation did not come to its end",
+            )
         checks = {
             "DB": self._ends_as_expected,
-            "ENV_ASSERTION": lambda: all(map(self._holds, self._task.criteria.get("env_assertions") or ())),
+            "ENV_ASSERTION": lambda: all(
+                map(self._holds, self._task.criteria.get("env_assertions") or ())
+            ),
             "COMMUNICATE": lambda: self._told(messages),
             "ACTION": lambda: self._made([*messages, *self._heard]),
         }
         missed = [part for part in self._task.basis if not checks[part]()]
-        return Outcome(not missed, float(not missed), f"missed: {', '.join(missed)}" if missed else "")
+        return Outcome(
+            not missed,
+            float(not missed),
+            f"missed: {', '.join(missed)}" if missed else "",
+        )
 
     @property
     def _expected(self) -> Sequence[Mapping[str, Any]]:
@@ -232,8 +269,16 @@ class TauEpisode:
     def _ends_as_expected(self) -> bool:
         world = self._task.domain.make(self._task.entry)
         for number, action in enumerate(self._expected):
-            tools = world.user_tools() if action.get("requestor") == "user" else world.tools()
-            call = {"name": action["name"], "args": action.get("arguments") or {}, "id": str(number)}
+            tools = (
+                world.user_tools()
+                if action.get("requestor") == "user"
+                else world.tools()
+            )
+            call = {
+                "name": action["name"],
+                "args": action.get("arguments") or {},
+                "id": str(number),
+            }
             observed({tool.name: tool for tool in tools}, call)
         return bool(world.state() == self._world.state())
 
@@ -241,17 +286,32 @@ class TauEpisode:
         try:
             return self._world.check(assertion)
         except Exception as error:  # noqa: BLE001 - it asks for what the agent did not bring about
-            logger.info("The assertion %s cannot be checked: %s", assertion.get("func_name"), error)
+            logger.info(
+                "The assertion %s cannot be checked: %s",
+                assertion.get("func_name"),
+                error,
+            )
             return False
 
     def _told(self, messages: Sequence[BaseMessage]) -> bool:
-        said = [message.text.lower().replace(",", "") for message in messages if isinstance(message, AIMessage)]
+        said = [
+            message.text.lower().replace(",", "")
+            for message in messages
+            if isinstance(message, AIMessage)
+        ]
         infos = self._task.criteria.get("communicate_info") or ()
         return all(any(info.lower() in text for text in said) for info in infos)
 
     def _made(self, messages: Sequence[BaseMessage]) -> bool:
-        calls = [call for message in messages if isinstance(message, AIMessage) for call in message.tool_calls]
-        return all(any(_matches(action, call) for call in calls) for action in self._expected)
+        calls = [
+            call
+            for message in messages
+            if isinstance(message, AIMessage)
+            for call in message.tool_calls
+        ]
+        return all(
+            any(_matches(action, call) for call in calls) for action in self._expected
+        )
 
 
 def _matches(action: Mapping[str, Any], call: Mapping[str, Any]) -> bool:
@@ -291,7 +351,9 @@ def _agent_prompt(policy: str, instructions: str = AGENT_PROMPT) -> str:
     return f"<instructions>\n{instructions}\n</instructions>\n<policy>\n{policy}\n</policy>"
 
 
-def _bound(name: str, description: str, schema: Any, function: Callable[..., Any]) -> BaseTool:
+def _bound(
+    name: str, description: str, schema: Any, function: Callable[..., Any]
+) -> BaseTool:
     """A tool whose errors are told to the model, as text."""
 
     @wraps(function)
@@ -303,7 +365,11 @@ def _bound(name: str, description: str, schema: Any, function: Callable[..., Any
             raise ToolException(msg) from error
 
     return StructuredTool.from_function(
-        call, name=name, description=description, args_schema=schema, handle_tool_error=True
+        call,
+        name=name,
+        description=description,
+        args_schema=schema,
+        handle_tool_error=True,
     )
 
 
@@ -320,7 +386,10 @@ class OwnWorld:
         """Its public methods."""
         tools = ObjectSandbox.of_methods(self.object).tools
         named = [tool for tool in tools if not tool.name.startswith(ASSERTION)]
-        return [_bound(tool.name, tool.description, None, getattr(self.object, tool.name)) for tool in named]
+        return [
+            _bound(tool.name, tool.description, None, getattr(self.object, tool.name))
+            for tool in named
+        ]
 
     def user_tools(self) -> list[BaseTool]:
         """None: the user only talks."""
@@ -328,7 +397,9 @@ class OwnWorld:
 
     def check(self, assertion: Mapping[str, Any]) -> bool:
         """Call the method of an assertion."""
-        found = getattr(self.object, assertion["func_name"])(**assertion.get("arguments") or {})
+        found = getattr(self.object, assertion["func_name"])(
+            **assertion.get("arguments") or {}
+        )
         return bool(found) is assertion.get("assert_value", True)
 
     def state(self) -> Any:
@@ -346,10 +417,16 @@ def _own(given: Mapping[str, Any], file: Path | None) -> Domain:
         raise UsageError(msg) from error
 
     def make(entry: Mapping[str, Any]) -> World:
-        data = ((entry.get("initial_state") or {}).get("initialization_data") or {}).get("agent_data")
+        data = (
+            (entry.get("initial_state") or {}).get("initialization_data") or {}
+        ).get("agent_data")
         return OwnWorld(factory(**copy.deepcopy(data or {})))
 
-    return Domain(_agent_prompt(str(given.get("policy", ""))), make, effects=given.get("effects") or {})
+    return Domain(
+        _agent_prompt(str(given.get("policy", ""))),
+        make,
+        effects=given.get("effects") or {},
+    )
 
 
 # --- the package of tau2-bench ---
@@ -367,13 +444,19 @@ class Tau2World:
 
     def user_tools(self) -> list[BaseTool]:
         """The user's, where the domain has them."""
-        return self._tools(self.environment.get_user_tools(), "user") if self.environment.user_tools else []
+        return (
+            self._tools(self.environment.get_user_tools(), "user")
+            if self.environment.user_tools
+            else []
+        )
 
     def check(self, assertion: Mapping[str, Any]) -> bool:
         """Have the environment check an assertion."""
         tasks = importlib.import_module("tau2.data_model.tasks")
         made = tasks.EnvAssertion.model_validate(assertion)
-        return bool(self.environment.run_env_assertion(made, raise_assertion_error=False))
+        return bool(
+            self.environment.run_env_assertion(made, raise_assertion_error=False)
+        )
 
     def state(self) -> Any:
         """The hashes of both databases, by which the package compares."""
@@ -382,7 +465,9 @@ class Tau2World:
     def _tools(self, tools: Sequence[Any], requestor: str) -> list[BaseTool]:
         def caller(name: str) -> Callable[..., str]:
             def call(**arguments: Any) -> str:
-                result = self.environment.make_tool_call(name, requestor=requestor, **arguments)
+                result = self.environment.make_tool_call(
+                    name, requestor=requestor, **arguments
+                )
                 self.environment.sync_tools()
                 return str(self.environment.to_json_str(result))
 
@@ -390,7 +475,13 @@ class Tau2World:
 
         described = [tool.openai_schema["function"] for tool in tools]
         return [
-            _bound(each["name"], each["description"], each["parameters"], caller(each["name"])) for each in described
+            _bound(
+                each["name"],
+                each["description"],
+                each["parameters"],
+                caller(each["name"]),
+            )
+            for each in described
         ]
 
 
@@ -406,28 +497,38 @@ def _tau2(name: str) -> tuple[Domain, list[dict[str, Any]]]:
             "from github.com/sierra-research/tau2-bench; PyPI's tau2 is something else."
         )
         raise UsageError(msg) from error
-    construct = getattr(module, "get_environment_manual_policy", None) or module.get_environment
+    construct = (
+        getattr(module, "get_environment_manual_policy", None) or module.get_environment
+    )
 
     def make(entry: Mapping[str, Any]) -> World:
         environment = construct()
         initial = entry.get("initial_state")
         made = models.InitialState.model_validate(initial) if initial else None
         if made:
-            environment.set_state(made.initialization_data, made.initialization_actions, [])
+            environment.set_state(
+                made.initialization_data, made.initialization_actions, []
+            )
         return Tau2World(environment)
 
     environment = construct()
     reads = {"read", "think"}
     effects = {
-        tool.name: "read" if environment.tools.tool_type(tool.name).value in reads else "write"
+        tool.name: "read"
+        if environment.tools.tool_type(tool.name).value in reads
+        else "write"
         for tool in environment.get_tools()
     }
     with_tools = "_tools" if environment.user_tools else ""
-    guidelines = data / "tau2" / "user_simulator" / f"simulation_guidelines{with_tools}.md"
+    guidelines = (
+        data / "tau2" / "user_simulator" / f"simulation_guidelines{with_tools}.md"
+    )
     user = guidelines.read_text(encoding="utf-8").replace("<PERSONA_GUIDELINES>", "")
     try:
         instructions = importlib.import_module("tau2.agent.llm_agent").AGENT_INSTRUCTION
     except (ImportError, AttributeError):
         instructions = AGENT_PROMPT
     entries = [task.model_dump(mode="json") for task in module.get_tasks()]
-    return Domain(_agent_prompt(environment.get_policy(), instructions), make, user, effects), entries
+    return Domain(
+        _agent_prompt(environment.get_policy(), instructions), make, user, effects
+    ), entries

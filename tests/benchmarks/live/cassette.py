@@ -13,7 +13,13 @@ from typing import Any
 from langchain_core.messages import BaseMessage
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from cookbook.recorded_model import AnswerRecorder, RecordedAnswer, RecordedChatModel, message_data, recorded_lines
+from cookbook.recorded_model import (
+    AnswerRecorder,
+    RecordedAnswer,
+    RecordedChatModel,
+    message_data,
+    recorded_lines,
+)
 from tests.benchmarks.live.episode import Episode, Outcome
 
 
@@ -23,14 +29,25 @@ class Recorder(AnswerRecorder):
     def say(self, episode: Episode, request: str) -> None:
         """Write what the user says, and what the agent has to work with from then on."""
         with self._lock:
-            tools = [self._id_of("tool", convert_to_openai_tool(tool)["function"]) for tool in episode.tools]
-            parts = {"system": episode.system, "effects": dict(episode.effects), "forks": episode.sandbox is not None}
-            self._write({"turn": episode.id, "request": request, "tools": tools, **parts})
+            tools = [
+                self._id_of("tool", convert_to_openai_tool(tool)["function"])
+                for tool in episode.tools
+            ]
+            parts = {
+                "system": episode.system,
+                "effects": dict(episode.effects),
+                "forks": episode.sandbox is not None,
+            }
+            self._write(
+                {"turn": episode.id, "request": request, "tools": tools, **parts}
+            )
 
     def end(self, task: str, messages: Sequence[BaseMessage], outcome: Outcome) -> None:
         """Write how a task ended."""
         with self._lock:
-            said = [self._id_of("message", message_data(message)) for message in messages]
+            said = [
+                self._id_of("message", message_data(message)) for message in messages
+            ]
             self._write({"ended": task, "messages": said, "outcome": asdict(outcome)})
 
 
@@ -69,7 +86,9 @@ class RecordedRun:
     outcome: Outcome | None = None
 
 
-def read_cassette(path: Path, method: str) -> tuple[list[RecordedAnswer], list[RecordedRun]]:
+def read_cassette(
+    path: Path, method: str
+) -> tuple[list[RecordedAnswer], list[RecordedRun]]:
     """What a method's runs recorded: the requests, in order, and the tasks that ended.
 
     Requests of a task that did not end, since the process or the model failed, are left out.

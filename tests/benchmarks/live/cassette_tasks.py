@@ -91,7 +91,10 @@ class RecordedEpisode:
             made.append(_call_key(tool, arguments))
             return self._results.get(tuple(made), NOT_RECORDED)
 
-        specs = [ToolSpec(each["name"], "", each["description"], each["parameters"]) for each in self._said["tools"]]
+        specs = [
+            ToolSpec(each["name"], "", each["description"], each["parameters"])
+            for each in self._said["tools"]
+        ]
         return tools_calling(call, specs)
 
     def next_request(self, messages: Sequence[BaseMessage]) -> str | None:
@@ -104,7 +107,9 @@ class RecordedEpisode:
 
     def outcome(self, messages: Sequence[BaseMessage]) -> Outcome:
         """What the benchmark made of the same calls, turn by turn."""
-        if self._run.outcome and _calls([message_data(each) for each in messages]) == _calls(self._run.messages):
+        if self._run.outcome and _calls(
+            [message_data(each) for each in messages]
+        ) == _calls(self._run.messages):
             return self._run.outcome
         return Outcome(success=False, score=0.0, detail="other calls than recorded")
 
@@ -122,7 +127,10 @@ def _results_in(conversation: Sequence[Mapping[str, Any]], tools: set[str]) -> R
     for message in conversation:
         if message["role"] == "ai":
             calls = message.get("calls", ())
-            waiting = [_call_key(name, given) if name in tools else None for name, given in calls]
+            waiting = [
+                _call_key(name, given) if name in tools else None
+                for name, given in calls
+            ]
         elif message["role"] == "tool" and waiting and (key := waiting.pop(0)):
             made = (*made, key)
             found[made] = message["text"]

@@ -189,7 +189,11 @@ messages to append. A method that searches in forks makes the calls that it chos
 
 def system_text(setting: Setting, episode: Episode, *more: str) -> str:
     """The system prompt of every method: the benchmark's, what the method adds, and the advice of earlier tasks."""
-    return "\n\n".join(part for part in (episode.system or "", *more, setting.experience.advice) if part)
+    return "\n\n".join(
+        part
+        for part in (episode.system or "", *more, setting.experience.advice)
+        if part
+    )
 
 
 def chosen(tasks: Sequence[AnyTask], options: Options) -> list[AnyTask]:

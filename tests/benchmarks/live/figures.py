@@ -41,10 +41,15 @@ def summary(runs: Sequence[TaskRun]) -> dict[str, Any]:
     return {
         "tasks": len(runs),
         "errors": sum(run.error is not None for run in runs),
-        **{name: _rounded(fmean(measure(run) for run in runs)) for name, measure in MEASURES.items()},
+        **{
+            name: _rounded(fmean(measure(run) for run in runs))
+            for name, measure in MEASURES.items()
+        },
         "success_low": _rounded(low),
         "success_high": _rounded(high),
-        "calls": {kind: _rounded(count / len(runs)) for kind, count in sorted(calls.items())},
+        "calls": {
+            kind: _rounded(count / len(runs)) for kind, count in sorted(calls.items())
+        },
         "input_tokens": _rounded(fmean(run.input_tokens for run in runs)),
         "output_tokens": _rounded(fmean(run.output_tokens for run in runs)),
     }

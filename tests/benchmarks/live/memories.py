@@ -32,11 +32,23 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 from langgraph.store.memory import InMemoryStore
 
-from langchain_tooltree import CFGMMemory, HashingEmbeddings, SITGraph, Trajectory, load_trajectories
+from langchain_tooltree import (
+    CFGMMemory,
+    HashingEmbeddings,
+    SITGraph,
+    Trajectory,
+    load_trajectories,
+)
 from langchain_tooltree.errors import ToolTreeError
 from langchain_tooltree.models import ATTEMPTS
 from langchain_tooltree.text import shortened
-from tests.benchmarks.live.episode import Experience, Finished, Memory, Outcome, UsageError
+from tests.benchmarks.live.episode import (
+    Experience,
+    Finished,
+    Memory,
+    Outcome,
+    UsageError,
+)
 from tests.benchmarks.live.search_driver import object_in, transcript
 
 logger = logging.getLogger(__name__)
@@ -119,7 +131,9 @@ class Own(Part):
 
 def _as_printed(model: BaseChatModel, *, with_tips: bool = True) -> Own:
     """The memory of the paper, reflecting at each anomaly; with the package's embedder, since the paper's is loaded."""
-    memory = CFGMMemory.paper(model, InMemoryStore(), max_characters=ROOM, embeddings=HashingEmbeddings())
+    memory = CFGMMemory.paper(
+        model, InMemoryStore(), max_characters=ROOM, embeddings=HashingEmbeddings()
+    )
     reflecting = {"patience": 0, "cooldown": 1}
     return Own(memory, reflecting, with_tips)
 
@@ -136,7 +150,9 @@ class Runs(Part):
         left, texts = list(self.kept), []
         for _ in range(min(self.count, len(left))):
             found = nearest(request, [_request(each) for each in left])
-            texts.append(shortened(transcript(left.pop(found or 0).messages), ROOM // self.count))
+            texts.append(
+                shortened(transcript(left.pop(found or 0).messages), ROOM // self.count)
+            )
         return Experience("\n\n".join([HEADING, *texts])) if texts else Experience()
 
     def learn(self, finished: Finished) -> None:
@@ -156,19 +172,29 @@ class ExpeL(Part):
     def recall(self, request: str) -> Experience:
         """The list."""
         listed = "\n".join(f"- {text}" for text, _ in self.tips)
-        return Experience(shortened(f"{HEADING}\n{listed}", ROOM)) if listed else Experience()
+        return (
+            Experience(shortened(f"{HEADING}\n{listed}", ROOM))
+            if listed
+            else Experience()
+        )
 
     def learn(self, finished: Finished) -> list[Any]:
         """Have the list edited; returns the operations."""
         operations = finished.learnt
         if operations is None:
             shown: dict[str, Any] = {
-                "tips": [f"{number}. {text}" for number, (text, _) in enumerate(self.tips, 1)],
+                "tips": [
+                    f"{number}. {text}" for number, (text, _) in enumerate(self.tips, 1)
+                ],
                 **_shown(finished),
             }
-            near = nearest(_request(finished), [_request(each) for each in self.successes])
+            near = nearest(
+                _request(finished), [_request(each) for each in self.successes]
+            )
             if near is not None and not finished.outcome.success:
-                shown["similar success"] = shortened(transcript(self.successes[near].messages), READ)
+                shown["similar success"] = shortened(
+                    transcript(self.successes[near].messages), READ
+                )
             operations = asked(self.model, "expel", EXPEL_PROMPT, shown, "operations")
         if finished.outcome.success:
             self.successes.append(finished)
@@ -179,16 +205,25 @@ class ExpeL(Part):
         """Carry out operations; numbers are those of the list as it was shown, and what cannot be done is left out."""
         tips: dict[int, tuple[str, int]] = dict(enumerate(self.tips, 1))
         for each in operations:
-            kind, number, text = each.get("op"), each.get("number"), str(each.get("text") or "").strip()
+            kind, number, text = (
+                each.get("op"),
+                each.get("number"),
+                str(each.get("text") or "").strip(),
+            )
             if kind == "add" and text:
                 tips[len(self.tips) + len(tips) + 1] = (text, FIRST_WORTH)
             elif isinstance(number, int) and number in tips:
                 said, worth = tips[number]
                 if kind in {"agree", "edit"}:
-                    tips[number] = (text if kind == "edit" and text else said, worth + 1)
+                    tips[number] = (
+                        text if kind == "edit" and text else said,
+                        worth + 1,
+                    )
                 elif kind == "remove":
                     tips[number] = (said, worth - 1)
-        left = sorted((tip for tip in tips.values() if tip[1] > 0), key=lambda tip: -tip[1])
+        left = sorted(
+            (tip for tip in tips.values() if tip[1] > 0), key=lambda tip: -tip[1]
+        )
         self.tips = left[:TIPS]
 
 
@@ -214,7 +249,9 @@ class ReasoningBank(Part):
         """Have items taken from a run; returns them."""
         items = finished.learnt
         if items is None:
-            items = asked(self.model, "reasoningbank", BANK_PROMPT, _shown(finished), "items")[:ITEMS]
+            items = asked(
+                self.model, "reasoningbank", BANK_PROMPT, _shown(finished), "items"
+            )[:ITEMS]
         if usable := [each for each in items if isinstance(each, dict)]:
             self.items.append((_request(finished), usable))
         return list(items)
@@ -232,13 +269,18 @@ class Together(Part):
         return Experience(
             advice="\n\n".join(each.advice for each in found if each.advice),
             graph=next((each.graph for each in found if each.graph is not None), None),
-            memory=next((each.memory for each in found if each.memory is not None), None),
+            memory=next(
+                (each.memory for each in found if each.memory is not None), None
+            ),
             reflecting=next((each.reflecting for each in found if each.reflecting), {}),
         )
 
     def learn(self, finished: Finished) -> Any:
         """Have all of them learn; one of them at most has something to keep."""
-        return next((kept for part in self.parts if (kept := part.learn(finished)) is not None), None)
+        return next(
+            (kept for part in self.parts if (kept := part.learn(finished)) is not None),
+            None,
+        )
 
 
 MEMORIES: dict[str, Callable[[BaseChatModel], Part]] = {
@@ -257,7 +299,12 @@ MEMORIES: dict[str, Callable[[BaseChatModel], Part]] = {
 }
 
 
-def make_memory(name: str | None, graph: bool, model: BaseChatModel, experience: Path | None = None) -> Memory:  # noqa: FBT001
+def make_memory(
+    name: str | None,
+    graph: bool,  # noqa: FBT001
+    model: BaseChatModel,
+    experience: Path | None = None,
+) -> Memory:
     """The memory of a run, with what it learns from a file of earlier runs.
 
     Raises:
@@ -284,18 +331,26 @@ def nearest(request: str, tasks: Sequence[str]) -> int | None:
     if not tasks:
         return None
     embedder = HashingEmbeddings()
-    likeness = np.array(embedder.embed_documents(list(tasks))) @ np.array(embedder.embed_query(request))
+    likeness = np.array(embedder.embed_documents(list(tasks))) @ np.array(
+        embedder.embed_query(request)
+    )
     return int(len(tasks) - 1 - np.argmax(likeness[::-1]))
 
 
-def asked(model: BaseChatModel, kind: str, prompt: str, shown: Mapping[str, Any], key: str) -> list[Any]:
+def asked(
+    model: BaseChatModel, kind: str, prompt: str, shown: Mapping[str, Any], key: str
+) -> list[Any]:
     """Ask a memory's question, and once more if the reply cannot be used; the list under a key, or an empty one."""
     document = json.dumps(shown, ensure_ascii=False, indent=1)
     for _ in range(ATTEMPTS):
         try:
-            reply = model.invoke([SystemMessage(prompt), HumanMessage(document)], {"run_name": kind})
+            reply = model.invoke(
+                [SystemMessage(prompt), HumanMessage(document)], {"run_name": kind}
+            )
         except Exception as error:  # noqa: BLE001 - nothing is learnt then, and the next task can be done
-            logger.warning("Nothing was learnt (%s): %s: %s", kind, type(error).__name__, error)
+            logger.warning(
+                "Nothing was learnt (%s): %s: %s", kind, type(error).__name__, error
+            )
             continue
         found = (object_in(reply.text) or {}).get(key)
         if isinstance(found, list):
@@ -305,15 +360,28 @@ def asked(model: BaseChatModel, kind: str, prompt: str, shown: Mapping[str, Any]
 
 def _shown(finished: Finished) -> dict[str, Any]:
     run = shortened(transcript(finished.messages), READ)
-    return {"run": run, "succeeded": finished.outcome.success, "verdict": finished.outcome.detail}
+    return {
+        "run": run,
+        "succeeded": finished.outcome.success,
+        "verdict": finished.outcome.detail,
+    }
 
 
 def _request(finished: Finished) -> str:
-    return next((message.text for message in finished.messages if isinstance(message, HumanMessage)), "")
+    return next(
+        (
+            message.text
+            for message in finished.messages
+            if isinstance(message, HumanMessage)
+        ),
+        "",
+    )
 
 
 def _trajectory(finished: Finished) -> Trajectory:
-    return Trajectory.from_messages(finished.messages, success=finished.outcome.success, id=finished.id)
+    return Trajectory.from_messages(
+        finished.messages, success=finished.outcome.success, id=finished.id
+    )
 
 
 def _without_system(messages: Sequence[BaseMessage]) -> list[BaseMessage]:

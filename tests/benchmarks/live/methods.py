@@ -26,44 +26,67 @@ NODES_A_STEP = 20
 """LangGraph's own limit counts nodes, hooks of middleware included; it is set so far off that `steps` decides."""
 
 
-def react(setting: Setting, episode: Episode, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+def react(
+    setting: Setting, episode: Episode, messages: Sequence[BaseMessage]
+) -> list[BaseMessage]:
     """LangChain's agent."""
     return _plain(setting, episode, messages)
 
 
-def cot(setting: Setting, episode: Episode, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+def cot(
+    setting: Setting, episode: Episode, messages: Sequence[BaseMessage]
+) -> list[BaseMessage]:
     """LangChain's agent, told to think step by step."""
     return _plain(setting, episode, messages, THINK)
 
 
-def tooltree(setting: Setting, episode: Episode, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+def tooltree(
+    setting: Setting, episode: Episode, messages: Sequence[BaseMessage]
+) -> list[BaseMessage]:
     """The planner as it comes."""
     return _planning(setting, episode, messages, setting.config)
 
 
-def tooltree_deep(setting: Setting, episode: Episode, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+def tooltree_deep(
+    setting: Setting, episode: Episode, messages: Sequence[BaseMessage]
+) -> list[BaseMessage]:
     """The planner that searches before it acts, by the posterior."""
     # A path may be as long as a turn: a search that meets its greatest depth asks everywhere before it goes on.
     config = replace(setting.config, selection="posterior", max_depth=setting.steps)
     return _planning(setting, episode, messages, config)
 
 
-def zero_shot(setting: Setting, episode: Episode, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+def zero_shot(
+    setting: Setting, episode: Episode, messages: Sequence[BaseMessage]
+) -> list[BaseMessage]:
     """All calls in one reply, before any result is seen."""
     return _plain(replace(setting, steps=1), episode, messages)
 
 
-def mcts(setting: Setting, episode: Episode, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+def mcts(
+    setting: Setting, episode: Episode, messages: Sequence[BaseMessage]
+) -> list[BaseMessage]:
     """The paper's search without pruning, before or after a call, and without r_pre: Monte Carlo tree search."""
-    return _as_printed(setting, episode, messages, pre_threshold=0.0, post_threshold=0.0, proposals="together")
+    return _as_printed(
+        setting,
+        episode,
+        messages,
+        pre_threshold=0.0,
+        post_threshold=0.0,
+        proposals="together",
+    )
 
 
-def tooltree_paper(setting: Setting, episode: Episode, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+def tooltree_paper(
+    setting: Setting, episode: Episode, messages: Sequence[BaseMessage]
+) -> list[BaseMessage]:
     """The planner as the paper has it."""
     return _as_printed(setting, episode, messages)
 
 
-def tooltree_acl(setting: Setting, episode: Episode, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+def tooltree_acl(
+    setting: Setting, episode: Episode, messages: Sequence[BaseMessage]
+) -> list[BaseMessage]:
     """The planner as the ACL-format version has it."""
     return _as_printed(setting, episode, messages, form="acl")
 
@@ -87,20 +110,32 @@ def middleware_of(setting: Setting) -> list[AgentMiddleware[Any, Any]]:
     middleware: list[AgentMiddleware[Any, Any]] = []
     memory, graph = setting.experience.memory, setting.experience.graph
     if memory is not None:
-        middleware.append(CFGMMiddleware(memory.model, memory, record=False, **setting.experience.reflecting))
+        middleware.append(
+            CFGMMiddleware(
+                memory.model, memory, record=False, **setting.experience.reflecting
+            )
+        )
     if graph is not None:
         middleware.append(SITGraphMiddleware(graph))
     return middleware
 
 
 def run_agent(
-    agent: CompiledStateGraph[Any, Any, Any, Any], messages: Sequence[BaseMessage], steps: int
+    agent: CompiledStateGraph[Any, Any, Any, Any],
+    messages: Sequence[BaseMessage],
+    steps: int,
 ) -> list[BaseMessage]:
     """Let an agent work on a user turn; what it appends, up to the results of its `steps`-th reply with calls."""
     # The calls of one reply act on one world: in their order, not at once.
-    config = {"configurable": {"thread_id": "turn"}, "recursion_limit": NODES_A_STEP * steps, "max_concurrency": 1}
+    config = {
+        "configurable": {"thread_id": "turn"},
+        "recursion_limit": NODES_A_STEP * steps,
+        "max_concurrency": 1,
+    }
     appended: list[BaseMessage] = []
-    for state in agent.stream({"messages": list(messages)}, config, stream_mode="values"):
+    for state in agent.stream(
+        {"messages": list(messages)}, config, stream_mode="values"
+    ):
         appended = state["messages"][len(messages) :]
         if _is_over(appended, steps):
             break
@@ -109,7 +144,11 @@ def run_agent(
 
 def _is_over(appended: Sequence[BaseMessage], steps: int) -> bool:
     """Whether so many replies with calls were made, and the last of them has its results."""
-    replies = [message for message in appended if isinstance(message, AIMessage) and message.tool_calls]
+    replies = [
+        message
+        for message in appended
+        if isinstance(message, AIMessage) and message.tool_calls
+    ]
     return len(replies) > steps and not isinstance(appended[-1], AIMessage)
 
 
@@ -131,7 +170,10 @@ def _plain(
 
 
 def _planning(
-    setting: Setting, episode: Episode, messages: Sequence[BaseMessage], config: SearchConfig
+    setting: Setting,
+    episode: Episode,
+    messages: Sequence[BaseMessage],
+    config: SearchConfig,
 ) -> list[BaseMessage]:
     agent = create_tooltree_agent(
         setting.model,
@@ -150,7 +192,9 @@ def _as_printed(
     setting: Setting, episode: Episode, messages: Sequence[BaseMessage], **changes: Any
 ) -> list[BaseMessage]:
     """The planner with the paper's settings and judging; a path may be as long as a turn."""
-    config = SearchConfig.paper(**{"seed": setting.seed, "max_depth": setting.steps, **changes})
+    config = SearchConfig.paper(
+        **{"seed": setting.seed, "max_depth": setting.steps, **changes}
+    )
     planner = ToolTreeMiddleware(
         config=config,
         prompts=Prompts.paper(),

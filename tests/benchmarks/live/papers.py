@@ -120,20 +120,36 @@ def compared(paper: Paper, runs: Mapping[str, Sequence[TaskRun]]) -> dict[str, A
     ours = paper.arms[-1].name
     return {
         "arms": {name: summary(each) for name, each in runs.items() if each},
-        "against": {name: paired(runs[ours], each) for name, each in runs.items() if name != ours},
+        "against": {
+            name: paired(runs[ours], each)
+            for name, each in runs.items()
+            if name != ours
+        },
     }
 
 
 def show(console: Console, paper: Paper, found: Mapping[str, Any], where: str) -> None:
     """Print all arms, the paper's system last."""
     table = Table(title=f"{paper.title}: {where}", title_justify="left")
-    for heading in ("", "success", "95 %", "system minus this", "95 %", "calls a task", "tokens a task"):
+    for heading in (
+        "",
+        "success",
+        "95 %",
+        "system minus this",
+        "95 %",
+        "calls a task",
+        "tokens a task",
+    ):
         table.add_column(heading, justify="left" if not heading else "right")
     for name, figures in found["arms"].items():
         tokens = figures["input_tokens"] + figures["output_tokens"]
         bounds = f"{figures['success_low']:.3f} to {figures['success_high']:.3f}"
         gap = found["against"].get(name, {}).get("success")
-        gaps = (f"{gap['difference']:+.3f}", f"{gap['low']:+.3f} to {gap['high']:+.3f}") if gap else ("", "")
+        gaps = (
+            (f"{gap['difference']:+.3f}", f"{gap['low']:+.3f} to {gap['high']:+.3f}")
+            if gap
+            else ("", "")
+        )
         cost = (f"{figures['model calls']:,.1f}", f"{tokens:,.0f}")
         table.add_row(name, f"{figures['success']:.3f}", bounds, *gaps, *cost)
     console.print(table)

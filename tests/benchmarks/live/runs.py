@@ -21,7 +21,16 @@ from langchain_core.messages import (
 from langchain_core.outputs import LLMResult
 
 from tests.benchmarks.live.cassette import Recorder
-from tests.benchmarks.live.episode import Experience, Finished, Memory, Method, Outcome, Setting, Task, UsageError
+from tests.benchmarks.live.episode import (
+    Experience,
+    Finished,
+    Memory,
+    Method,
+    Outcome,
+    Setting,
+    Task,
+    UsageError,
+)
 
 LONGEST_ERROR = 500
 """Characters of an error that are kept."""
@@ -78,7 +87,12 @@ class TaskRun:
     def finished(self) -> Finished:
         """What a memory learns from."""
         messages = convert_to_messages([dict(message) for message in self.messages])
-        return Finished(self.id, messages, Outcome(self.success, self.score, self.detail), self.learnt)
+        return Finished(
+            self.id,
+            messages,
+            Outcome(self.success, self.score, self.detail),
+            self.learnt,
+        )
 
 
 class CallCounter(BaseCallbackHandler):
@@ -95,11 +109,18 @@ class CallCounter(BaseCallbackHandler):
         self.tokens = Counter[str]()
 
     def on_chat_model_start(
-        self, serialized: Mapping[str, Any] | None, messages: object, *, run_id: UUID, **kwargs: Any
+        self,
+        serialized: Mapping[str, Any] | None,
+        messages: object,
+        *,
+        run_id: UUID,
+        **kwargs: Any,
     ) -> None:
         """Count a call: the planner's own by their names, others by the name that the caller gave the run."""
         name = str(kwargs.get("name") or "")
-        of_class = (serialized or {}).get("name") or ((serialized or {}).get("id") or [""])[-1]
+        of_class = (serialized or {}).get("name") or (
+            (serialized or {}).get("id") or [""]
+        )[-1]
         if name and name != of_class and not name.startswith("Chat"):
             kind = name.removeprefix(PREFIX)
         else:
@@ -111,14 +132,23 @@ class CallCounter(BaseCallbackHandler):
         """Count the tokens that a reply reports."""
         for generations in response.generations:
             for generation in generations:
-                usage = getattr(getattr(generation, "message", None), "usage_metadata", None) or {}
+                usage = (
+                    getattr(
+                        getattr(generation, "message", None), "usage_metadata", None
+                    )
+                    or {}
+                )
                 with self._lock:
                     for key in ("input_tokens", "output_tokens"):
                         self.tokens[key] += usage.get(key, 0)
 
 
 def converse(
-    task: Task, method: Method, setting: Setting, memory: Memory | None, recorder: Recorder | None = None
+    task: Task,
+    method: Method,
+    setting: Setting,
+    memory: Memory | None,
+    recorder: Recorder | None = None,
 ) -> tuple[list[BaseMessage], Outcome]:
     """Let a method talk to the user of a task until it is over.
 
@@ -169,21 +199,28 @@ def run_task(
         detail=outcome.detail,
         error=error,
         seconds=round(seconds, 2),
-        messages=[dict(message) for message in convert_to_openai_messages(_plain(messages))],
+        messages=[
+            dict(message) for message in convert_to_openai_messages(_plain(messages))
+        ],
     )
     learnt = memory.learn(run.finished) if memory and error is None else None
     calls, tokens = Counter[str](), Counter[str]()
     for counter, (calls_before, tokens_before) in zip(counters, before, strict=True):
         calls += counter.calls - calls_before
         tokens += counter.tokens - tokens_before
-    figures = {"input_tokens": tokens["input_tokens"], "output_tokens": tokens["output_tokens"]}
+    figures = {
+        "input_tokens": tokens["input_tokens"],
+        "output_tokens": tokens["output_tokens"],
+    }
     return replace(run, calls=dict(calls), learnt=learnt, **figures)
 
 
 def _plain(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     """Messages as every format can hold them: signed reasoning and the planner's notes left out."""
     return [
-        AIMessage(message.text, tool_calls=message.tool_calls) if isinstance(message, AIMessage) else message
+        AIMessage(message.text, tool_calls=message.tool_calls)
+        if isinstance(message, AIMessage)
+        else message
         for message in messages
     ]
 
@@ -206,7 +243,9 @@ class Journal:
             return
         if path.exists() and path.stat().st_size:
             kept, runs = read_journal(path)
-            if differing := sorted(key for key in {*kept, *settings} if kept.get(key) != settings.get(key)):
+            if differing := sorted(
+                key for key in {*kept, *settings} if kept.get(key) != settings.get(key)
+            ):
                 key = differing[0]
                 msg = (
                     f"{path} holds a run with {key}={kept.get(key)!r}, and this one has {settings.get(key)!r}. "
@@ -244,12 +283,16 @@ def read_journal(path: Path) -> tuple[dict[str, Any], list[TaskRun]]:
     """
     try:
         text = path.read_text(encoding="utf-8")
-        if text.startswith("{\n"):  # the indented form of --json; in a journal a line is a whole object
+        if text.startswith(
+            "{\n"
+        ):  # the indented form of --json; in a journal a line is a whole object
             written = json.loads(text)
             return written["settings"], [TaskRun(**each) for each in written["tasks"]]
         lines = [line for line in text.splitlines() if line.strip()]
         first = json.loads(lines[0])
-        runs = {each["id"]: TaskRun(**each) for each in map(json.loads, _whole(lines[1:]))}
+        runs = {
+            each["id"]: TaskRun(**each) for each in map(json.loads, _whole(lines[1:]))
+        }
         return first["settings"], list(runs.values())
     except (OSError, ValueError, LookupError, TypeError) as error:
         msg = f"{path} holds no run of this benchmark ({type(error).__name__}: {error}). Name another file."

@@ -15,14 +15,28 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+)
 from langchain_core.tools import BaseTool
 
 from langchain_tooltree import CFGMMemory, Sandbox
 from langchain_tooltree.cfgm.online import recall_text
 from langchain_tooltree.experience.trajectory import storable
 from langchain_tooltree.flows import run_flow
-from langchain_tooltree.models import ATTEMPTS, Meter, bind_tools, call_tools, request, validated, was_refused
+from langchain_tooltree.models import (
+    ATTEMPTS,
+    Meter,
+    bind_tools,
+    call_tools,
+    request,
+    validated,
+    was_refused,
+)
 from langchain_tooltree.sitgraph.agents import with_suggestions
 from langchain_tooltree.tools import checked_arguments
 from langchain_tooltree.tooltree.deep import BoundTools
@@ -49,9 +63,7 @@ UNSURE = 0.5
 LESSONS = 3
 """Reflections that are shown at most, the latest ones, as in LATS and Reflexion."""
 
-END_PROMPT = (
-    "Where you call `{assess}` alone, write beside it what the user is told: the answer, or what you have to ask."
-)
+END_PROMPT = "Where you call `{assess}` alone, write beside it what the user is told: the answer, or what you have to ask."
 """So that the end of a search costs no call more, as it costs the plain agent none."""
 
 ANSWER_PROMPT = "Reply to the user now, in words: no tool can be called any more."
@@ -174,7 +186,9 @@ class Driver:
         UsageError: If calls cannot be tried out in this world.
     """
 
-    def __init__(self, setting: Setting, episode: Episode, conversation: Sequence[BaseMessage]) -> None:
+    def __init__(
+        self, setting: Setting, episode: Episode, conversation: Sequence[BaseMessage]
+    ) -> None:
         self.start = State(_world_of(episode))
         self.depth = max(1, setting.steps - 1)  # the last reply of a turn is its answer
         self.lessons: list[str] = []
@@ -215,21 +229,29 @@ class Driver:
         shown = BoundTools.with_scores(tools, assess=True, observed=bool(state.results))
         problems: list[str] = []
         for _ in range(ATTEMPTS):
-            reply = self._question("propose", self._fused(state, shown, before, problems), shown.bound)
+            reply = self._question(
+                "propose", self._fused(state, shown, before, problems), shown.bound
+            )
             if reply is None:
                 continue
             wrote, problems = self._take(reply, shown, state, after)
             if not (wrote or state.ended) and state.goal == SAID_OPEN and shown.assess:
                 # Some models make one call a reply, and this was to say how things are.
                 shown = BoundTools.with_scores(tools, assess=False)
-            elif state.offers.keys() - before or (wrote and not problems) or state.ended:
+            elif (
+                state.offers.keys() - before or (wrote and not problems) or state.ended
+            ):
                 break
         if state.goal == SAID_OPEN and not state.offers:
             state.ended = True
         return [offer for key, offer in state.offers.items() if key not in before]
 
     def step(
-        self, state: State, *more: str, tools: Sequence[dict[str, Any]] = (), temperature: float | None = None
+        self,
+        state: State,
+        *more: str,
+        tools: Sequence[dict[str, Any]] = (),
+        temperature: float | None = None,
     ) -> AIMessage | None:
         """Ask a state what the plain agent is asked.
 
@@ -243,11 +265,22 @@ class Driver:
             Calls, or the answer; `None` for rubbish.
         """
         for _ in range(ATTEMPTS):
-            settings = {"temperature": temperature} if temperature is not None and self._takes_temperature else None
-            reply = self._question("step", self._prompt(state, *more), [*self._tools.values(), *tools], settings)
+            settings = (
+                {"temperature": temperature}
+                if temperature is not None and self._takes_temperature
+                else None
+            )
+            reply = self._question(
+                "step",
+                self._prompt(state, *more),
+                [*self._tools.values(), *tools],
+                settings,
+            )
             if reply is not None and (reply.tool_calls or reply.text.strip()):
                 return _with_ids(reply, f"{len(self._conversation)}_{self.asked}")
-            self._takes_temperature = self._takes_temperature and not (settings and reply is None)
+            self._takes_temperature = self._takes_temperature and not (
+                settings and reply is None
+            )
         return None
 
     def choose(self, ends: Sequence[tuple[State, AIMessage]]) -> None:
@@ -258,8 +291,14 @@ class Driver:
         if len({id(end) for end, _ in ends}) == 1:
             return  # they have all done the same
         self._allow_last()
-        shown = {"request": _said(self._conversation), "attempts": [_attempt(*end, at) for at, end in enumerate(ends)]}
-        prompt = [SystemMessage(CHOICE_PROMPT), HumanMessage(json.dumps(shown, ensure_ascii=False, indent=1))]
+        shown = {
+            "request": _said(self._conversation),
+            "attempts": [_attempt(*end, at) for at, end in enumerate(ends)],
+        }
+        prompt = [
+            SystemMessage(CHOICE_PROMPT),
+            HumanMessage(json.dumps(shown, ensure_ascii=False, indent=1)),
+        ]
         reply = self._question("value", prompt)
         best = (object_in(reply.text) or {}).get("best") if reply else None
         if isinstance(best, int) and 1 <= best <= len(ends):
@@ -267,7 +306,10 @@ class Driver:
 
     def reflect(self, state: State) -> None:
         """Ask what an attempt that failed has taught; later questions are told."""
-        prompt = [SystemMessage(REFLECTION_PROMPT), HumanMessage(transcript(self._messages(state)))]
+        prompt = [
+            SystemMessage(REFLECTION_PROMPT),
+            HumanMessage(transcript(self._messages(state))),
+        ]
         reply = self._question("reflect", prompt)
         if reply is not None and reply.text.strip():
             self.lessons = [*self.lessons, reply.text.strip()][-LESSONS:]
@@ -276,7 +318,11 @@ class Driver:
 
     def make(self, state: State, offer: Offer) -> State:
         """Make an offered call; returns the state that it leads to."""
-        call = {"name": offer.call.tool, "args": offer.call.arguments, "id": f"call_{len(self._conversation)}_"}
+        call = {
+            "name": offer.call.tool,
+            "args": offer.call.arguments,
+            "id": f"call_{len(self._conversation)}_",
+        }
         call["id"] += f"{state.depth}_{len(state.children)}"
         child = self.run(state, AIMessage("", tool_calls=[call]), offer.call.key)
         if not child.visits and not child.asked:
@@ -285,13 +331,19 @@ class Driver:
 
     def run(self, state: State, reply: AIMessage, key: str | None = None) -> State:
         """Make the calls of a reply in a fork; the same calls in the same state are made once."""
-        key = key or json.dumps([[call["name"], call["args"]] for call in reply.tool_calls], sort_keys=True)
+        key = key or json.dumps(
+            [[call["name"], call["args"]] for call in reply.tool_calls], sort_keys=True
+        )
         if key not in state.children:
             effects = self._episode.effects
-            reads = all(effects.get(call["name"]) == "read" for call in reply.tool_calls)
+            reads = all(
+                effects.get(call["name"]) == "read" for call in reply.tool_calls
+            )
             world = state.world if reads else state.world.fork()
             # The benchmark may hide tools of its world in this turn.
-            offered = {tool.name: tool for tool in world.tools if tool.name in self._tools}
+            offered = {
+                tool.name: tool for tool in world.tools if tool.name in self._tools
+            }
             results = [observed(offered, call) for call in reply.tool_calls]
             state.children[key] = State(world, state, reply, results)
         return state.children[key]
@@ -308,7 +360,9 @@ class Driver:
             assert each.message is not None
             results = [observed(self._tools, call) for call in each.message.tool_calls]
             made += [each.message, *results]
-            if [result.text for result in results] != [result.text for result in each.results]:
+            if [result.text for result in results] != [
+                result.text for result in each.results
+            ]:
                 answer = None if self._meter.left or not self._last_allowed else answer
         return [*made, answer or self._answer([*self._conversation, *made])]
 
@@ -327,31 +381,55 @@ class Driver:
         config: Any = {"run_name": kind}
         try:
             bound = bind_tools(self._setting.model, tools).bind(**(settings or {}))
-            reply = storable(run_flow(request(bound, prompt, config, self._meter, "The model")))
+            reply = storable(
+                run_flow(request(bound, prompt, config, self._meter, "The model"))
+            )
         except Exception as error:  # noqa: BLE001 - one failure must not end a search
-            logger.warning("A question (%s) failed: %s: %s", kind, type(error).__name__, error)
-            self._meter.allowance -= was_refused(error)  # the meter counts other failures; a search has to end
+            logger.warning(
+                "A question (%s) failed: %s: %s", kind, type(error).__name__, error
+            )
+            self._meter.allowance -= was_refused(
+                error
+            )  # the meter counts other failures; a search has to end
             return None
         return reply
 
-    def _take(self, reply: AIMessage, shown: BoundTools, state: State, after: float) -> tuple[bool, list[str]]:
+    def _take(
+        self, reply: AIMessage, shown: BoundTools, state: State, after: float
+    ) -> tuple[bool, list[str]]:
         """Take in a fused reply; returns whether it holds calls, and what is wrong with those that cannot be made."""
-        said = next((call["args"] for call in reply.tool_calls if call["name"] == shown.assess), None)
+        said = next(
+            (call["args"] for call in reply.tool_calls if call["name"] == shown.assess),
+            None,
+        )
         if said is not None:
             form = validated(RequestCheck, said)
-            reward, goal = as_score(said.get("last_result")), Standing.of(form).goal if form else None
+            reward, goal = (
+                as_score(said.get("last_result")),
+                Standing.of(form).goal if form else None,
+            )
             if reward is not None and not state.judged:
-                state.score, state.judged = (1 - after) * state.score + after * reward, True
+                state.score, state.judged = (
+                    (1 - after) * state.score + after * reward,
+                    True,
+                )
             state.goal = UNSURE if goal is None else goal
         written = [call for call in reply.tool_calls if call["name"] != shown.assess]
-        problems = [f"{call.get('name')}: its arguments are no valid JSON" for call in reply.invalid_tool_calls]
+        problems = [
+            f"{call.get('name')}: its arguments are no valid JSON"
+            for call in reply.invalid_tool_calls
+        ]
         for place, call in enumerate(written[: self._setting.config.top_k]):
             tool = self._tools.get(call["name"])
             if tool is None:
                 problems.append(f"{call['name']}: there is no tool of this name")
                 continue
             own = dict(call["args"])
-            confidence = as_score(own.pop(CONFIDENCE, None)) if tool.name in shown.scored else None
+            confidence = (
+                as_score(own.pop(CONFIDENCE, None))
+                if tool.name in shown.scored
+                else None
+            )
             arguments, problem = checked_arguments(tool, own)
             made = Call(tool=tool.name, arguments=arguments, effect="write")
             if problem:
@@ -360,12 +438,21 @@ class Driver:
                 score = UNSURE if confidence is None else confidence
                 state.offers.setdefault(made.key, Offer(made, score, place))
         wrote = bool(written or reply.invalid_tool_calls)
-        if not wrote and said is None and reply.text.strip() and state.goal != SAID_OPEN:
-            state.goal = SAID_DONE  # who replies in words has taken the request for done
+        if (
+            not wrote
+            and said is None
+            and reply.text.strip()
+            and state.goal != SAID_OPEN
+        ):
+            state.goal = (
+                SAID_DONE  # who replies in words has taken the request for done
+            )
         if not wrote and shown.assess and reply.text.strip():
             state.answer = AIMessage(reply.text)
         # One that offers calls all the same is not at an end, as in the peers of the simulated comparison.
-        silent = state.goal != SAID_OPEN and (said is not None or state.goal == SAID_DONE)
+        silent = state.goal != SAID_OPEN and (
+            said is not None or state.goal == SAID_DONE
+        )
         state.ended = not wrote and (state.answer is not None or silent)
         return wrote, problems
 
@@ -374,16 +461,26 @@ class Driver:
     ) -> Sequence[BaseMessage]:
         parts = [CANDIDATES_PROMPT.format(count=self._setting.config.top_k)]
         if shown.assess:
-            parts += [ASSESS_PROMPT.format(assess=shown.assess), END_PROMPT.format(assess=shown.assess)]
+            parts += [
+                ASSESS_PROMPT.format(assess=shown.assess),
+                END_PROMPT.format(assess=shown.assess),
+            ]
         else:
             parts.append(NOTHING_PROMPT)
         if self.lessons:
             parts.append(LESSONS_PROMPT.format(lessons=_listed(self.lessons)))
         if problems:
             parts.append(REPAIR_PROMPT.format(problems=_listed(problems)))
-        labels = [offer.call.label for key, offer in state.offers.items() if key in tried]
+        labels = [
+            offer.call.label for key, offer in state.offers.items() if key in tried
+        ]
         instruction = "\n\n".join(parts)
-        return propose_messages(self._prompt(state), instruction=instruction, attempt=state.asked, tried=labels)
+        return propose_messages(
+            self._prompt(state),
+            instruction=instruction,
+            attempt=state.asked,
+            tried=labels,
+        )
 
     def _prompt(self, state: State, *more: str) -> list[BaseMessage]:
         return self._under(self._messages(state), *more)
@@ -394,11 +491,22 @@ class Driver:
         prompt = [*([SystemMessage(system)] if system else []), *messages]
         if (graph := self._setting.experience.graph) is None:
             return prompt
-        last = next((each.name for each in reversed(messages) if isinstance(each, ToolMessage)), None)
-        return with_suggestions(prompt, graph.suggest(last, messages=messages, allowed=[*self._tools.values()]))
+        last = next(
+            (each.name for each in reversed(messages) if isinstance(each, ToolMessage)),
+            None,
+        )
+        return with_suggestions(
+            prompt,
+            graph.suggest(last, messages=messages, allowed=[*self._tools.values()]),
+        )
 
     def _messages(self, state: State) -> list[BaseMessage]:
-        made = [message for each in state.path for message in (each.message, *each.results) if message is not None]
+        made = [
+            message
+            for each in state.path
+            for message in (each.message, *each.results)
+            if message is not None
+        ]
         return [*self._conversation, *made]
 
     def _answer(self, messages: Sequence[BaseMessage]) -> AIMessage:
@@ -407,9 +515,14 @@ class Driver:
         for _ in range(min(ATTEMPTS, self._meter.left)):
             config: Any = {"run_name": "answer"}
             # With the tools, for some providers refuse calls in a conversation without them.
-            tools, prompt = [*self._tools.values()], self._under(messages, ANSWER_PROMPT)
+            tools, prompt = (
+                [*self._tools.values()],
+                self._under(messages, ANSWER_PROMPT),
+            )
             try:
-                reply = run_flow(call_tools(self._setting.model, tools, prompt, self._meter, config))
+                reply = run_flow(
+                    call_tools(self._setting.model, tools, prompt, self._meter, config)
+                )
             except Exception as failure:  # noqa: BLE001 - raised below, if it stays so
                 error = failure
                 continue
@@ -430,8 +543,14 @@ def observed(tools: Mapping[str, BaseTool], call: Mapping[str, Any]) -> ToolMess
     try:
         return tools[call["name"]].invoke({**call, "type": "tool_call"})
     except Exception as error:  # noqa: BLE001 - the model is shown any error
-        said = str(error) if call["name"] in tools else f"{call['name']} is not a valid tool, try one of {[*tools]}."
-    return ToolMessage(f"Error: {said}", name=call["name"], tool_call_id=call["id"], status="error")
+        said = (
+            str(error)
+            if call["name"] in tools
+            else f"{call['name']} is not a valid tool, try one of {[*tools]}."
+        )
+    return ToolMessage(
+        f"Error: {said}", name=call["name"], tool_call_id=call["id"], status="error"
+    )
 
 
 def _world_of(episode: Episode) -> Sandbox:
@@ -446,31 +565,51 @@ def _world_of(episode: Episode) -> Sandbox:
     raise UsageError(msg)
 
 
-def _recalled(memory: CFGMMemory | None, conversation: Sequence[BaseMessage]) -> list[str]:
+def _recalled(
+    memory: CFGMMemory | None, conversation: Sequence[BaseMessage]
+) -> list[str]:
     """What the package's memory recalls for the first request of a conversation, as its middleware has it."""
     if memory is None:
         return []
-    task = next((message.text for message in conversation if isinstance(message, HumanMessage)), "")
-    return [text] if (text := recall_text(memory.recall(task), max_characters=memory.max_characters)) else []
+    task = next(
+        (message.text for message in conversation if isinstance(message, HumanMessage)),
+        "",
+    )
+    return (
+        [text]
+        if (
+            text := recall_text(
+                memory.recall(task), max_characters=memory.max_characters
+            )
+        )
+        else []
+    )
 
 
 def _with_ids(reply: AIMessage, name: str) -> AIMessage:
     """A reply whose calls all have ids, and that holds none that cannot be read: nothing answers those."""
     if not reply.invalid_tool_calls and all(call["id"] for call in reply.tool_calls):
         return reply
-    calls = [{**call, "id": call["id"] or f"call_{name}_{at}"} for at, call in enumerate(reply.tool_calls)]
+    calls = [
+        {**call, "id": call["id"] or f"call_{name}_{at}"}
+        for at, call in enumerate(reply.tool_calls)
+    ]
     return AIMessage(reply.text, tool_calls=calls)
 
 
 def _said(conversation: Sequence[BaseMessage]) -> str:
-    return "\n".join(f"{message.type}: {message.text}" for message in conversation if message.text)
+    return "\n".join(
+        f"{message.type}: {message.text}" for message in conversation if message.text
+    )
 
 
 def _attempt(state: State, answer: AIMessage, place: int) -> dict[str, Any]:
     calls = [
         {"tool": call["name"], "arguments": call["args"], "result": result.text}
         for each in state.path
-        for call, result in zip(each.message.tool_calls if each.message else (), each.results, strict=True)
+        for call, result in zip(
+            each.message.tool_calls if each.message else (), each.results, strict=True
+        )
     ]
     return {"attempt": place + 1, "calls": calls, "answer": answer.text}
 
@@ -481,7 +620,10 @@ def transcript(messages: Sequence[BaseMessage]) -> str:
     for message in messages:
         if message.text:
             lines.append(f"{message.type}: {message.text}")
-        lines += [f"call: {call['name']}({json.dumps(call['args'])})" for call in getattr(message, "tool_calls", ())]
+        lines += [
+            f"call: {call['name']}({json.dumps(call['args'])})"
+            for call in getattr(message, "tool_calls", ())
+        ]
     return "\n".join(lines)
 
 

@@ -50,11 +50,17 @@ GIVE_UP_TOOL: dict[str, Any] = {
     "function": {
         "name": GIVE_UP,
         "description": "Gives up this course, so that another one can be tried from an earlier point.",
-        "parameters": {"type": "object", "properties": {"reason": {"type": "string"}}, "required": ["reason"]},
+        "parameters": {
+            "type": "object",
+            "properties": {"reason": {"type": "string"}},
+            "required": ["reason"],
+        },
     },
 }
 
-GIVE_UP_PROMPT = f"If this course cannot get the request done any more, call `{GIVE_UP}`."
+GIVE_UP_PROMPT = (
+    f"If this course cannot get the request done any more, call `{GIVE_UP}`."
+)
 
 DIVERSITY_PROMPT = """\
 This is not the first time you are here. These calls were made here before, and did not get the request done; do \
@@ -77,8 +83,12 @@ def cot_sc(driver: Driver) -> None:
 
 def _calls_of(state: State) -> str:
     """The calls of a run in their order: in a world of tools, runs that made the same ones give the same answer."""
-    calls = [call for each in state.path if each.message for call in each.message.tool_calls]
-    return json.dumps([(call["name"], call["args"]) for call in calls], sort_keys=True, default=str)
+    calls = [
+        call for each in state.path if each.message for call in each.message.tool_calls
+    ]
+    return json.dumps(
+        [(call["name"], call["args"]) for call in calls], sort_keys=True, default=str
+    )
 
 
 def _whole_runs(driver: Driver, *more: str) -> list[tuple[State, AIMessage]]:
@@ -88,7 +98,9 @@ def _whole_runs(driver: Driver, *more: str) -> list[tuple[State, AIMessage]]:
         for number in range(RUNS):
             state = driver.start
             while state.depth < driver.depth:
-                reply = driver.step(state, *more, temperature=TEMPERATURE if number else None)
+                reply = driver.step(
+                    state, *more, temperature=TEMPERATURE if number else None
+                )
                 if reply is None:
                     break
                 if not reply.tool_calls:
@@ -100,18 +112,29 @@ def _whole_runs(driver: Driver, *more: str) -> list[tuple[State, AIMessage]]:
     return ends
 
 
-def beam(driver: Driver, *, widening: float = 1.5, asks: int = 3, promising: float = 0.4) -> None:
+def beam(
+    driver: Driver, *, widening: float = 1.5, asks: int = 3, promising: float = 0.4
+) -> None:
     """Beam search with wider and wider beams, which is Tree of Thoughts in breadth-first order (Yao et al. 2023)."""
     width, ends = 1.0, _Ends(driver)
     while True:
         level, cut, before = [driver.start], False, driver.asked
         while level:
             for state in level:
-                while not state.ended and state.asked < asks and all(_poor(state, promising)):
+                while (
+                    not state.ended
+                    and state.asked < asks
+                    and all(_poor(state, promising))
+                ):
                     driver.ask(state, after=0.75)
                 if state.ended and ends.are_good_with(state):
                     return
-            edges = [(s, offer) for s in level if s.depth < driver.depth for offer in s.offers.values()]
+            edges = [
+                (s, offer)
+                for s in level
+                if s.depth < driver.depth
+                for offer in s.offers.values()
+            ]
             edges.sort(key=_likelihood, reverse=True)
             cut = cut or len(edges) > round(width)
             level = [driver.make(*edge) for edge in edges[: round(width)]]
@@ -128,7 +151,10 @@ def _poor(state: State, promising: float) -> list[bool]:
 
 def _likelihood(edge: tuple[State, Offer]) -> float:
     state, offer = edge
-    return math.prod(max(score, LEAST) for score in (*(each.score for each in state.path), offer.score))
+    return math.prod(
+        max(score, LEAST)
+        for score in (*(each.score for each in state.path), offer.score)
+    )
 
 
 Steps = Sequence[tuple[float, int]]
@@ -144,7 +170,9 @@ def best_first(
 ) -> None:
     """Best-first search: go on from the best path, wherever it is (Koh et al. 2024); by the mean of its scores."""
     ends, turns = _Ends(driver), count()
-    queue: list[tuple[float, int, State, Offer | None]] = [(0.0, next(turns), driver.start, None)]
+    queue: list[tuple[float, int, State, Offer | None]] = [
+        (0.0, next(turns), driver.start, None)
+    ]
     while queue:
         _, _, state, offer = heapq.heappop(queue)
         state = driver.make(state, offer) if offer else state
@@ -157,10 +185,18 @@ def best_first(
             continue
         path = [(each.score, each.place) for each in state.path]
         for each in offers:
-            heapq.heappush(queue, (-value([*path, (each.score, each.place)]), next(turns), state, each))
-        if max((each.score for each in offers), default=0.0) < promising and state.asked < asks:
+            heapq.heappush(
+                queue,
+                (-value([*path, (each.score, each.place)]), next(turns), state, each),
+            )
+        if (
+            max((each.score for each in offers), default=0.0) < promising
+            and state.asked < asks
+        ):
             # It is asked again in its turn, as if a call of that score had been offered.
-            heapq.heappush(queue, (-value([*path, (promising, 0)]), next(turns), state, None))
+            heapq.heappush(
+                queue, (-value([*path, (promising, 0)]), next(turns), state, None)
+            )
 
 
 def a_star(driver: Driver, *, consistency: float = 0.5, to_come: float = 0.59) -> None:
@@ -170,20 +206,33 @@ def a_star(driver: Driver, *, consistency: float = 0.5, to_come: float = 0.59) -
     """
 
     def value(path: Steps) -> float:
-        so_far = sum(1 - score + consistency * (1 - 0.5 ** (place + 1)) for score, place in path)
+        so_far = sum(
+            1 - score + consistency * (1 - 0.5 ** (place + 1)) for score, place in path
+        )
         return -(so_far + to_come * (driver.depth - len(path)))
 
     best_first(driver, value, asks=2, promising=0.45)
 
 
-def lats(driver: Driver, *, tried: int = 2, exploration: float = 0.1, hopeless: float = 0.6, asks: int = 2) -> None:
+def lats(
+    driver: Driver,
+    *,
+    tried: int = 2,
+    exploration: float = 0.1,
+    hopeless: float = 0.6,
+    asks: int = 2,
+) -> None:
     """LATS: Monte-Carlo tree search that runs and asks the best candidates, and reflects (Zhou et al. 2024)."""
     ends, root = _Ends(driver), driver.start
     driver.ask(root)
     state: State | None = root
     while not root.closed:
         state = state or _selected(root, exploration)
-        if not state.ended and (state.children or not state.untried) and state.asked < asks:
+        if (
+            not state.ended
+            and (state.children or not state.untried)
+            and state.asked < asks
+        ):
             driver.ask(state)
         if state.ended:
             if ends.are_good_with(state):
@@ -213,7 +262,12 @@ def _selected(root: State, exploration: float) -> State:
     state = root
     while going := [child for child in state.children.values() if not child.closed]:
         log = math.log(max(state.visits, 1))
-        state = max(going, key=lambda child: child.value + exploration * math.sqrt(log / max(child.visits, 1)))
+        state = max(
+            going,
+            key=lambda child: (
+                child.value + exploration * math.sqrt(log / max(child.visits, 1))
+            ),
+        )
     return state
 
 
@@ -240,8 +294,14 @@ def dfsdt(driver: Driver) -> None:
         driver.keep(state)
         while state.depth < driver.depth and state.asked < CHILDREN:
             state.asked += 1
-            made = [call for child in state.children.values() for call in _labels(child)]
-            more = [DIVERSITY_PROMPT.format(tried="\n".join(f"- {call}" for call in made))] if made else []
+            made = [
+                call for child in state.children.values() for call in _labels(child)
+            ]
+            more = (
+                [DIVERSITY_PROMPT.format(tried="\n".join(f"- {call}" for call in made))]
+                if made
+                else []
+            )
             reply = driver.step(state, GIVE_UP_PROMPT, *more, tools=[GIVE_UP_TOOL])
             if reply is None:
                 continue
@@ -259,7 +319,10 @@ def dfsdt(driver: Driver) -> None:
 
 
 def _labels(state: State) -> list[str]:
-    return [f"{call['name']}({call['args']})" for call in (state.message.tool_calls if state.message else ())]
+    return [
+        f"{call['name']}({call['args']})"
+        for call in (state.message.tool_calls if state.message else ())
+    ]
 
 
 class _Ends:
@@ -281,7 +344,9 @@ class _Ends:
 
 
 def _method(search: Callable[[Driver], None]) -> Method:
-    def work(setting: Setting, episode: Episode, conversation: Sequence[BaseMessage]) -> list[BaseMessage]:
+    def work(
+        setting: Setting, episode: Episode, conversation: Sequence[BaseMessage]
+    ) -> list[BaseMessage]:
         driver = Driver(setting, episode, conversation)
         with suppress(BudgetSpentError):
             search(driver)

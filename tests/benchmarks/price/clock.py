@@ -16,8 +16,12 @@ class _Skipping(selectors.SelectSelector):
 
     skipped = 0.0
 
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        if timeout is None:  # nothing is due at any time: somebody else has to wake the loop up
+    def select(
+        self, timeout: float | None = None
+    ) -> list[tuple[selectors.SelectorKey, int]]:
+        if (
+            timeout is None
+        ):  # nothing is due at any time: somebody else has to wake the loop up
             return super().select()
         self.skipped += max(timeout, 0.0)
         return super().select(0)
@@ -40,10 +44,14 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return self._skipping.skipped
 
     def call_soon_threadsafe(self, *args: Any, **options: Any) -> asyncio.Handle:
-        self.single_threaded = self.single_threaded and threading.get_ident() == self._home
+        self.single_threaded = (
+            self.single_threaded and threading.get_ident() == self._home
+        )
         return super().call_soon_threadsafe(*args, **options)
 
-    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]
+    def run_in_executor(
+        self, executor: Any, func: Callable[..., Any], *args: Any
+    ) -> asyncio.Future[Any]:  # type: ignore[override]
         done = self.create_future()
         try:
             done.set_result(func(*args))

@@ -37,27 +37,46 @@ class Worker:
 
     def act(self, question: Question) -> list[tuple[str, Mapping[str, Any]]]:
         """The calls of the next reply."""
-        return [(call.tool, call.arguments) for call in self.next_calls(question.path, question.tools)]
+        return [
+            (call.tool, call.arguments)
+            for call in self.next_calls(question.path, question.tools)
+        ]
 
     def missing(self, question: Question) -> list[str]:
         """What is not done, without error."""
         return [call.key for call in self._undone(question.path)]
 
-    def may_miss(self, question: Question) -> list[tuple[str, Mapping[str, Any], float]]:
+    def may_miss(
+        self, question: Question
+    ) -> list[tuple[str, Mapping[str, Any], float]]:
         """The calls that come next where the model stops too early."""
-        return [(call.tool, call.arguments, NOW) for call in self._missing(question.path, self._step(question.path))]
+        return [
+            (call.tool, call.arguments, NOW)
+            for call in self._missing(question.path, self._step(question.path))
+        ]
 
     def wrong(self, question: Question) -> int | None:
         """The step from which nothing leads to the goal any more, by its number."""
         keys = [Call(made.tool, made.arguments).key for made in question.path]
         mistake = self.task.mistake
-        return keys.index(mistake.call.key) + 1 if mistake and mistake.call and self._lost(question.path) else None
+        return (
+            keys.index(mistake.call.key) + 1
+            if mistake and mistake.call and self._lost(question.path)
+            else None
+        )
 
-    def next_calls(self, path: Sequence[Made], tools: Sequence[str] | None = None) -> list[Call]:
+    def next_calls(
+        self, path: Sequence[Made], tools: Sequence[str] | None = None
+    ) -> list[Call]:
         """The calls of the next reply, with the shown tools only; none if the model thinks that all is done."""
         step, mistake = self._step(path), self.task.mistake
         calls = self._missing(path, step)
-        if mistake and not self._erred and mistake.after == step and not self._strayed(path):
+        if (
+            mistake
+            and not self._erred
+            and mistake.after == step
+            and not self._strayed(path)
+        ):
             wrong = [mistake.call] if mistake.call else []
             if not wrong or tools is None or wrong[0].tool in tools:
                 self._erred = True
@@ -67,7 +86,9 @@ class Worker:
     def propose(self, question: Question) -> list[tuple[str, Mapping[str, Any]]]:
         """The calls of the next reply, as candidates; what is not done where no call leads to the goal any more."""
         lost = self._undone(question.path)[:1] if self._lost(question.path) else []
-        return (self.act(question) or [(call.tool, call.arguments) for call in lost])[: question.count]
+        return (self.act(question) or [(call.tool, call.arguments) for call in lost])[
+            : question.count
+        ]
 
     def score_call(self, question: Question, call: Made) -> float:
         """r_pre, without error."""
@@ -85,20 +106,29 @@ class Worker:
 
     def answer(self, question: Question) -> str:
         """All that was observed."""
-        return " ".join(made.observation or "" for made in question.path) or "Hello! What can I do for you?"
+        return (
+            " ".join(made.observation or "" for made in question.path)
+            or "Hello! What can I do for you?"
+        )
 
     def _step(self, path: Sequence[Made]) -> int:
         """How many steps are complete."""
         made = _keys(path)
         return next(
-            (at for at, calls in enumerate(self.task.steps) if any(call.key not in made for call in calls)),
+            (
+                at
+                for at, calls in enumerate(self.task.steps)
+                if any(call.key not in made for call in calls)
+            ),
             len(self.task.steps),
         )
 
     def _undone(self, path: Sequence[Made]) -> list[Call]:
         """All calls of the task that are still to be made."""
         made = _keys(path)
-        return [call for step in self.task.steps for call in step if call.key not in made]
+        return [
+            call for step in self.task.steps for call in step if call.key not in made
+        ]
 
     def _missing(self, path: Sequence[Made], step: int) -> list[Call]:
         if step == len(self.task.steps) or self._lost(path):
@@ -108,10 +138,18 @@ class Worker:
 
     def _strayed(self, path: Sequence[Made]) -> bool:
         mistake = self.task.mistake
-        return mistake is not None and mistake.call is not None and mistake.call.key in _keys(path)
+        return (
+            mistake is not None
+            and mistake.call is not None
+            and mistake.call.key in _keys(path)
+        )
 
     def _lost(self, path: Sequence[Made]) -> bool:
-        return self._strayed(path) and self.task.mistake is not None and self.task.mistake.fatal
+        return (
+            self._strayed(path)
+            and self.task.mistake is not None
+            and self.task.mistake.fatal
+        )
 
 
 class CountingModel(OfflineChatModel):
@@ -122,7 +160,9 @@ class CountingModel(OfflineChatModel):
         tokens: Tokens sent and received, four characters each.
     """
 
-    _counts: Counter[str] = PrivateAttr(default_factory=Counter)  # which copies of the model share
+    _counts: Counter[str] = PrivateAttr(
+        default_factory=Counter
+    )  # which copies of the model share
 
     @property
     def calls(self) -> int:
@@ -132,22 +172,33 @@ class CountingModel(OfflineChatModel):
     def tokens(self) -> int:
         return self._counts["tokens"]
 
-    def _respond(self, messages: list[BaseMessage], tools: Sequence[Mapping[str, Any]]) -> Any:
+    def _respond(
+        self, messages: list[BaseMessage], tools: Sequence[Mapping[str, Any]]
+    ) -> Any:
         question, _ = read_question(messages, tools)
-        calls = self.policy.next_calls(question.path) if question.kind == "answer" else []
+        calls = (
+            self.policy.next_calls(question.path) if question.kind == "answer" else []
+        )
         if not calls:
             return super()._respond(messages, tools)
         at = len(question.path)
-        asked = [{"name": c.tool, "args": dict(c.arguments), "id": f"call_{at}_{n}"} for n, c in enumerate(calls)]
+        asked = [
+            {"name": c.tool, "args": dict(c.arguments), "id": f"call_{at}_{n}"}
+            for n, c in enumerate(calls)
+        ]
         return AIMessage("", tool_calls=asked)
 
-    def _message(self, messages: list[BaseMessage], options: Mapping[str, Any]) -> AIMessage:
+    def _message(
+        self, messages: list[BaseMessage], options: Mapping[str, Any]
+    ) -> AIMessage:
         reply = super()._message(messages, options)
         self._counts["calls"] += 1
         self._counts["tokens"] += reply.usage_metadata["total_tokens"]
         return reply
 
-    async def _agenerate(self, messages: list[BaseMessage], *rest: Any, **options: Any) -> ChatResult:
+    async def _agenerate(
+        self, messages: list[BaseMessage], *rest: Any, **options: Any
+    ) -> ChatResult:
         result = await super()._agenerate(messages, *rest, **options)
         await asyncio.sleep(LATENCY)
         return result
@@ -156,11 +207,15 @@ class CountingModel(OfflineChatModel):
 class GradedModel(CountingModel):
     """The same model under deepagents' `RubricMiddleware`: it takes up its work again where the grader sent it back."""
 
-    def _respond(self, messages: list[BaseMessage], tools: Sequence[Mapping[str, Any]]) -> Any:
+    def _respond(
+        self, messages: list[BaseMessage], tools: Sequence[Mapping[str, Any]]
+    ) -> Any:
         work = [
             message
             for message, following in pairwise([*messages, None])
-            if message is not None and not _is_feedback(message) and not (following and _is_feedback(following))
+            if message is not None
+            and not _is_feedback(message)
+            and not (following and _is_feedback(following))
         ]
         return super()._respond(work, tools)
 
@@ -174,7 +229,9 @@ class Grader(CountingModel):
 
     is_done: Callable[[str], bool]
 
-    def _respond(self, messages: list[BaseMessage], tools: Sequence[Mapping[str, Any]]) -> Any:
+    def _respond(
+        self, messages: list[BaseMessage], tools: Sequence[Mapping[str, Any]]
+    ) -> Any:
         done = self.is_done(messages[-1].text)
         criterion = {"name": "All that was asked for is done.", "passed": done}
         if not done:
@@ -184,7 +241,12 @@ class Grader(CountingModel):
             "explanation": "All is done." if done else "Not all is done.",
             "criteria": [criterion],
         }
-        return AIMessage("", tool_calls=[{"name": tools[0]["function"]["name"], "args": verdict, "id": "verdict"}])
+        return AIMessage(
+            "",
+            tool_calls=[
+                {"name": tools[0]["function"]["name"], "args": verdict, "id": "verdict"}
+            ],
+        )
 
 
 def _is_feedback(message: BaseMessage) -> bool:

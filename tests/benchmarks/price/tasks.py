@@ -17,7 +17,17 @@ from langchain_core.vectorstores import InMemoryVectorStore
 
 from langchain_tooltree import HashingEmbeddings, ObjectSandbox
 
-READS = ("weather", "contact", "stock", "record", "search_handbook", "list_tables", "schema", "query", "list_files")
+READS = (
+    "weather",
+    "contact",
+    "stock",
+    "record",
+    "search_handbook",
+    "list_tables",
+    "schema",
+    "query",
+    "list_files",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +88,11 @@ class Office:
 
     async def weather(self, city: str) -> str:
         """Today's weather in a city."""
-        return f"{city}: 14 degrees, rain." if city == "Oslo" else f"There is no station in {city}."
+        return (
+            f"{city}: 14 degrees, rain."
+            if city == "Oslo"
+            else f"There is no station in {city}."
+        )
 
     async def contact(self, name: str) -> str:
         """The mail address of a colleague."""
@@ -90,7 +104,11 @@ class Office:
 
     async def record(self, number: int) -> str:
         """Read a record of the archive; it may refer to another one."""
-        return f"Record {number}: see record {number + 1}." if number < 50 else f"Record {number}: paid in March."
+        return (
+            f"Record {number}: see record {number + 1}."
+            if number < 50
+            else f"Record {number}: paid in March."
+        )
 
     async def mail(self, to: str, text: str) -> str:
         """Send a mail."""
@@ -132,7 +150,11 @@ class Folder:
 
     async def delete_file(self, name: str) -> str:
         """Delete a file."""
-        return f"Deleted {name}." if self.state.pop(name, None) else f"Error: there is no {name}."
+        return (
+            f"Deleted {name}."
+            if self.state.pop(name, None)
+            else f"Error: there is no {name}."
+        )
 
 
 class Database:
@@ -144,7 +166,9 @@ class Database:
             new.execute("create table people (id integer primary key, name text)")
             new.execute("create table orders (buyer integer, total real)")
             new.executemany("insert into people values (?, ?)", [(1, "Ada"), (2, "Bo")])
-            new.executemany("insert into orders values (?, ?)", [(1, 40.5), (2, 99.0), (1, 60.25)])
+            new.executemany(
+                "insert into orders values (?, ?)", [(1, 40.5), (2, 99.0), (1, 60.25)]
+            )
 
     async def list_tables(self) -> str:
         """Names of all tables."""
@@ -157,7 +181,9 @@ class Database:
     async def query(self, statement: str) -> str:
         """Run a select statement, and return its rows."""
         try:
-            with closing(sqlite3.connect(f"file:{self._file}?mode=ro", uri=True)) as opened:
+            with closing(
+                sqlite3.connect(f"file:{self._file}?mode=ro", uri=True)
+            ) as opened:
                 return str(opened.execute(statement).fetchall())
         except sqlite3.Error as error:
             return f"Error: {error}"
@@ -166,53 +192,105 @@ class Database:
 def tasks() -> dict[str, Task]:
     """All tasks by name: first those for a model that is right and sure, then those where it errs once."""
     right = {task.name: task for task in _right()}
-    erring = [replace(right[of], name=name, mistake=mistake) for name, of, mistake in MISTAKES]
+    erring = [
+        replace(right[of], name=name, mistake=mistake) for name, of, mistake in MISTAKES
+    ]
     return right | {task.name: task for task in erring}
 
 
 MISTAKES = (
     ("errs_call", "chain_3", Mistake(0, Call("contact", {"name": "Archive"}))),
-    ("errs_sql", "sql", Mistake(1, Call("query", {"statement": "select sum(price) from orders"}))),
+    (
+        "errs_sql",
+        "sql",
+        Mistake(1, Call("query", {"statement": "select sum(price) from orders"})),
+    ),
     ("errs_stop_chain", "chain_5", Mistake(3)),
     ("errs_stop_reads", "reads_3", Mistake(1)),
     ("errs_stop_mail", "mail", Mistake(1)),
     ("errs_stop_writes", "two_writes", Mistake(1)),
-    ("errs_write", "four_writes", Mistake(2, Call("delete_file", {"name": "old.txt"}), fatal=True)),
+    (
+        "errs_write",
+        "four_writes",
+        Mistake(2, Call("delete_file", {"name": "old.txt"}), fatal=True),
+    ),
 )
 
 
 def _right() -> Iterator[Task]:
     yield Task("hello", "Hello!", _office, answer="Hello", state=[])
     yield Task(
-        "weather", "How is the weather in Oslo?", _office, ((Call("weather", {"city": "Oslo"}),),), "14 degrees", []
+        "weather",
+        "How is the weather in Oslo?",
+        _office,
+        ((Call("weather", {"city": "Oslo"}),),),
+        "14 degrees",
+        [],
     )
     leave = Call("search_handbook", {"query": "days of leave"})
-    yield Task("retrieval", "How many days of leave do we have?", _handbook, ((leave,),), "30 days of leave")
+    yield Task(
+        "retrieval",
+        "How many days of leave do we have?",
+        _handbook,
+        ((leave,),),
+        "30 days of leave",
+    )
     total = "select sum(total) from orders join people on id = buyer where name = 'Ada'"
     schemas = tuple(Call("schema", {"table": table}) for table in ("people", "orders"))
-    steps = ((Call("list_tables", {}),), schemas, (Call("query", {"statement": total}),))
+    steps = (
+        (Call("list_tables", {}),),
+        schemas,
+        (Call("query", {"statement": total}),),
+    )
     yield Task("sql", "How much has Ada spent?", _database, steps, "100.75")
     for length in (3, 5):
         first = 51 - length
-        steps = tuple((Call("record", {"number": number}),) for number in range(first, 51))
-        yield Task(f"chain_{length}", f"When was record {first} paid?", _office, steps, "March", [])
+        steps = tuple(
+            (Call("record", {"number": number}),) for number in range(first, 51)
+        )
+        yield Task(
+            f"chain_{length}",
+            f"When was record {first} paid?",
+            _office,
+            steps,
+            "March",
+            [],
+        )
     items = ("bolts", "nuts", "screws", "nails", "glue", "tape")
     for count in range(1, len(items) + 1):
         reads = tuple(Call("stock", {"item": item}) for item in items[:count])
         text = ", ".join(f"{item} {len(item)}" for item in items[:count])
         report = Call("mail", {"to": "boss@example.org", "text": text})
         request = f"Mail boss@example.org how many {', '.join(items[:count])} we have."
-        yield Task(f"reads_{count}", request, _office, (reads, (report,)), "Sent", [f"to boss@example.org: {text}"])
+        yield Task(
+            f"reads_{count}",
+            request,
+            _office,
+            (reads, (report,)),
+            "Sent",
+            [f"to boss@example.org: {text}"],
+        )
     invited = Call("mail", {"to": "ada@example.org", "text": "Lunch at noon?"})
     steps = ((Call("contact", {"name": "Ada"}),), (invited,))
-    yield Task("mail", "Ask Ada for lunch at noon.", _office, steps, "Sent", ["to ada@example.org: Lunch at noon?"])
+    yield Task(
+        "mail",
+        "Ask Ada for lunch at noon.",
+        _office,
+        steps,
+        "Sent",
+        ["to ada@example.org: Lunch at noon?"],
+    )
     steps = (
         (Call("copy_file", {"source": "plan.txt", "target": "old.txt"}),),
         (Call("write_file", {"name": "plan.txt", "text": "final"}),),
         (Call("append_line", {"name": "plan.txt", "text": "signed"}),),
         (Call("copy_file", {"source": "plan.txt", "target": "sent.txt"}),),
     )
-    state = {"plan.txt": "final\nsigned", "old.txt": "draft", "sent.txt": "final\nsigned"}
+    state = {
+        "plan.txt": "final\nsigned",
+        "old.txt": "draft",
+        "sent.txt": "final\nsigned",
+    }
     request = "Keep plan.txt as old.txt, then write 'final' into plan.txt, sign it, and copy it to sent.txt."
     yield Task("four_writes", request, _folder, steps, "Copied to sent.txt", state)
     booked = Call("mail", {"to": "ada@example.org", "text": "Your room: B1"})
@@ -221,9 +299,19 @@ def _right() -> Iterator[Task]:
     request = "Book the blue room for Monday, and mail ada@example.org the number of the booking."
     yield Task("two_writes", request, _office, steps, "Sent", state)
 
-    mails = tuple(Call("mail", {"to": f"{name}@example.org", "text": "Blue room, Monday"}) for name in ("ada", "bo"))
-    steps = ((Call("book", {"room": "Blue", "day": "Monday"}),), (mails[0],), (mails[1],))
-    state = ["Blue on Monday", *(f"to {name}@example.org: Blue room, Monday" for name in ("ada", "bo"))]
+    mails = tuple(
+        Call("mail", {"to": f"{name}@example.org", "text": "Blue room, Monday"})
+        for name in ("ada", "bo")
+    )
+    steps = (
+        (Call("book", {"room": "Blue", "day": "Monday"}),),
+        (mails[0],),
+        (mails[1],),
+    )
+    state = [
+        "Blue on Monday",
+        *(f"to {name}@example.org: Blue room, Monday" for name in ("ada", "bo")),
+    ]
     request = "Book the blue room for Monday, mail that to ada@example.org, and then to bo@example.org."
     yield Task("three_writes", request, _office, steps, "Sent", state)
 
@@ -245,7 +333,13 @@ def _database(folder: Path) -> Setting:
 
 def _handbook(_: Path) -> Setting:
     store = InMemoryVectorStore(HashingEmbeddings())
-    store.add_texts(["We have 30 days of leave a year.", "The canteen opens at noon.", "Visitors sign in downstairs."])
+    store.add_texts(
+        [
+            "We have 30 days of leave a year.",
+            "The canteen opens at noon.",
+            "Visitors sign in downstairs.",
+        ]
+    )
     search = create_retriever_tool(
         store.as_retriever(search_kwargs={"k": 1}),
         "search_handbook",

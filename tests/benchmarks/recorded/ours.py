@@ -9,7 +9,14 @@ are no forks: what was written stays, so a write after an answer must pass `admi
 
 from dataclasses import dataclass, field
 
-from langchain_tooltree.tooltree.report import Move, Stop, admits, is_better, is_trouble, next_move
+from langchain_tooltree.tooltree.report import (
+    Move,
+    Stop,
+    admits,
+    is_better,
+    is_trouble,
+    next_move,
+)
 from tests.benchmarks.compare.simulation import READ_ONLY
 from tests.benchmarks.recorded.model import MOST_ALTERNATIVES, MOST_STEPS, RecordedModel
 from tests.benchmarks.recorded.runs import STOP, State, Step
@@ -74,7 +81,9 @@ class TurnPlay:
                     break
                 if move == "again":
                     self.again += 1
-                    step = self._own_step(state, path, self.write if self.how.obeys else None)
+                    step = self._own_step(
+                        state, path, self.write if self.how.obeys else None
+                    )
                     continue
                 if move == "others":
                     self._ask_for_others(path)
@@ -141,7 +150,9 @@ class TurnPlay:
             beyond = [key for _, step in path[len(before) :] for key in step]
             extends = path[: len(before)] == before and bool(beyond)
             wrote = extends and not all(map(is_read, beyond))
-            if not wrote and not is_better(missing=missing, best_missing=best_missing, extends=extends):
+            if not wrote and not is_better(
+                missing=missing, best_missing=best_missing, extends=extends
+            ):
                 return
         self.held = (state, path, missing)
 
@@ -149,13 +160,44 @@ class TurnPlay:
         """Queue the reads recorded in the weakest state: that before the first reads in vain, or the last one."""
         self.asked += 1
         self.used += 1
-        begin = max((at for at, (_, step) in enumerate(path) if not all(map(is_read, step))), default=-1) + 1
-        weakest = next((at for at in range(begin, len(path)) if path[at][1] and self._is_vain(*path[at])), None)
-        state, before = (path[-1][0], path) if weakest is None else (path[weakest][0], path[:weakest])
-        reads = self.ranked(
-            state, before, [step for step in self.model.others_here(state) if step and all(map(is_read, step))]
+        begin = (
+            max(
+                (
+                    at
+                    for at, (_, step) in enumerate(path)
+                    if not all(map(is_read, step))
+                ),
+                default=-1,
+            )
+            + 1
         )
-        self.queue = [(state, before, step) for step in reads[:MOST_ALTERNATIVES] if step not in self.tried]
+        weakest = next(
+            (
+                at
+                for at in range(begin, len(path))
+                if path[at][1] and self._is_vain(*path[at])
+            ),
+            None,
+        )
+        state, before = (
+            (path[-1][0], path)
+            if weakest is None
+            else (path[weakest][0], path[:weakest])
+        )
+        reads = self.ranked(
+            state,
+            before,
+            [
+                step
+                for step in self.model.others_here(state)
+                if step and all(map(is_read, step))
+            ],
+        )
+        self.queue = [
+            (state, before, step)
+            for step in reads[:MOST_ALTERNATIVES]
+            if step not in self.tried
+        ]
 
     def ranked(self, state: State, path: Way, reads: list[Step]) -> list[Step]:
         """The reads in the order in which they are offered."""
@@ -170,7 +212,10 @@ class TurnPlay:
             self.tried.add(step)
 
     def _is_vain(self, state: State, step: Step) -> bool:
-        return all(is_failure(result) or is_empty(result) for result in self.model.turn.take(state, step)[1])
+        return all(
+            is_failure(result) or is_empty(result)
+            for result in self.model.turn.take(state, step)[1]
+        )
 
 
 def tool_of(key: str) -> str:

@@ -154,7 +154,10 @@ class BestFirst:
             seen.add(state)
             for following, score in model.offers(state, path):
                 longer = (*scores, score)
-                heapq.heappush(queue, (-self.value(longer), next(turns), state, following, path, longer))
+                heapq.heappush(
+                    queue,
+                    (-self.value(longer), next(turns), state, following, path, longer),
+                )
         stops = [entry for entry in queue if entry[3] == STOP]
         return min(stops)[2] if stops else fallback
 
@@ -175,7 +178,11 @@ class Beam:
     def _search(self, model: RecordedModel) -> State:
         beam: list[tuple[State, Way, tuple[float, ...]]] = [(model.start, (), ())]
         ended: list[tuple[float, int, State]] = []
-        while beam and model.calls < self.questions and (not ended or len(ended) < self.width):
+        while (
+            beam
+            and model.calls < self.questions
+            and (not ended or len(ended) < self.width)
+        ):
             longer: list[tuple[float, State, Step, Way, tuple[float, ...]]] = []
             for state, path, scores in beam:
                 for step, score in model.offers(state, path):
@@ -237,14 +244,21 @@ class LATS:
                 log = math.log(max(node.visits, 1))
                 node = max(
                     node.children,
-                    key=lambda child: child.value + self.exploration * math.sqrt(log / max(child.visits, 1)),
+                    key=lambda child: (
+                        child.value
+                        + self.exploration * math.sqrt(log / max(child.visits, 1))
+                    ),
                 )
             while not node.end and len(node.path) < MOST_STEPS:
                 for step, score in model.offers(node.state, node.path):
                     after, _ = model.turn.take(node.state, step)
-                    if step != STOP and any(after is at for at, _ in (*node.path, (node.state, step))):
+                    if step != STOP and any(
+                        after is at for at, _ in (*node.path, (node.state, step))
+                    ):
                         continue
-                    child = _Node(after, (*node.path, (node.state, step)), node, end=step == STOP)
+                    child = _Node(
+                        after, (*node.path, (node.state, step)), node, end=step == STOP
+                    )
                     child.visits, child.value = 1, score
                     node.children.append(child)
                 node.asked = True

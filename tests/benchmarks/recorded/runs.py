@@ -95,7 +95,9 @@ class Turn:
         if step not in state.children:
             world = World(_unpacked(state.objects))
             results = tuple(self._run(world, self._calls[key]) for key in step)
-            observed = Counter(dict(state.observed)) + Counter(each for each in results if each in self.wanted)
+            observed = Counter(dict(state.observed)) + Counter(
+                each for each in results if each in self.wanted
+            )
             state.children[step] = (self._state(world.objects, observed), results)
         return state.children[step]
 
@@ -110,7 +112,11 @@ class Turn:
 
     def _run(self, world: World, call: PlainCall) -> str:
         owner = self.task.owners.get(call.tool)
-        return f"Error: there is no tool {call.tool}." if owner is None else world.run(owner, call)
+        return (
+            f"Error: there is no tool {call.tool}."
+            if owner is None
+            else world.run(owner, call)
+        )
 
     def _state(self, objects: Objects, observed: "Counter[str]") -> State:
         kept = tuple(sorted((observed & self.wanted).items()))
@@ -121,7 +127,9 @@ class Turn:
             self._states[key] = State(self, key[0], _packed(objects), kept, world, done)
         return self._states[key]
 
-    def record(self, run: str, before: bytes, calls: Sequence[Sequence[PlainCall]]) -> State:
+    def record(
+        self, run: str, before: bytes, calls: Sequence[Sequence[PlainCall]]
+    ) -> State:
         """Let a recorded run pass through the turn.
 
         Args:
@@ -188,11 +196,23 @@ class Turn:
         """
         if state.passing:
             return []
-        steps = Counter(step for way in self.ways.values() for step in dict.fromkeys(step for _, step in way if step))
+        steps = Counter(
+            step
+            for way in self.ways.values()
+            for step in dict.fromkeys(step for _, step in way if step)
+        )
         keys = dict.fromkeys(key for step, _ in steps.most_common() for key in step)
         ends = {key: self.take(state, (key,))[0] for key in keys}
-        good = (step for step in state.recorded if len(step) > 1 and self.is_good(state, step))
-        helps = [key for key, end in ends.items() if end is not state and (end.passing or end.good)]
+        good = (
+            step
+            for step in state.recorded
+            if len(step) > 1 and self.is_good(state, step)
+        )
+        helps = [
+            key
+            for key, end in ends.items()
+            if end is not state and (end.passing or end.good)
+        ]
         return list(dict.fromkeys((*helps, *(step[0] for step in good))))
 
 
@@ -202,7 +222,9 @@ def load_runs(path: Path) -> list[dict[str, Any]]:
         return [json.loads(line) for line in file if line.strip()]
 
 
-def turns_of(tasks: Iterable[Task], runs: Sequence[Mapping[str, Any]]) -> Iterator[Turn]:
+def turns_of(
+    tasks: Iterable[Task], runs: Sequence[Mapping[str, Any]]
+) -> Iterator[Turn]:
     """All turns of the tasks that runs were recorded of, in order, with what the runs did in them."""
     by_task: defaultdict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for run in runs:
@@ -223,7 +245,9 @@ def turns_of(tasks: Iterable[Task], runs: Sequence[Mapping[str, Any]]) -> Iterat
                     end = turn.record(run["run"], worlds[run["run"]], steps)
                     worlds[run["run"]] = end.objects
                 else:
-                    worlds[run["run"]] = turn.play(worlds[run["run"]], chain.from_iterable(steps))
+                    worlds[run["run"]] = turn.play(
+                        worlds[run["run"]], chain.from_iterable(steps)
+                    )
             turn.judge()
             before = turn.after
             yield turn
@@ -243,7 +267,9 @@ def _canonical(value: Any, seen: dict[int, int]) -> Any:
         return value
     if isinstance(value, random.Random):
         return ("random", hashlib.sha256(repr(value.getstate()).encode()).hexdigest())
-    if isinstance(value, datetime):  # when a file was changed; nothing that a tool shows depends on it
+    if isinstance(
+        value, datetime
+    ):  # when a file was changed; nothing that a tool shows depends on it
         return "datetime"
     if id(value) in seen:  # worlds hold circles: a folder knows the one around it
         return ("seen", seen[id(value)])

@@ -41,12 +41,27 @@ PARTS = (
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, print figures and targets, and write JSON where wanted."""
-    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.trust", description=__doc__.split("\n", 1)[0])
-    parser.add_argument("--json", type=Path, metavar="PATH", help="write the figures there")
-    parser.add_argument("--quick", action="store_true", help="fewer attempts of everything")
-    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, metavar="PART", help="only these parts")
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.benchmarks.trust", description=__doc__.split("\n", 1)[0]
+    )
+    parser.add_argument(
+        "--json", type=Path, metavar="PATH", help="write the figures there"
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="fewer attempts of everything"
+    )
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        choices=PARTS,
+        default=PARTS,
+        metavar="PART",
+        help="only these parts",
+    )
     options = parser.parse_args(arguments)
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # several processes work side by side already
+    os.environ.setdefault(
+        "OPENBLAS_NUM_THREADS", "1"
+    )  # several processes work side by side already
     logging.disable(logging.WARNING)  # each attack that fails is said in one
     told: dict[str, Any] = {}
     seconds: dict[str, float] = {}
@@ -54,7 +69,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for part in options.only:
         began = time.monotonic()
         with tempfile.TemporaryDirectory() as scratch:
-            told |= import_module(f"tests.benchmarks.trust.{part}").measure(Path(scratch), quick=options.quick)
+            told |= import_module(f"tests.benchmarks.trust.{part}").measure(
+                Path(scratch), quick=options.quick
+            )
         seconds[part] = round(time.monotonic() - began, 1)
         console.print(f"{part}: {seconds[part]} s")
     told["targets"] = targets(told)
@@ -69,7 +86,9 @@ def _show(told: dict[str, Any], console: Console) -> None:
     for part, figures in told.items():
         if part in {"targets", "seconds"}:
             continue
-        for name, value in figures.items() if isinstance(figures, dict) else [("", figures)]:
+        for name, value in (
+            figures.items() if isinstance(figures, dict) else [("", figures)]
+        ):
             table.add_row(f"{part} {name}".strip(), str(value))
     console.print(table)
     for target, holds in told["targets"].items():

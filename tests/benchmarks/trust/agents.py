@@ -80,7 +80,9 @@ def _node(model: Any, **options: Any) -> Any:
 
 def _experienced(model: Any, **options: Any) -> Any:
     experience = Experience(InMemoryStore(), namespace=("all",), verdict=lambda _: True)
-    return create_tooltree_agent(model, TOOLS, effects=READS, experience=experience, **options)
+    return create_tooltree_agent(
+        model, TOOLS, effects=READS, experience=experience, **options
+    )
 
 
 def _middleware(model: Any, **options: Any) -> Any:
@@ -89,8 +91,12 @@ def _middleware(model: Any, **options: Any) -> Any:
 
 
 FORMS: Mapping[str, Callable[..., Any]] = {
-    "agent": lambda model, **options: create_tooltree_agent(model, TOOLS, effects=READS, **options),
-    "review": lambda model, **options: create_tooltree_agent(model, TOOLS, effects=READS, review=True, **options),
+    "agent": lambda model, **options: create_tooltree_agent(
+        model, TOOLS, effects=READS, **options
+    ),
+    "review": lambda model, **options: create_tooltree_agent(
+        model, TOOLS, effects=READS, review=True, **options
+    ),
     "node": _node,
     "experience": _experienced,
     "middleware": _middleware,
@@ -99,22 +105,41 @@ FORMS: Mapping[str, Callable[..., Any]] = {
 
 def worst() -> Iterator[AIMessage]:
     """The cases that once ended a run."""
-    for arguments in ({"query": "a", "count": 10**400}, {"query": deep(1_000)}, {"query": deep(90, keyed=True)}):
+    for arguments in (
+        {"query": "a", "count": 10**400},
+        {"query": deep(1_000)},
+        {"query": deep(90, keyed=True)},
+    ):
         yield AIMessage("", tool_calls=[{"name": "look", "args": arguments, "id": "1"}])
     for ids in ((None,), ("",), ("same", "same"), ("", "")):
         yield AIMessage(
-            "", tool_calls=[{"name": "look", "args": {"query": str(at)}, "id": id_} for at, id_ in enumerate(ids)]
+            "",
+            tool_calls=[
+                {"name": "look", "args": {"query": str(at)}, "id": id_}
+                for at, id_ in enumerate(ids)
+            ],
         )
 
 
 def measure(scratch: Path, *, quick: bool) -> dict[str, Any]:
     """Try the worst replies in each form, then random ones in turn."""
     model = Speaker()
-    forms = [(form, kept) for form in FORMS for kept in (False, True) if kept or form != "review"]  # which needs one
+    forms = [
+        (form, kept)
+        for form in FORMS
+        for kept in (False, True)
+        if kept or form != "review"
+    ]  # which needs one
     crashes, slowest, tried = Counter[str](), ("", 0.0), 0
     replies = [(reply, form) for reply in worst() for form in forms]
-    draws = (random.Random(f"agents {number}") for number in range(QUICK if quick else REPLIES))  # noqa: S311 - no secret
-    replies += [(random_reply(draw), forms[number % len(forms)]) for number, draw in enumerate(draws)]
+    draws = (
+        random.Random(f"agents {number}")  # noqa: S311 - no secret
+        for number in range(QUICK if quick else REPLIES)
+    )
+    replies += [
+        (random_reply(draw), forms[number % len(forms)])
+        for number, draw in enumerate(draws)
+    ]
     gc.disable()  # a pause for what other replies have left is none of this one's
     for page in batch_iterate(RENEWED, replies):
         graphs = _graphs(model, forms)
@@ -125,17 +150,27 @@ def measure(scratch: Path, *, quick: bool) -> dict[str, Any]:
             crash, seconds = _played(graphs[form, kept], model, reply)
             if crash and not plain_crash:
                 crashes[f"{form}: {crash}"] += 1
-            slowest = max(slowest, (form, seconds - plain_seconds), key=lambda each: each[1])
+            slowest = max(
+                slowest, (form, seconds - plain_seconds), key=lambda each: each[1]
+            )
     gc.enable()
-    figures = {"tried": tried, "crashed": crashes.total(), "slowest_ms": round(slowest[1] * 1_000, 1)}
+    figures = {
+        "tried": tried,
+        "crashed": crashes.total(),
+        "slowest_ms": round(slowest[1] * 1_000, 1),
+    }
     return {"agents": {**figures, "slowest_form": slowest[0], "crashes": dict(crashes)}}
 
 
-def _graphs(model: Any, forms: Sequence[tuple[str, bool]]) -> dict[tuple[str, bool], Any]:
+def _graphs(
+    model: Any, forms: Sequence[tuple[str, bool]]
+) -> dict[tuple[str, bool], Any]:
     """Agents that have seen nothing yet, and have loaded what they need."""
     makers = {"plain": _plain, **FORMS}
     graphs = {
-        (form, kept): makers[form](model, checkpointer=InMemorySaver() if kept else None)
+        (form, kept): makers[form](
+            model, checkpointer=InMemorySaver() if kept else None
+        )
         for form, kept in (("plain", False), ("plain", True), *forms)
     }
     for graph in graphs.values():

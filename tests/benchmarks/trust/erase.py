@@ -20,8 +20,28 @@ from langchain_tooltree.testing import ScriptedChatModel
 from tests.integration_tests.store_servers import postgres_server
 
 PARTS = (
-    *("request", "arguments", "result", "answer", "instructions", "reasons", "metadata", "tool", "branch", "summary"),
-    *("label", "earlier", "attempt", "pending", "tip", "focus", "record_half", "entry_half"),
+    *(
+        "request",
+        "arguments",
+        "result",
+        "answer",
+        "instructions",
+        "reasons",
+        "metadata",
+        "tool",
+        "branch",
+        "summary",
+    ),
+    *(
+        "label",
+        "earlier",
+        "attempt",
+        "pending",
+        "tip",
+        "focus",
+        "record_half",
+        "entry_half",
+    ),
     *("of_user", "id", "source"),
 )
 """What holds a text of its own."""
@@ -51,7 +71,9 @@ def measure(scratch: Path, *, quick: bool) -> dict[str, Any]:
             found["texts"] += put
             found["texts_left"] += len(left)
             if left:
-                print(f"left in {opened.__name__} after forgetting by {way}: {', '.join(left)}")
+                print(
+                    f"left in {opened.__name__} after forgetting by {way}: {', '.join(left)}"
+                )
     return {"erase": found}
 
 
@@ -60,7 +82,9 @@ def text_of(part: str) -> str:
     return f"Z9{part.replace('_', '')}Q7secret"
 
 
-def forgotten(opened: Any, way: str, folder: Path, others: int) -> tuple[int, list[str]]:
+def forgotten(
+    opened: Any, way: str, folder: Path, others: int
+) -> tuple[int, list[str]]:
     """Keep a run in every way there is, and forget it: how many texts were put somewhere, and which are left."""
     with opened(folder) as found:
         everybody = Experience(found.store, model=_teller(), namespace=NAMESPACE)
@@ -78,7 +102,9 @@ def forgotten(opened: Any, way: str, folder: Path, others: int) -> tuple[int, li
             what = {"run": names}
         elif way == "tool":
             what = {"tool": text_of("tool")}
-        (everybody if way == "user" else mine).forget(**what, graphs=[graph, folder / "graph"])
+        (everybody if way == "user" else mine).forget(
+            **what, graphs=[graph, folder / "graph"]
+        )
         graph.save(folder / "graph")
         expected = {*PARTS} if way == "user" else {*PARTS} - {"of_user"}
         if way == "tool":  # halves of which nobody knows the tool, and tips of no run
@@ -96,7 +122,9 @@ def _filled(experience: Experience, folder: Path) -> tuple[SITGraph, list[str]]:
         success=True,
         reasons=text_of("reasons"),
         instructions=text_of("instructions"),
-        branches=[Branch("helper", 1, ({"role": "assistant", "content": text_of("branch")},))],
+        branches=[
+            Branch("helper", 1, ({"role": "assistant", "content": text_of("branch")},))
+        ],
         metadata={"note": text_of("metadata"), "came_from": text_of("source")},
     )
     earlier = replace(secret, metadata={"note": text_of("earlier")})
@@ -104,9 +132,18 @@ def _filled(experience: Experience, folder: Path) -> tuple[SITGraph, list[str]]:
     experience.learn(secret)
     experience.memory.extract_tips()
     experience.label(secret.id, success=True, reasons=text_of("label"))
-    waits = replace(_run("waits", text_of("pending")), success=None, metadata={"pending": 0.0})
-    tried = replace(_run("tried", text_of("attempt")), success=False, metadata={"attempt_of": secret.id})
-    halves = [_run("first half", text_of("record_half")), _run("second half", text_of("entry_half"))]
+    waits = replace(
+        _run("waits", text_of("pending")), success=None, metadata={"pending": 0.0}
+    )
+    tried = replace(
+        _run("tried", text_of("attempt")),
+        success=False,
+        metadata={"attempt_of": secret.id},
+    )
+    halves = [
+        _run("first half", text_of("record_half")),
+        _run("second half", text_of("entry_half")),
+    ]
     for each in (waits, tried, *halves):
         experience.store.add(each)
     store, place = experience.store.place
@@ -117,41 +154,67 @@ def _filled(experience: Experience, folder: Path) -> tuple[SITGraph, list[str]]:
     CFGMMemory(pointer, experience.store).focus_points("A shop.", [secret])
     graph = SITGraph.from_trajectories([secret, _plain("another")])
     graph.save(folder)
-    experience.graph.suggest(None, messages=[{"role": "user", "content": text_of("request")}])
+    experience.graph.suggest(
+        None, messages=[{"role": "user", "content": text_of("request")}]
+    )
     return graph, [secret.id, "waits", "first half", "second half"]
 
 
 def _said(tool: str, part: Callable[[str], str] = text_of) -> list[dict[str, Any]]:
-    summary = {"name": "summarize_state", "arguments": json.dumps({"state": part("summary")})}
+    summary = {
+        "name": "summarize_state",
+        "arguments": json.dumps({"state": part("summary")}),
+    }
     call = {"name": tool, "arguments": json.dumps({"of": part("arguments")})}
     made = [
-        {"id": str(number), "type": "function", "function": each} for number, each in enumerate((call, summary, call))
+        {"id": str(number), "type": "function", "function": each}
+        for number, each in enumerate((call, summary, call))
     ]
-    said: list[dict[str, Any]] = [{"role": "user", "content": f"A wish: {part('request')}."}]
+    said: list[dict[str, Any]] = [
+        {"role": "user", "content": f"A wish: {part('request')}."}
+    ]
     for each in made:
         said.append({"role": "assistant", "content": None, "tool_calls": [each]})
-        said.append({"role": "tool", "tool_call_id": each["id"], "content": part("result")})
+        said.append(
+            {"role": "tool", "tool_call_id": each["id"], "content": part("result")}
+        )
     return [*said, {"role": "assistant", "content": part("answer")}]
 
 
 def _run(name: str, text: str) -> Trajectory:
     """A run that holds one text, and calls the tool in question."""
-    return Trajectory.from_chat(_said(text_of("tool"), lambda _: text), id=name, success=True)
+    return Trajectory.from_chat(
+        _said(text_of("tool"), lambda _: text), id=name, success=True
+    )
 
 
 def _plain(name: str) -> Trajectory:
-    return Trajectory.from_chat(_said("look", lambda part: f"{name} {part}"), id=name, success=True)
+    return Trajectory.from_chat(
+        _said("look", lambda part: f"{name} {part}"), id=name, success=True
+    )
 
 
 def _teller() -> BaseChatModel:
-    shown = [{"tool": text_of("tool"), "quote": text_of("result")}, {"tool": "look", "quote": "result"}]
-    tip = {"reasoning": "The records show it.", "when": "it rains", "tip": text_of("tip"), "bears_out": shown}
+    shown = [
+        {"tool": text_of("tool"), "quote": text_of("result")},
+        {"tool": "look", "quote": "result"},
+    ]
+    tip = {
+        "reasoning": "The records show it.",
+        "when": "it rains",
+        "tip": text_of("tip"),
+        "bears_out": shown,
+    }
     return ScriptedChatModel(replies=[{"tips": [tip], "followed": []}] * 9)
 
 
 def _parts_in(opened: Opened, folder: Path) -> list[str]:
     contents = [*opened.contents(), *_bytes_in(folder / "graph")]
-    return [part for part in PARTS if any(text_of(part).encode() in each for each in contents)]
+    return [
+        part
+        for part in PARTS
+        if any(text_of(part).encode() in each for each in contents)
+    ]
 
 
 def _bytes_in(folder: Path) -> Iterator[bytes]:
@@ -176,7 +239,9 @@ def chroma(folder: Path) -> Iterator[Opened]:
 @contextmanager
 def sqlite(folder: Path) -> Iterator[Opened]:
     (folder / "store").mkdir()
-    connection = sqlite3.connect(folder / "store" / "s.db", check_same_thread=False, isolation_level=None)
+    connection = sqlite3.connect(
+        folder / "store" / "s.db", check_same_thread=False, isolation_level=None
+    )
     connection.execute("PRAGMA journal_mode=WAL")
     store = SqliteStore(connection)
     store.setup()

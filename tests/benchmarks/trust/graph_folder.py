@@ -25,29 +25,54 @@ def measure(scratch: Path, *, quick: bool) -> dict[str, Any]:
     """Count damages that loading does not notice, saves that were lost, and what killed savers left behind."""
     folder = scratch / "graph"
     graph_of(60).save(folder)
-    damages = list(damaged(folder, scratch / "damaged", DAMAGES_IF_QUICK if quick else DAMAGES))
+    damages = list(
+        damaged(folder, scratch / "damaged", DAMAGES_IF_QUICK if quick else DAMAGES)
+    )
     lost = lost_saves(folder, 3 if quick else SAVES)
     left, broken = left_by_killed(folder, KILLS_IF_QUICK if quick else KILLS)
     found = {"damages": len(damages), "silent": sum(damages)}
     saves = WRITERS * (3 if quick else SAVES)
-    return {"graph_folder": {**found, "saves": saves, "lost_saves": lost, "left_by_killed": left, "broken": broken}}
+    return {
+        "graph_folder": {
+            **found,
+            "saves": saves,
+            "lost_saves": lost,
+            "left_by_killed": left,
+            "broken": broken,
+        }
+    }
 
 
 def graph_of(runs: int) -> SITGraph:
     """A graph of some runs."""
-    return SITGraph.from_trajectories(run_of(f"run {number}", number) for number in range(runs))
+    return SITGraph.from_trajectories(
+        run_of(f"run {number}", number) for number in range(runs)
+    )
 
 
 def run_of(name: str, seed: int) -> Trajectory:
     """A successful run of four calls."""
     rng = random.Random(seed)  # noqa: S311 - no secret depends on it
-    messages: list[dict[str, Any]] = [{"role": "user", "content": f"Order {seed} did not come."}]
+    messages: list[dict[str, Any]] = [
+        {"role": "user", "content": f"Order {seed} did not come."}
+    ]
     for place in range(4):
-        function = {"name": rng.choice(TOOLS), "arguments": json.dumps({"id": f"{seed}-{place}"})}
+        function = {
+            "name": rng.choice(TOOLS),
+            "arguments": json.dumps({"id": f"{seed}-{place}"}),
+        }
         call = {"id": f"call {place}", "type": "function", "function": function}
         messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
-        messages.append({"role": "tool", "tool_call_id": f"call {place}", "content": f"found {rng.random()}"})
-    return Trajectory.from_chat([*messages, {"role": "assistant", "content": "Done."}], id=name, success=True)
+        messages.append(
+            {
+                "role": "tool",
+                "tool_call_id": f"call {place}",
+                "content": f"found {rng.random()}",
+            }
+        )
+    return Trajectory.from_chat(
+        [*messages, {"role": "assistant", "content": "Done."}], id=name, success=True
+    )
 
 
 def damaged(folder: Path, copy: Path, count: int) -> Iterator[bool]:
@@ -57,7 +82,9 @@ def damaged(folder: Path, copy: Path, count: int) -> Iterator[bool]:
     or longer.
     """
     rng = random.Random(0)  # noqa: S311 - no secret depends on it
-    names = sorted(each.relative_to(folder) for each in folder.rglob("*") if each.is_file())
+    names = sorted(
+        each.relative_to(folder) for each in folder.rglob("*") if each.is_file()
+    )
     sizes = [(folder / name).stat().st_size for name in names]
     for number in range(count):
         shutil.rmtree(copy, ignore_errors=True)
@@ -72,7 +99,9 @@ def damaged(folder: Path, copy: Path, count: int) -> Iterator[bool]:
             del content[place:]
         elif kind == 8:
             end = min(len(content), place + 512)
-            content[place:end] = bytes(end - place) if any(content[place:end]) else b"\1" * (end - place)
+            content[place:end] = (
+                bytes(end - place) if any(content[place:end]) else b"\1" * (end - place)
+            )
         else:
             content += b"\0" * rng.randrange(1, 9)
         (copy / name).write_bytes(content)
@@ -91,7 +120,9 @@ def lost_saves(folder: Path, saves: int) -> int:
     writers = [_writer(folder, f"writer {number}", saves) for number in range(WRITERS)]
     ends = [writer.wait(timeout=300) for writer in writers]
     graph = SITGraph.load(folder)
-    wanted = [f"writer {number} {save}" for number in range(WRITERS) for save in range(saves)]
+    wanted = [
+        f"writer {number} {save}" for number in range(WRITERS) for save in range(saves)
+    ]
     return sum(run not in graph for run in wanted) + sum(map(bool, ends))
 
 

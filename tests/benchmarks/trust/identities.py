@@ -25,7 +25,14 @@ from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.flows import run_flow
 from langchain_tooltree.learning.guide import PastRuns
 from tests.benchmarks.next_tool_protocol import Question, task_of
-from tests.benchmarks.trust.poison import EMBEDDINGS, HARMFUL, TASKS, chosen_tasks, desk, poisoned
+from tests.benchmarks.trust.poison import (
+    EMBEDDINGS,
+    HARMFUL,
+    TASKS,
+    chosen_tasks,
+    desk,
+    poisoned,
+)
 
 NAMES, QUICK = (5, 20, 100), (5, 20)
 """Names under which an attacker comes, with one run each."""
@@ -38,7 +45,9 @@ def measure(scratch: Path, *, quick: bool) -> dict[str, Any]:
     runs = desk()
     tasks = chosen_tasks(runs, 10 if quick else TASKS)
     counts = {
-        quarantine: {names: dict.fromkeys(CHANNELS, 0) for names in (QUICK if quick else NAMES)}
+        quarantine: {
+            names: dict.fromkeys(CHANNELS, 0) for names in (QUICK if quick else NAMES)
+        }
         for quarantine in (False, True)
     }
     for run, question in tasks:
@@ -67,15 +76,27 @@ class _Learnt:
     def __init__(self, honest: Iterable[Trajectory], *, quarantine: bool) -> None:
         store = InMemoryStore()
         self._experience = Experience(
-            store, verdict=lambda _: True, namespace=("desk",), embeddings=EMBEDDINGS, quarantine=quarantine
+            store,
+            verdict=lambda _: True,
+            namespace=("desk",),
+            embeddings=EMBEDDINGS,
+            quarantine=quarantine,
         )
         for run in honest:
-            self._experience.learn(run.coming_from(f"source of {run.id}").judged(success=True, source="user"))
+            self._experience.learn(
+                run.coming_from(f"source of {run.id}").judged(
+                    success=True, source="user"
+                )
+            )
 
     def learn(self, attack: Iterable[Trajectory]) -> None:
         """Learn runs whose success a verdict has found, each of somebody else."""
         for number, run in enumerate(attack):
-            self._experience.learn(run.coming_from(f"{run.id} {number}").judged(success=True, source="verdict"))
+            self._experience.learn(
+                run.coming_from(f"{run.id} {number}").judged(
+                    success=True, source="verdict"
+                )
+            )
 
     def says(self, question: Question) -> dict[str, bool]:
         """What past runs say at a question, by channel."""

@@ -21,7 +21,11 @@ from langgraph.store.postgres import PostgresStore
 from langchain_tooltree import ChromaStore, Experience, Trajectory
 from langchain_tooltree.experience.store import TASKS, TRAJECTORIES
 from langchain_tooltree.learning import erasure as erasure_module
-from tests.integration_tests.store_servers import chroma_client, chroma_server, postgres_server
+from tests.integration_tests.store_servers import (
+    chroma_client,
+    chroma_server,
+    postgres_server,
+)
 
 WRITERS, SUGGESTERS = 8, 2
 RUNS = 1_000  # of each writer, as far as the time goes
@@ -45,7 +49,9 @@ def _stormed(folder: Path, backend: str, address: str, *, quick: bool) -> Counte
     """What came of a backend under so many processes."""
     folder.mkdir()
     with _store(backend, address) as store:
-        Experience(store, namespace=NAMESPACE).learn(_run("before", 0))  # what the first one makes, such as tables
+        Experience(store, namespace=NAMESPACE).learn(
+            _run("before", 0)
+        )  # what the first one makes, such as tables
     killed = _storm(folder, backend, address, 6 if quick else SECONDS)
     with _store(backend, address) as store:
         return _looked_at(store, folder) + Counter(killed=killed)
@@ -61,7 +67,10 @@ def _storm(folder: Path, backend: str, address: str, seconds: float) -> int:
     until = time.time() + seconds
 
     def start(number: int) -> BaseProcess:
-        process = processes.Process(target=_work, args=(backend, address, until, number, folder / f"{number}.log"))
+        process = processes.Process(
+            target=_work,
+            args=(backend, address, until, number, folder / f"{number}.log"),
+        )
         process.start()
         return process
 
@@ -119,7 +128,10 @@ def _store(backend: str, address: str) -> Iterator[BaseStore]:
                 store.setup()
             yield store
     else:
-        with chroma_client(int(address), "trust") as client, ChromaStore(client) as chroma:
+        with (
+            chroma_client(int(address), "trust") as client,
+            ChromaStore(client) as chroma,
+        ):
             yield chroma
 
 
@@ -127,7 +139,11 @@ def _run(writer: str, number: int) -> Trajectory:
     """A run of two calls, whose text occurs nowhere else."""
     calls = [
         {"role": "assistant", "tool_calls": [_call("find", number)]},
-        {"role": "tool", "tool_call_id": f"find {number}", "content": f"Parcel {writer}-{number} is in hall 3."},
+        {
+            "role": "tool",
+            "tool_call_id": f"find {number}",
+            "content": f"Parcel {writer}-{number} is in hall 3.",
+        },
         {"role": "assistant", "tool_calls": [_call("move", number)]},
         {"role": "tool", "tool_call_id": f"move {number}", "content": "Moved."},
     ]
@@ -137,7 +153,10 @@ def _run(writer: str, number: int) -> Trajectory:
 
 
 def _call(tool: str, number: int) -> dict[str, Any]:
-    return {"id": f"{tool} {number}", "function": {"name": tool, "arguments": json.dumps({"number": number})}}
+    return {
+        "id": f"{tool} {number}",
+        "function": {"name": tool, "arguments": json.dumps({"number": number})},
+    }
 
 
 def _looked_at(store: BaseStore, folder: Path) -> Counter[str]:
@@ -147,12 +166,20 @@ def _looked_at(store: BaseStore, folder: Path) -> Counter[str]:
     with patch.object(erasure_module, "UNDER_WAY", 0.0):  # as minutes later
         experience.forget(run="none of them")  # which cleans up halves
     status = experience.status()
-    acknowledged = {line for log in folder.glob("*.log") for line in log.read_text().splitlines()}
+    acknowledged = {
+        line for log in folder.glob("*.log") for line in log.read_text().splitlines()
+    }
     kept = {run.id: run for run in experience.store.trajectories()}
-    whole = {name for name, run in kept.items() if run == _run(*name.split("-")[1:2], int(name.rpartition("-")[2]))}
+    whole = {
+        name
+        for name, run in kept.items()
+        if run == _run(*name.split("-")[1:2], int(name.rpartition("-")[2]))
+    }
     requests = Counter(run.task for run in kept.values())
     edges = experience.graph.to_networkx().edges
-    twice = sum(count - 1 for count in requests.values()) + abs(edges["find", "move"]["count"] - len(kept))
+    twice = sum(count - 1 for count in requests.values()) + abs(
+        edges["find", "move"]["count"] - len(kept)
+    )
     left = _keys(store, TRAJECTORIES) ^ _keys(store, TASKS)
     return Counter(
         acknowledged=len(acknowledged),

@@ -25,12 +25,18 @@ def measure(scratch: Path, *, quick: bool) -> dict[str, Any]:
     plain, ours = (_turn_ms(learns=learns) for learns in (False, True))
     return {
         "learn_ms_per_new_call_at_800": _learn_ms(),
-        "turn_at_3000_messages": {"plain_ms": plain, "with_experience_ms": ours, "ratio": round(ours / plain, 2)},
+        "turn_at_3000_messages": {
+            "plain_ms": plain,
+            "with_experience_ms": ours,
+            "ratio": round(ours / plain, 2),
+        },
     }
 
 
 def _learn_ms() -> float:
-    experience = Experience(InMemoryStore(), namespace=("trust",), verdict=lambda _: True)
+    experience = Experience(
+        InMemoryStore(), namespace=("trust",), verdict=lambda _: True
+    )
     spent = []
     for calls in range(CALLS - 5, CALLS + 1):
         run = Trajectory.from_messages(_said(2 * calls), id="thread")
@@ -44,12 +50,20 @@ def _said(most: int) -> list[BaseMessage]:
     """A conversation of about so many messages: a call and its answer a turn."""
     said: list[BaseMessage] = []
     for number in range(most // 4):
-        call = {"name": "look", "args": {"parcel": f"R-{number}"}, "id": f"call {number}"}
+        call = {
+            "name": "look",
+            "args": {"parcel": f"R-{number}"},
+            "id": f"call {number}",
+        }
         found = f"Parcel R-{number} lies in hall {number % 5}, last seen at {number}. {f'Detail {number}. ' * 20}"
         said += [
-            HumanMessage(f"Please look at parcel R-{number} with care.", id=f"request {number}"),
+            HumanMessage(
+                f"Please look at parcel R-{number} with care.", id=f"request {number}"
+            ),
             AIMessage("", tool_calls=[call], id=f"reply {number}"),
-            ToolMessage(found, tool_call_id=f"call {number}", name="look", id=f"result {number}"),
+            ToolMessage(
+                found, tool_call_id=f"call {number}", name="look", id=f"result {number}"
+            ),
             AIMessage(f"It lies in hall {number % 5}.", id=f"answer {number}"),
         ]
     return said
@@ -63,21 +77,39 @@ def look(parcel: str) -> str:
 
 def _replies() -> Any:
     for number in count(MESSAGES):
-        yield AIMessage("", tool_calls=[{"name": "look", "args": {"parcel": f"R-{number}"}, "id": f"call {number}"}])
+        yield AIMessage(
+            "",
+            tool_calls=[
+                {
+                    "name": "look",
+                    "args": {"parcel": f"R-{number}"},
+                    "id": f"call {number}",
+                }
+            ],
+        )
         yield f'{{"missing": "nothing"}}\nIt lies in hall 3: {number}.'
 
 
 def _turn_ms(*, learns: bool) -> float:
-    experience = Experience(InMemoryStore(), namespace=("trust",), verdict=lambda _: True)
+    experience = Experience(
+        InMemoryStore(), namespace=("trust",), verdict=lambda _: True
+    )
     planner = ToolTreeMiddleware(effects={"look": "read"}, experience=experience)
     model = ScriptedChatModel(replies=list(islice(_replies(), 9 * TURNS)))
-    agent = create_agent(model, [look], checkpointer=InMemorySaver(), middleware=[planner] if learns else [])
+    agent = create_agent(
+        model,
+        [look],
+        checkpointer=InMemorySaver(),
+        middleware=[planner] if learns else [],
+    )
     thread: Any = {"configurable": {"thread_id": "long"}}
     agent.update_state(thread, {"messages": _said(MESSAGES)}, as_node="model")
     spent = []
     for turn in range(TURNS):
         began = time.process_time()
-        agent.invoke({"messages": [("user", f"Now look at parcel N-{turn}, too.")]}, thread)
+        agent.invoke(
+            {"messages": [("user", f"Now look at parcel N-{turn}, too.")]}, thread
+        )
         time.sleep(0.1)  # what goes on in the background counts as well
         spent.append(time.process_time() - began)
     return round(1_000 * median(spent[2:]), 1)

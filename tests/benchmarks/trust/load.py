@@ -50,15 +50,25 @@ class Waiting(BaseChatModel):
     @staticmethod
     def _reply(messages: list[BaseMessage]) -> ChatResult:
         looked = sum(isinstance(message, ToolMessage) for message in messages)
-        call = {"name": "look", "args": {"place": f"place {looked}"}, "id": f"call{looked}"}
-        reply = AIMessage("", tool_calls=[call]) if looked < 2 else AIMessage('{"missing": "nothing"}\nFound.')
+        call = {
+            "name": "look",
+            "args": {"place": f"place {looked}"},
+            "id": f"call{looked}",
+        }
+        reply = (
+            AIMessage("", tool_calls=[call])
+            if looked < 2
+            else AIMessage('{"missing": "nothing"}\nFound.')
+        )
         return ChatResult(generations=[ChatGeneration(message=reply)])
 
     def _generate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
         time.sleep(0.05)
         return self._reply(messages)
 
-    async def _agenerate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
+    async def _agenerate(
+        self, messages: list[BaseMessage], *_: Any, **__: Any
+    ) -> ChatResult:
         await asyncio.sleep(0.05)
         return self._reply(messages)
 
@@ -86,8 +96,12 @@ def _plain(_: Any = None) -> Any:
 
 
 def _ours(store: Any = None) -> Any:
-    experience = Experience(store or InMemoryStore(), namespace=("all",), verdict=lambda _: True)
-    return create_tooltree_agent(Waiting(), [LOOK], effects={"look": "read"}, experience=experience)
+    experience = Experience(
+        store or InMemoryStore(), namespace=("all",), verdict=lambda _: True
+    )
+    return create_tooltree_agent(
+        Waiting(), [LOOK], effects={"look": "read"}, experience=experience
+    )
 
 
 def measure(scratch: Path, *, quick: bool) -> dict[str, Any]:
@@ -95,11 +109,23 @@ def measure(scratch: Path, *, quick: bool) -> dict[str, Any]:
     seconds = QUICK_SECONDS if quick else SECONDS
     told: dict[str, Any] = {}
     for name, make in (("plain", _plain), ("ours", _ours)):
-        told |= {f"{name}_async_{what}": value for what, value in asyncio.run(_tasks(make(), seconds)).items()}
-        told |= {f"{name}_threads_{what}": value for what, value in _threads(make(), seconds).items()}
-    silent = {name: _lost(break_it, scratch / name) for name, break_it in FAULTS.items()}
+        told |= {
+            f"{name}_async_{what}": value
+            for what, value in asyncio.run(_tasks(make(), seconds)).items()
+        }
+        told |= {
+            f"{name}_threads_{what}": value
+            for what, value in _threads(make(), seconds).items()
+        }
+    silent = {
+        name: _lost(break_it, scratch / name) for name, break_it in FAULTS.items()
+    }
     return {
-        "load": {**told, "lost_silently": sum(silent.values()), **{f"lost_{name}": n for name, n in silent.items()}}
+        "load": {
+            **told,
+            "lost_silently": sum(silent.values()),
+            **{f"lost_{name}": n for name, n in silent.items()},
+        }
     }
 
 
@@ -120,7 +146,10 @@ async def _tasks(graph: Any, seconds: float) -> dict[str, float]:
 
     before = _held()
     await asyncio.gather(ticking(), *(agent(number) for number in range(AGENTS)))
-    lag = {f"lag_p{part}_ms": round(float(np.percentile(late, part)) * 1e3, 1) for part in (50, 99)}
+    lag = {
+        f"lag_p{part}_ms": round(float(np.percentile(late, part)) * 1e3, 1)
+        for part in (50, 99)
+    }
     return {"turns": turns, **lag, **_grown(before)}
 
 
@@ -144,11 +173,17 @@ def _held() -> tuple[float, int, int]:
     """Megabytes, handles and threads of this process."""
     gc.collect()
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6, len([*Path("/proc/self/fd").iterdir()]), threading.active_count()
+    return (
+        pages * os.sysconf("SC_PAGE_SIZE") / 1e6,
+        len([*Path("/proc/self/fd").iterdir()]),
+        threading.active_count(),
+    )
 
 
 def _grown(before: tuple[float, int, int]) -> dict[str, float]:
-    megabytes, handles, threads = (now - then for now, then in zip(_held(), before, strict=True))
+    megabytes, handles, threads = (
+        now - then for now, then in zip(_held(), before, strict=True)
+    )
     return {"mb": round(megabytes, 1), "handles": handles, "threads": threads}
 
 
@@ -176,7 +211,9 @@ def _lost(break_it: Callable[[Path], tuple[Any, Any]], place: Path) -> int:
         graph = _ours(store)
         with fault:
             for number in range(TURNS):
-                answer = graph.invoke({"messages": [HumanMessage(f"Look around, {number}.")]})["messages"][-1]
+                answer = graph.invoke(
+                    {"messages": [HumanMessage(f"Look around, {number}.")]}
+                )["messages"][-1]
                 assert answer.text == "Found."
         kept = 0
         with suppress(Exception):  # a store that is broken for good
@@ -188,7 +225,9 @@ def _lost(break_it: Callable[[Path], tuple[Any, Any]], place: Path) -> int:
 
 
 def _full_disk(place: Path) -> tuple[Any, Any]:
-    connection = sqlite3.connect(f"{place}.db", check_same_thread=False, isolation_level=None)
+    connection = sqlite3.connect(
+        f"{place}.db", check_same_thread=False, isolation_level=None
+    )
     store = SqliteStore(connection)
     store.setup()
     pages = connection.execute("PRAGMA page_count").fetchone()[0]
@@ -197,9 +236,16 @@ def _full_disk(place: Path) -> tuple[Any, Any]:
 
 
 def _unwritable(place: Path) -> tuple[Any, Any]:
-    SqliteStore(connection := sqlite3.connect(f"{place}.db", isolation_level=None)).setup()
+    SqliteStore(
+        connection := sqlite3.connect(f"{place}.db", isolation_level=None)
+    ).setup()
     connection.close()
-    read_only = sqlite3.connect(f"file:{place}.db?mode=ro", uri=True, check_same_thread=False, isolation_level=None)
+    read_only = sqlite3.connect(
+        f"file:{place}.db?mode=ro",
+        uri=True,
+        check_same_thread=False,
+        isolation_level=None,
+    )
     return SqliteStore(read_only), nullcontext()
 
 
@@ -222,7 +268,9 @@ def _raising(_: Path) -> tuple[Any, Any]:
 
 def _clock_back(_: Path) -> tuple[Any, Any]:
     now, looks = time.time, iter(range(10_000_000))
-    return InMemoryStore(), mock.patch("time.time", side_effect=lambda: now() - (3_600 if next(looks) % 2 else 0))
+    return InMemoryStore(), mock.patch(
+        "time.time", side_effect=lambda: now() - (3_600 if next(looks) % 2 else 0)
+    )
 
 
 FAULTS: dict[str, Callable[[Path], tuple[Any, Any]]] = {

@@ -11,7 +11,13 @@ from typing import Any
 from langchain_core.messages import AIMessage
 
 from langchain_tooltree.errors import ReplyError
-from tests.benchmarks.trust.rubbish import LARGEST, PARROT, READERS, random_reply, worst_replies
+from tests.benchmarks.trust.rubbish import (
+    LARGEST,
+    PARROT,
+    READERS,
+    random_reply,
+    worst_replies,
+)
 
 REPLIES, QUICK = 20_000, 1_000
 """Replies that are tried, each by one reader or more."""
@@ -30,7 +36,10 @@ def attempts(count: int, seed: int = 0) -> Iterator[tuple[str, AIMessage]]:
     names = list(READERS)
     for number in range(count):
         reply = random_reply(random.Random(f"{seed}:{number}"))  # noqa: S311 - no secret
-        yield from ((names[(READERS_OF_ONE * number + more) % len(names)], reply) for more in range(READERS_OF_ONE))
+        yield from (
+            (names[(READERS_OF_ONE * number + more) % len(names)], reply)
+            for more in range(READERS_OF_ONE)
+        )
 
 
 def measure(scratch: Path, *, quick: bool) -> dict[str, Any]:
@@ -46,8 +55,14 @@ def measure(scratch: Path, *, quick: bool) -> dict[str, Any]:
         if crash:
             crashes[f"{name}: {crash}"] += 1
         slowest = max(slowest, (name, seconds), key=lambda each: each[1])
-    figures = {"tried": tried, "crashed": crashes.total(), "slowest_ms": round(slowest[1] * 1_000, 1)}
-    return {"replies": {**figures, "slowest_reader": slowest[0], "crashes": dict(crashes)}}
+    figures = {
+        "tried": tried,
+        "crashed": crashes.total(),
+        "slowest_ms": round(slowest[1] * 1_000, 1),
+    }
+    return {
+        "replies": {**figures, "slowest_reader": slowest[0], "crashes": dict(crashes)}
+    }
 
 
 def _seconds(read: Any, reply: AIMessage) -> tuple[str, float]:

@@ -14,7 +14,14 @@ from langchain_core.tools import tool
 from langgraph.store.memory import InMemoryStore
 from pydantic import Field
 
-from langchain_tooltree import AnomalyDetector, CFGMMemory, ModelVerdict, ToolLibrary, ToolTreeNode, Trajectory
+from langchain_tooltree import (
+    AnomalyDetector,
+    CFGMMemory,
+    ModelVerdict,
+    ToolLibrary,
+    ToolTreeNode,
+    Trajectory,
+)
 from langchain_tooltree.cfgm import tips as tips_module
 from langchain_tooltree.cfgm.online import Reflector
 from langchain_tooltree.conversation import Conversation
@@ -48,16 +55,129 @@ def repeated(piece: str, size: int) -> str:
 
 
 PIECES = (
-    *("a", "word { and [ so ", "[", "{", "[{", '{"a":', '["', '{"', "\\", '"\\', "]", "}", "{}", "[]", "[[]]"),
-    *("\n", " ", "\t", "\n\n", " \n", "1", "-", "- ", "- a\n", "1. a\n", "1. ", "*", "**", "***\n", "_", "__"),
-    *("`", "```", "```\n", "~~~\n", ">", "<think>", "<think></think>", "</think>", "<reference_material "),
-    *('<reference_material source="a" id="0123456789ab">\n', "missing", "missing:", "missing: a;", "missing: )"),
-    *('{"missing": ', ";", "; ", ":", "{calls_maybe_needed", "nothing ", "nothing is left;", "todo nothing "),
-    *('{"calls_maybe_needed": [', "Action: ", "action", "action:", "**Action:** ", "if ", "reason: ", "(", "(_"),
-    *("because", "sorry ", "I am very ", "no tool ", "é", "\ud800", "\U0001d4b3", "。", "\u2028", "\0", "\x1b["),
-    *("a@", "a.", "name is A b ", "name is A", "I'm A ", "12:34:56 ", "1970-01-01T00:00:01Z ", "order 12345 "),
-    *("id=a1b2 ", "A1-", "a1", "a_1_", "ok ", "Error: ", "error ", "NaN", "NaN,", "Infinity", "1e999,", "0.", "'"),
-    *("a, ", "$", "<a ", '{"score": 1} ', '{"tips": ["', '[{"tip": "a"}, ', "| a | b |\n", '"a": 1, ', "tip 1: "),
+    *(
+        "a",
+        "word { and [ so ",
+        "[",
+        "{",
+        "[{",
+        '{"a":',
+        '["',
+        '{"',
+        "\\",
+        '"\\',
+        "]",
+        "}",
+        "{}",
+        "[]",
+        "[[]]",
+    ),
+    *(
+        "\n",
+        " ",
+        "\t",
+        "\n\n",
+        " \n",
+        "1",
+        "-",
+        "- ",
+        "- a\n",
+        "1. a\n",
+        "1. ",
+        "*",
+        "**",
+        "***\n",
+        "_",
+        "__",
+    ),
+    *(
+        "`",
+        "```",
+        "```\n",
+        "~~~\n",
+        ">",
+        "<think>",
+        "<think></think>",
+        "</think>",
+        "<reference_material ",
+    ),
+    *(
+        '<reference_material source="a" id="0123456789ab">\n',
+        "missing",
+        "missing:",
+        "missing: a;",
+        "missing: )",
+    ),
+    *(
+        '{"missing": ',
+        ";",
+        "; ",
+        ":",
+        "{calls_maybe_needed",
+        "nothing ",
+        "nothing is left;",
+        "todo nothing ",
+    ),
+    *(
+        '{"calls_maybe_needed": [',
+        "Action: ",
+        "action",
+        "action:",
+        "**Action:** ",
+        "if ",
+        "reason: ",
+        "(",
+        "(_",
+    ),
+    *(
+        "because",
+        "sorry ",
+        "I am very ",
+        "no tool ",
+        "é",
+        "\ud800",
+        "\U0001d4b3",
+        "。",
+        "\u2028",
+        "\0",
+        "\x1b[",
+    ),
+    *(
+        "a@",
+        "a.",
+        "name is A b ",
+        "name is A",
+        "I'm A ",
+        "12:34:56 ",
+        "1970-01-01T00:00:01Z ",
+        "order 12345 ",
+    ),
+    *(
+        "id=a1b2 ",
+        "A1-",
+        "a1",
+        "a_1_",
+        "ok ",
+        "Error: ",
+        "error ",
+        "NaN",
+        "NaN,",
+        "Infinity",
+        "1e999,",
+        "0.",
+        "'",
+    ),
+    *(
+        "a, ",
+        "$",
+        "<a ",
+        '{"score": 1} ',
+        '{"tips": ["',
+        '[{"tip": "a"}, ',
+        "| a | b |\n",
+        '"a": 1, ',
+        "tip 1: ",
+    ),
     *("\\u0000", "\\ud800", "null,"),
 )
 """What worst cases repeat: all brackets and quotes, markers of lists, and words that some expression looks for."""
@@ -88,21 +208,39 @@ def worst_texts(size: int) -> Iterator[str]:
         ";",
     ):
         yield repeated(piece, size) + "x"
-        yield "x" + repeated(piece, size) + "\nmissing: x" + repeated(piece, 1_000) + "!"
+        yield (
+            "x" + repeated(piece, size) + "\nmissing: x" + repeated(piece, 1_000) + "!"
+        )
     whole = size // 2
     yield "[" * whole + "]" * whole
     yield '{"a":' * (size // 6) + "1" + "}" * (size // 6)
     yield json.dumps({"score": "x" * size, "verdict": "\\" * 10})
     yield json.dumps({f"key{number}": number for number in range(size // 20)})
     yield json.dumps([{"tip": "a b c"}] * (size // 20))
-    yield json.dumps({"tips": ["a b c"] * (size // 12), "writes": [{}] * 1000, "missing": ["x"] * (size // 12)})
+    yield json.dumps(
+        {
+            "tips": ["a b c"] * (size // 12),
+            "writes": [{}] * 1000,
+            "missing": ["x"] * (size // 12),
+        }
+    )
     yield json.dumps({"missing": "; " * (size // 2)})
     yield '{"score": ' + "9" * size + "}"
-    yield '{"score": 1' + "9" * 4_000 + ', "goal": -' + "9" * 4_000 + ', "write": ' + "9" * 4_000 + "}"
+    yield (
+        '{"score": 1'
+        + "9" * 4_000
+        + ', "goal": -'
+        + "9" * 4_000
+        + ', "write": '
+        + "9" * 4_000
+        + "}"
+    )
     yield '{"score": NaN, "goal": -Infinity, "reason": "\\ud800", "missing": [NaN]}'
     yield repeated("some prose, ", size) + '{"score": 0.5, "goal": 0.5}'
     yield '{"score": 0.5, "reason": "' + "a" * size  # cut off
-    yield "<think>" * (size // 14) + "</think>" * (size // 16) + '{"verdict": "success"}'
+    yield (
+        "<think>" * (size // 14) + "</think>" * (size // 16) + '{"verdict": "success"}'
+    )
 
 
 def worst_replies(size: int) -> Iterator[AIMessage]:
@@ -111,9 +249,21 @@ def worst_replies(size: int) -> Iterator[AIMessage]:
     for data in (
         {"query": "a" * size},
         {"query": '"\\\n' * (size // 12), "score": " " * (size // 2)},
-        {"items": [1] * (size // 10), "to": "x", "writes": [{}] * (size // 12), "tips": ["a b"] * (size // 21)},
-        {"items": [[]] * (size // 12), "missing": ["nothing"] * (size // 33), "questions": [["a", "b"]] * (size // 36)},
-        {"missing": "; " * (size // 4), "scores": [{"id": "c1", "score": 1}] * (size // 60)},
+        {
+            "items": [1] * (size // 10),
+            "to": "x",
+            "writes": [{}] * (size // 12),
+            "tips": ["a b"] * (size // 21),
+        },
+        {
+            "items": [[]] * (size // 12),
+            "missing": ["nothing"] * (size // 33),
+            "questions": [["a", "b"]] * (size // 36),
+        },
+        {
+            "missing": "; " * (size // 4),
+            "scores": [{"id": "c1", "score": 1}] * (size // 60),
+        },
         {f"key{number}": number for number in range(size // 16)},
         {"query": deep(size // 10)},
         {"query": {"a": 10**4_000}, "score": 10**4_000, "count": float("nan")},
@@ -122,13 +272,24 @@ def worst_replies(size: int) -> Iterator[AIMessage]:
             yield AIMessage("", tool_calls=[{"name": name, "args": data, "id": "1"}])
     call = {"name": "look", "args": {"query": "a"}, "id": "1"}
     yield AIMessage("", tool_calls=[call] * (size // 60))
-    invalid = {"name": "look", "args": "{" * 50, "id": "1", "error": None, "type": "invalid_tool_call"}
+    invalid = {
+        "name": "look",
+        "args": "{" * 50,
+        "id": "1",
+        "error": None,
+        "type": "invalid_tool_call",
+    }
     yield AIMessage("", invalid_tool_calls=[invalid] * (size // 100))
     yield AIMessage("", invalid_tool_calls=[{**invalid, "args": "{" * size}])
     yield AIMessage([{"type": "text", "text": "{ "}] * (size // 30))
-    yield AIMessage([{"type": "thinking", "thinking": "a" * 9, "signature": "b"}] * (size // 60), tool_calls=[call])
+    yield AIMessage(
+        [{"type": "thinking", "thinking": "a" * 9, "signature": "b"}] * (size // 60),
+        tool_calls=[call],
+    )
     yield AIMessage("", tool_calls=[{**call, "name": "look" * (size // 4)}])
-    yield AIMessage("", additional_kwargs={"reasoning_content": "a" * size}, tool_calls=[call] * 40)
+    yield AIMessage(
+        "", additional_kwargs={"reasoning_content": "a" * size}, tool_calls=[call] * 40
+    )
 
 
 GOOD = (
@@ -169,9 +330,47 @@ WORDS = (
 
 
 _VALUES = (
-    *(None, True, "", "x", 0, -1, 2**63, 2**64, -(2**70), 10**4000, 1e308, float("nan"), float("inf"), "\ud800"),
-    *("a\udfff b", "\0", "true", "1.0", "NaN", "9" * 400, " ", ";;;", "a" * 5_000, ["a"] * 500, [1, "a", {}]),
-    *([], {}, [[]], [None], {"a": None}, {"\ud800": 1}, {"": ""}, ["\ud800"], {"x": 2**90}, [float("nan")]),
+    *(
+        None,
+        True,
+        "",
+        "x",
+        0,
+        -1,
+        2**63,
+        2**64,
+        -(2**70),
+        10**4000,
+        1e308,
+        float("nan"),
+        float("inf"),
+        "\ud800",
+    ),
+    *(
+        "a\udfff b",
+        "\0",
+        "true",
+        "1.0",
+        "NaN",
+        "9" * 400,
+        " ",
+        ";;;",
+        "a" * 5_000,
+        ["a"] * 500,
+        [1, "a", {}],
+    ),
+    *(
+        [],
+        {},
+        [[]],
+        [None],
+        {"a": None},
+        {"\ud800": 1},
+        {"": ""},
+        ["\ud800"],
+        {"x": 2**90},
+        [float("nan")],
+    ),
     *({"tool": {}}, {"name": []}, {"id": {"a": 1}}, [[["a"]]]),
 )
 ODD: tuple[Callable[[], Any], ...] = (
@@ -188,9 +387,15 @@ def mutated(data: Any, draw: random.Random) -> Any:
     if isinstance(data, dict) and data and draw.random() < 0.85:
         key = draw.choice(list(data))
         rest = {name: value for name, value in data.items() if name != key}
-        other = draw.choice(("tool", "name", "\ud800", "", "Missing", "reply", "x" * 300))
+        other = draw.choice(
+            ("tool", "name", "\ud800", "", "Missing", "reply", "x" * 300)
+        )
         changes: list[Any] = [rest, {**rest, other: data[key]}, {"answer": data}]
-        changed = draw.choice(changes) if draw.random() < 0.5 else {**data, key: mutated(data[key], draw)}
+        changed = (
+            draw.choice(changes)
+            if draw.random() < 0.5
+            else {**data, key: mutated(data[key], draw)}
+        )
     elif isinstance(data, list) and data and draw.random() < 0.7:
         place = draw.randrange(len(data))
         part = [*data[:place], mutated(data[place], draw), *data[place + 1 :]]
@@ -208,12 +413,16 @@ def written(data: Any) -> str:
 
 def spoilt(text: str, draw: random.Random) -> str:
     """A text with something cut, doubled, exchanged or put around it."""
-    place, other = sorted((draw.randrange(len(text) + 1), draw.randrange(len(text) + 1)))
+    place, other = sorted(
+        (draw.randrange(len(text) + 1), draw.randrange(len(text) + 1))
+    )
     piece = draw.choice(PIECES) * draw.choice((1, 1, 3, 30))
     added = f"{text[:place]}{piece}{text[place:]}"
     fenced = f"Here it is:\n```json\n{text}\n```\n{piece}"
     cut = [text[:other], text[:place] + text[other:], text + text[place:other]]
-    return draw.choice((*cut, added, added, fenced, text.replace('"', "'"), f"{piece}{text}{piece}"))
+    return draw.choice(
+        (*cut, added, added, fenced, text.replace('"', "'"), f"{piece}{text}{piece}")
+    )
 
 
 def random_text(draw: random.Random) -> str:
@@ -223,7 +432,13 @@ def random_text(draw: random.Random) -> str:
         return "".join(draw.choice(PIECES) for _ in range(draw.choice((1, 5, 50, 500))))
     if kind == 1:
         return "".join(
-            map(chr, (draw.choice((draw.randrange(128), draw.randrange(0x3000), 0xD800)) for _ in range(200)))
+            map(
+                chr,
+                (
+                    draw.choice((draw.randrange(128), draw.randrange(0x3000), 0xD800))
+                    for _ in range(200)
+                ),
+            )
         )
     if kind == 2:
         return repeated(draw.choice(PIECES), draw.choice((10, 1_000, 20_000)))
@@ -246,23 +461,46 @@ def random_arguments(draw: random.Random) -> Any:
     return data
 
 
-NAMES = ("look", "send", "assess", "show_tools", "act", "nobody", "", "\ud800", "VerdictForm", "ObservationScore")
+NAMES = (
+    "look",
+    "send",
+    "assess",
+    "show_tools",
+    "act",
+    "nobody",
+    "",
+    "\ud800",
+    "VerdictForm",
+    "ObservationScore",
+)
 
 
 def random_reply(draw: random.Random) -> AIMessage:
     """A reply of a hostile or clumsy model, of the right types or not."""
     text = random_text(draw)
     calls: list[Any] = [
-        {"name": draw.choice(NAMES), "args": arguments, "id": draw.choice((f"call{n}", "same", None, ""))}
+        {
+            "name": draw.choice(NAMES),
+            "args": arguments,
+            "id": draw.choice((f"call{n}", "same", None, "")),
+        }
         for n in range(draw.choice((0, 0, 1, 1, 2, 40)))
         if isinstance(arguments := random_arguments(draw), dict)
     ]
-    invalid = {"name": draw.choice((*NAMES, None)), "args": draw.choice((text[:3_000], None)), "id": None}
+    invalid = {
+        "name": draw.choice((*NAMES, None)),
+        "args": draw.choice((text[:3_000], None)),
+        "id": None,
+    }
     thought = {"type": "thinking", "thinking": text, "signature": text[:9]}
     fields = {
-        "content": draw.choice((text, text, text, [{"type": "text", "text": text}], [text, thought])),
+        "content": draw.choice(
+            (text, text, text, [{"type": "text", "text": text}], [text, thought])
+        ),
         "tool_calls": calls,
-        "invalid_tool_calls": [{**invalid, "error": None}] if draw.random() < 0.1 else [],
+        "invalid_tool_calls": [{**invalid, "error": None}]
+        if draw.random() < 0.1
+        else [],
         "usage_metadata": {"input_tokens": 3, "output_tokens": 2, "total_tokens": 5},
     }
     return AIMessage(**fields) if draw.random() < 0.6 else _ill_typed(fields, draw)
@@ -275,16 +513,38 @@ def _ill_typed(fields: dict[str, Any], draw: random.Random) -> AIMessage:
     call[draw.choice(("name", "args", "id", "type"))] = wrong()
     call.pop(draw.choice(("name", "args", "id", "nothing")), None)
     within = {
-        "content": [wrong(), {"type": other(), "text": wrong()}, {"type": "text", "text": other()}],
+        "content": [
+            wrong(),
+            {"type": other(), "text": wrong()},
+            {"type": "text", "text": other()},
+        ],
         "tool_calls": [*fields["tool_calls"], call, wrong()],
         "invalid_tool_calls": [wrong(), call],
-        "usage_metadata": {"input_tokens": wrong(), "output_tokens": other(), "input_token_details": wrong()},
-        "response_metadata": {"tooltree": wrong(), "model_provider": other(), "output_version": wrong()},
-        "additional_kwargs": {"tool_calls": wrong(), "refusal": other(), "\ud800": {"same": wrong()}},
+        "usage_metadata": {
+            "input_tokens": wrong(),
+            "output_tokens": other(),
+            "input_token_details": wrong(),
+        },
+        "response_metadata": {
+            "tooltree": wrong(),
+            "model_provider": other(),
+            "output_version": wrong(),
+        },
+        "additional_kwargs": {
+            "tool_calls": wrong(),
+            "refusal": other(),
+            "\ud800": {"same": wrong()},
+        },
     }
     name = draw.choice((*within, "id", "name"))
     value = within[name] if name in within and draw.random() < 0.7 else wrong()
-    plain = {"additional_kwargs": {}, "response_metadata": {}, "name": None, "id": None, "type": "ai"}
+    plain = {
+        "additional_kwargs": {},
+        "response_metadata": {},
+        "name": None,
+        "id": None,
+        "type": "ai",
+    }
     return AIMessage.model_construct(**{**plain, **fields, name: value})
 
 
@@ -294,7 +554,9 @@ def _ill_typed(fields: dict[str, Any], draw: random.Random) -> AIMessage:
 class Parrot(BaseChatModel):
     """A model that gives one reply to everything, in no time: what is left is the reading."""
 
-    said: dict[str, Any] = Field(default_factory=lambda: {"reply": None, "given": 0})  # shared by copies of the model
+    said: dict[str, Any] = Field(
+        default_factory=lambda: {"reply": None, "given": 0}
+    )  # shared by copies of the model
 
     @property
     def _llm_type(self) -> str:
@@ -358,7 +620,9 @@ LIBRARY = ToolLibrary([look, send])
 @cache
 def _proposer(**settings: Any) -> Proposer:
     config = KernelConfig(**settings)
-    return Proposer(PARROT, LIBRARY, lambda tool, _: "read" if tool in READS else "write", config)
+    return Proposer(
+        PARROT, LIBRARY, lambda tool, _: "read" if tool in READS else "write", config
+    )
 
 
 @cache
@@ -387,14 +651,20 @@ def _judged(stage: str, model: BaseChatModel) -> Any:
     call = JudgedCall("c1", "look", {"query": "x"})
     others = [call, JudgedCall("c2", "send", {"to": "ann"}, writes=True)]
     calls = others if stage == "pre" else [call]
-    request = JudgeRequest(stage, "look it up", [], calls, [], observation="x", answer="done")  # type: ignore[arg-type]
+    request = JudgeRequest(
+        stage, "look it up", [], calls, [], observation="x", answer="done"
+    )  # type: ignore[arg-type]
     judge = ModelEvaluator(model)
     return getattr(judge, stage)(request, Meter(2))
 
 
 def _focus_points(model: BaseChatModel) -> Any:
     try:
-        return (yield from flow_of(CFGMMemory(model, InMemoryStore()).focus_points)("a house"))
+        return (
+            yield from flow_of(CFGMMemory(model, InMemoryStore()).focus_points)(
+                "a house"
+            )
+        )
     except ReplyError:
         return []
 
@@ -431,11 +701,22 @@ MODEL_READERS: dict[str, Reader] = {
 
 def _conversed(reply: AIMessage) -> Any:
     said = Conversation([*QUESTION, reply])
-    return said.task, said.calls, said.call_ids, said.steps, said.chat, said.goal, said.open_calls, said.latest
+    return (
+        said.task,
+        said.calls,
+        said.call_ids,
+        said.steps,
+        said.chat,
+        said.goal,
+        said.open_calls,
+        said.latest,
+    )
 
 
 def _recorded(reply: AIMessage) -> Any:
-    run = Trajectory.from_messages([*QUESTION, reply, ToolMessage("x", tool_call_id="1")], id="run")
+    run = Trajectory.from_messages(
+        [*QUESTION, reply, ToolMessage("x", tool_call_id="1")], id="run"
+    )
     return run, run.aim
 
 

@@ -40,7 +40,10 @@ def measure(scratch: Path, *, quick: bool) -> dict[str, Any]:
         recorded = _soaked(_recording(store), RUNS, seconds)
     told = {"mb_per_1000_runs": recorded["mb"], "runs": recorded["done"]}
     told |= {"mb_per_1000_searches": found["mb"], "searches": found["done"]}
-    return {"soak": told | {what: found[what] + recorded[what] for what in ("handles", "threads")}}
+    return {
+        "soak": told
+        | {what: found[what] + recorded[what] for what in ("handles", "threads")}
+    }
 
 
 def _soaked(work: Callable[[int], Any], most: int, seconds: float) -> dict[str, Any]:
@@ -61,7 +64,12 @@ def _soaked(work: Callable[[int], Any], most: int, seconds: float) -> dict[str, 
     slope = np.polyfit(*np.array(looks).T, 1)[0] if len(looks) > 1 else 0.0
     assert before is not None, "nothing was done in so little time"
     handles, threads = _handles() - before[0], threading.active_count() - before[1]
-    return {"done": done, "mb": round(float(slope) * 1_000, 2), "handles": handles, "threads": threads}
+    return {
+        "done": done,
+        "mb": round(float(slope) * 1_000, 2),
+        "handles": handles,
+        "threads": threads,
+    }
 
 
 def _give_back_at_once() -> None:
@@ -108,7 +116,11 @@ class Porter(BaseChatModel):
 
     def _generate(self, messages: Any, *_: Any, **__: Any) -> ChatResult:
         made = sum(isinstance(message, ToolMessage) for message in messages)
-        call = {"name": ["find", "move", ""][made], "args": {"parcel": str(messages[0].content)}, "id": f"call {made}"}
+        call = {
+            "name": ["find", "move", ""][made],
+            "args": {"parcel": str(messages[0].content)},
+            "id": f"call {made}",
+        }
         reply = AIMessage("Done.") if made == 2 else AIMessage("", tool_calls=[call])
         return ChatResult(generations=[ChatGeneration(message=reply)])
 
@@ -116,7 +128,11 @@ class Porter(BaseChatModel):
 def _searching() -> Callable[[int], None]:
 
     def work(number: int) -> None:
-        config = SearchConfig(selection="posterior", max_rollouts=8) if number % 2 else SearchConfig()
+        config = (
+            SearchConfig(selection="posterior", max_rollouts=8)
+            if number % 2
+            else SearchConfig()
+        )
         demo.solved(sign_reader(), config=config)
 
     return work
@@ -124,15 +140,24 @@ def _searching() -> Callable[[int], None]:
 
 def _recording(store: SqliteStore) -> Callable[[int], None]:
     """Records a run of an agent, and deletes an old one."""
-    experience = Experience(store, namespace=("trust",), verdict=lambda _: True, settle_seconds=0)
-    store.conn.execute("PRAGMA synchronous=OFF")  # what the disk takes is not what is measured
+    experience = Experience(
+        store, namespace=("trust",), verdict=lambda _: True, settle_seconds=0
+    )
+    store.conn.execute(
+        "PRAGMA synchronous=OFF"
+    )  # what the disk takes is not what is measured
     agent = create_agent(Porter(), [find, move])
     there: deque[str] = deque()
 
     def record(number: int) -> None:
         thread = f"thread {number}"
-        config: Any = {"callbacks": [experience.recorder], "configurable": {"thread_id": thread}}
-        agent.invoke({"messages": [("user", f"Move parcel {number} to the door.")]}, config)
+        config: Any = {
+            "callbacks": [experience.recorder],
+            "configurable": {"thread_id": thread},
+        }
+        agent.invoke(
+            {"messages": [("user", f"Move parcel {number} to the door.")]}, config
+        )
         there.append(thread)
         if len(there) > KEPT:
             experience.store.delete(there.popleft())

@@ -55,7 +55,9 @@ def open_vault(code: str) -> str:
 
 def call(number: str = "1") -> AIMessage:
     """A call that brings the secret."""
-    return AIMessage("", tool_calls=[{"name": "open_vault", "args": {"code": "9"}, "id": number}])
+    return AIMessage(
+        "", tool_calls=[{"name": "open_vault", "args": {"code": "9"}, "id": number}]
+    )
 
 
 class House:
@@ -65,7 +67,9 @@ class House:
         self.variable = variable
         self.base = InMemoryStore()
         namespace = ("tooltree", *([] if variable is None else [f"{{{variable}}}"]))
-        self.experience = Experience(self.base, verdict=lambda _: True, namespace=namespace)
+        self.experience = Experience(
+            self.base, verdict=lambda _: True, namespace=namespace
+        )
         self.model = ScriptedChatModel(replies=[ANSWER] * 40)
         self.saver = InMemorySaver()
         self.seen: list[str] = []
@@ -73,15 +77,26 @@ class House:
     def let_bob_work(self) -> None:
         """Keep two runs of bob's, so that graph and memory have something to tell."""
         result = ToolMessage(HIDDEN, tool_call_id="1", name="open_vault")
-        said = [HumanMessage(f"{ASKED} It is bob's."), call(), result, AIMessage(f"I am sure. {HIDDEN}")]
+        said = [
+            HumanMessage(f"{ASKED} It is bob's."),
+            call(),
+            result,
+            AIMessage(f"I am sure. {HIDDEN}"),
+        ]
         for number in range(2):
             run = Trajectory.from_messages(said, id=f"of bob {number}", success=True)
             self.experience.within(**{str(self.variable): "bob"}).learn(run)
 
     def of_bob(self) -> dict[Any, Any]:
         """All that is kept for bob."""
-        places = [place for place in self.base.list_namespaces(limit=10_000) if any("bob" in label for label in place)]
-        items = (item for place in places for item in self.base.search(place, limit=10_000))
+        places = [
+            place
+            for place in self.base.list_namespaces(limit=10_000)
+            if any("bob" in label for label in place)
+        ]
+        items = (
+            item for place in places for item in self.base.search(place, limit=10_000)
+        )
         return {(item.namespace, item.key): item.value for item in items}
 
     def crossed(self, attack: Callable[[], Any]) -> bool:
@@ -105,7 +120,12 @@ class House:
 
 def planner(house: House) -> Any:
     """An agent that plans with experience."""
-    options = {"effects": READS, "experience": house.experience, "context_schema": dict, "checkpointer": house.saver}
+    options = {
+        "effects": READS,
+        "experience": house.experience,
+        "context_schema": dict,
+        "checkpointer": house.saver,
+    }
     return create_tooltree_agent(house.model, [open_vault], **options)
 
 
@@ -117,7 +137,10 @@ def _agent(house: House, *middleware: Any) -> Any:
 def remembering(house: House) -> Any:
     """An agent with memory."""
     memory = CFGMMemory(house.model, house.experience.store)
-    return _agent(house, CFGMMiddleware(house.model, memory, reflect=False, verdict=lambda _: True))
+    return _agent(
+        house,
+        CFGMMiddleware(house.model, memory, reflect=False, verdict=lambda _: True),
+    )
 
 
 def suggesting(house: House) -> Any:
@@ -127,7 +150,10 @@ def suggesting(house: House) -> Any:
 
 def recorded(house: House) -> Any:
     """An agent whose runs are recorded by callbacks, into the records and into the experience."""
-    recorders = [TrajectoryRecorder(house.experience.store, verdict=lambda _: True), house.experience.recorder]
+    recorders = [
+        TrajectoryRecorder(house.experience.store, verdict=lambda _: True),
+        house.experience.recorder,
+    ]
     return _agent(house).with_config(callbacks=recorders)
 
 
@@ -139,7 +165,9 @@ class _Found(MessagesState):
 def nodes(house: House) -> Any:
     """A graph with a node that recalls, and one that suggests."""
     builder = StateGraph(_Found, context_schema=dict)
-    builder.add_node("recall", CFGMRecallNode(CFGMMemory(house.model, house.experience.store)))
+    builder.add_node(
+        "recall", CFGMRecallNode(CFGMMemory(house.model, house.experience.store))
+    )
     builder.add_node("suggest", SITGraphNode(house.experience))
     builder.add_edge(START, "recall")
     builder.add_edge("recall", "suggest")
@@ -151,11 +179,21 @@ def by_hand(house: House) -> Any:
     store = house.experience.store
 
     def look(state: MessagesState, config: RunnableConfig) -> None:
-        given = {"configurable": {key: value for key, value in config["configurable"].items() if key == "user_id"}}
+        given = {
+            "configurable": {
+                key: value
+                for key, value in config["configurable"].items()
+                if key == "user_id"
+            }
+        }
         for named in (None, config, given if given["configurable"] else config):
-            house.seen.append(str([run.messages for run in store.within_config(named).similar(ASKED)]))
+            house.seen.append(
+                str([run.messages for run in store.within_config(named).similar(ASKED)])
+            )
             house.seen.append(str(store.within_config(named).get("of bob 0")))
-            store.within_config(named).add(Trajectory.from_messages(state["messages"], id="of bob 0"))
+            store.within_config(named).add(
+                Trajectory.from_messages(state["messages"], id="of bob 0")
+            )
         house.seen.append(str(house.experience.graph.suggest(None)))
 
     builder = StateGraph(MessagesState, context_schema=dict)
@@ -173,7 +211,11 @@ THREAD = {"thread_id": "1"}
 def _served(graph: Any, given: Any = None, context: Any = None, **config: Any) -> Any:
     """Serve ann; what a client can set is in `config`."""
     configurable = {**THREAD, **config.pop("configurable", {})}
-    return graph.invoke(given or REQUEST, {"configurable": configurable, **config}, context=context or ANN)
+    return graph.invoke(
+        given or REQUEST,
+        {"configurable": configurable, **config},
+        context=context or ANN,
+    )
 
 
 def configured(graph: Any) -> Any:
@@ -183,7 +225,9 @@ def configured(graph: Any) -> Any:
 
 def described(graph: Any) -> Any:
     """A client names bob in the metadata and tags."""
-    return _served(graph, metadata={**BOB, "thread_id": "of bob 0"}, tags=["user_id:bob"])
+    return _served(
+        graph, metadata={**BOB, "thread_id": "of bob 0"}, tags=["user_id:bob"]
+    )
 
 
 def nobody(graph: Any) -> Any:
@@ -194,7 +238,9 @@ def nobody(graph: Any) -> Any:
 def with_a_runtime(graph: Any) -> Any:
     """A client sends what looks like LangGraph's own values."""
     forged = {"context": BOB, "server_info": {"user": BOB}}
-    return _served(graph, configurable={"__runtime__": forged, "runtime": forged, **forged})
+    return _served(
+        graph, configurable={"__runtime__": forged, "runtime": forged, **forged}
+    )
 
 
 def around(graph: Any) -> Any:
@@ -208,7 +254,12 @@ def around(graph: Any) -> Any:
 def in_a_node(graph: Any) -> Any:
     """A node, as a tool would, calls the graph with a configuration in which the client's name stands."""
     builder = StateGraph(MessagesState, context_schema=dict)
-    builder.add_node("call", lambda state: {"messages": graph.invoke(state, {"configurable": BOB}).get("messages", [])})
+    builder.add_node(
+        "call",
+        lambda state: {
+            "messages": graph.invoke(state, {"configurable": BOB}).get("messages", [])
+        },
+    )
     builder.add_edge(START, "call")
     return _served(builder.compile())
 
@@ -269,11 +320,17 @@ class User(SimpleNamespace):
     is_authenticated = True
 
 
-def _authenticated(place: Callable[[House], Any], context: Mapping[str, Any], configurable: Mapping[str, Any]) -> bool:
+def _authenticated(
+    place: Callable[[House], Any],
+    context: Mapping[str, Any],
+    configurable: Mapping[str, Any],
+) -> bool:
     house = House("langgraph_auth_user_id")
     house.let_bob_work()
     served = {"langgraph_auth_user": User(), **configurable}
-    return house.crossed(lambda: _served(place(house), context=context, configurable=served))
+    return house.crossed(
+        lambda: _served(place(house), context=context, configurable=served)
+    )
 
 
 # Values that are alike, and no two of the same tenant.
@@ -288,7 +345,10 @@ ALIKE: tuple[tuple[Any, Any], ...] = (
     ("ann", "ann "),
     ("ann", "Ann"),
     ("ann", "\u0430nn"),
-    (unicodedata.normalize("NFC", "zo\u00e9"), unicodedata.normalize("NFD", "zo\u00e9")),
+    (
+        unicodedata.normalize("NFC", "zo\u00e9"),
+        unicodedata.normalize("NFD", "zo\u00e9"),
+    ),
     ("{user_id}", "ann"),
     ("ann.bob", "ann"),
     ("ann\x00", "ann"),
@@ -303,14 +363,20 @@ ALIKE: tuple[tuple[Any, Any], ...] = (
 
 
 def _mistaken(one: Any, other: Any) -> bool:
-    with SqliteStore.from_conn_string(":memory:") as base:  # whose prefixes are patterns, without case
+    with SqliteStore.from_conn_string(
+        ":memory:"
+    ) as base:  # whose prefixes are patterns, without case
         base.setup()
         store = ExperienceStore(base, namespace=("tooltree", "{user_id}"))
         run = Trajectory.from_messages([HumanMessage(ASKED)], id="of one", success=True)
         try:
             store.within(user_id=one).add(run)
             theirs = store.within(user_id=other)
-            return bool(theirs.get("of one") or list(theirs.trajectories()) or theirs.similar(ASKED))
+            return bool(
+                theirs.get("of one")
+                or list(theirs.trajectories())
+                or theirs.similar(ASKED)
+            )
         except ConfigurationError:
             return False
 
@@ -320,7 +386,10 @@ def _joined() -> bool:
         store = ExperienceStore(InMemoryStore(), namespace=("tooltree", "{org}-{user}"))
     except ConfigurationError:
         return False
-    return store.within(org="a", user="b-c").place == store.within(org="a-b", user="c").place
+    return (
+        store.within(org="a", user="b-c").place
+        == store.within(org="a-b", user="c").place
+    )
 
 
 # One name for what belongs to two.
@@ -331,9 +400,14 @@ def _replaced(place: Callable[[House], Any]) -> bool:
     house = House(None)
     for words in (HIDDEN, "Something else."):
         said = f'{{"missing": "nothing"}}\n{words}'
-        house.saver, house.model = InMemorySaver(), ScriptedChatModel(replies=[said] * 9)
+        house.saver, house.model = (
+            InMemorySaver(),
+            ScriptedChatModel(replies=[said] * 9),
+        )
         place(house).invoke(REQUEST, {"configurable": THREAD}, context={})
-    return HIDDEN not in str([run.messages for run in house.experience.store.trajectories()])
+    return HIDDEN not in str(
+        [run.messages for run in house.experience.store.trajectories()]
+    )
 
 
 def _kept_in_process(place: Callable[[House], Any], *, context: bool) -> bool:
@@ -345,7 +419,9 @@ def _kept_in_process(place: Callable[[House], Any], *, context: bool) -> bool:
     for user in (BOB, ANN):
         before, seen = house.of_bob(), len(house.model.calls)
         configurable = {"configurable": {**THREAD, **({} if context else user)}}
-        result = agent.invoke(REQUEST, configurable, **({"context": user} if context else {}))
+        result = agent.invoke(
+            REQUEST, configurable, **({"context": user} if context else {})
+        )
     return HIDDEN in f"{house.model.calls[seen:]} {result}" or house.of_bob() != before
 
 
@@ -354,32 +430,54 @@ def _warmed() -> bool:
     house = House()
     house.model.replies = [call(), ANSWER, ANSWER, ANSWER]
     agent = planner(house)
-    planned = agent.invoke(REQUEST, {"configurable": THREAD}, context=BOB)["messages"][1]
+    planned = agent.invoke(REQUEST, {"configurable": THREAD}, context=BOB)["messages"][
+        1
+    ]
     before, seen = house.of_bob(), len(house.model.calls)
-    given = [HumanMessage(ASKED), planned, ToolMessage("Not now.", tool_call_id="1"), HumanMessage("Once more.")]
+    given = [
+        HumanMessage(ASKED),
+        planned,
+        ToolMessage("Not now.", tool_call_id="1"),
+        HumanMessage("Once more."),
+    ]
     agent.invoke({"messages": given}, {"configurable": {"thread_id": "2"}}, context=ANN)
     return HIDDEN in str(house.model.calls[seen:]) or house.of_bob() != before
 
 
 ATTACKS: dict[str, Attack] = {
-    **{f"{way.__name__} in {place.__name__}": partial(_attacked, place, way) for place in PLACES for way in WAYS},
+    **{
+        f"{way.__name__} in {place.__name__}": partial(_attacked, place, way)
+        for place in PLACES
+        for way in WAYS
+    },
     **{
         f"noted {way.__name__} in {place.__name__}": partial(_attacked, place, way)
         for place in (planner, remembering)
         for way in (as_input, as_update, as_state)
     },
     **{
-        f"authenticated, {what} in {place.__name__}": partial(_authenticated, place, *said)
+        f"authenticated, {what} in {place.__name__}": partial(
+            _authenticated, place, *said
+        )
         for place in (planner, by_hand)
         for what, said in {
             "configured": ({}, {"langgraph_auth_user_id": "bob"}),
             "context": ({"langgraph_auth_user_id": "bob"}, {}),
-            "both": ({"langgraph_auth_user_id": "bob"}, {"langgraph_auth_user_id": "bob"}),
+            "both": (
+                {"langgraph_auth_user_id": "bob"},
+                {"langgraph_auth_user_id": "bob"},
+            ),
         }.items()
     },
-    **{f"{one!r:.20} for {other!r:.20}": partial(_mistaken, one, other) for one, other in ALIKE},
+    **{
+        f"{one!r:.20} for {other!r:.20}": partial(_mistaken, one, other)
+        for one, other in ALIKE
+    },
     "two variables in a label": _joined,
-    **{f"one thread name in {place.__name__}": partial(_replaced, place) for place in (planner, remembering, recorded)},
+    **{
+        f"one thread name in {place.__name__}": partial(_replaced, place)
+        for place in (planner, remembering, recorded)
+    },
     **{
         f"after bob in {place.__name__}, by {'context' if context else 'configurable'}": partial(
             _kept_in_process, place, context=context
@@ -394,6 +492,14 @@ ATTACKS: dict[str, Attack] = {
 
 def measure(scratch: Path, *, quick: bool) -> dict[str, Any]:
     """Attack, and count what got through."""
-    logging.getLogger("langchain_tooltree").setLevel(logging.CRITICAL)  # most attacks are logged at length
+    logging.getLogger("langchain_tooltree").setLevel(
+        logging.CRITICAL
+    )  # most attacks are logged at length
     through = [name for name, attack in ATTACKS.items() if attack()]
-    return {"tenants": {"attacks": len(ATTACKS), "crossed": len(through), **({"through": through} if through else {})}}
+    return {
+        "tenants": {
+            "attacks": len(ATTACKS),
+            "crossed": len(through),
+            **({"through": through} if through else {}),
+        }
+    }

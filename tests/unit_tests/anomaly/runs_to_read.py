@@ -8,8 +8,14 @@ def calls(*pairs, request="Do it."):
     messages = [HumanMessage(request)]
     for number, (tool, arguments, observation) in enumerate(pairs):
         args = {"action": arguments} if isinstance(arguments, str) else arguments
-        messages.append(AIMessage("", tool_calls=[{"name": tool, "args": args, "id": f"call_{number}"}]))
-        messages.append(ToolMessage(observation, tool_call_id=f"call_{number}", name=tool))
+        messages.append(
+            AIMessage(
+                "", tool_calls=[{"name": tool, "args": args, "id": f"call_{number}"}]
+            )
+        )
+        messages.append(
+            ToolMessage(observation, tool_call_id=f"call_{number}", name=tool)
+        )
     return messages
 
 

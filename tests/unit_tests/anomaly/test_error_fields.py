@@ -57,9 +57,14 @@ def test_what_is_no_object_has_no_fields(text):
 
 def test_the_field_is_named():
     assert error_in(objects_in('{"ok": false, "message": "The gate is shut"}')) == "ok"
-    assert error_in(objects_in('{"result": {"error_message": "closed"}}')) == "result.errormessage"
+    assert (
+        error_in(objects_in('{"result": {"error_message": "closed"}}'))
+        == "result.errormessage"
+    )
 
 
-@pytest.mark.parametrize("text", ['{"a": ' * 50_000, "[" * 9_000, '{"error": "cut off', "('\\d',)", "(1, 2"])
+@pytest.mark.parametrize(
+    "text", ['{"a": ' * 50_000, "[" * 9_000, '{"error": "cut off', "('\\d',)", "(1, 2"]
+)
 def test_what_is_no_data_or_far_too_much_has_no_fields(text):
     assert not objects_in(text)

@@ -30,7 +30,10 @@ def test_a_repetition_says_what_was_called_how_often_and_what_came():
 def test_another_outcome_or_another_call_in_between_ends_a_repetition():
     changed = ("look", {}, "A table.")
     assert kind(LOOK, LOOK, changed, LOOK) is None
-    assert kind(LOOK, ("open", {"what": "box"}, "The box is now open."), LOOK, LOOK) is None
+    assert (
+        kind(LOOK, ("open", {"what": "box"}, "The box is now open."), LOOK, LOOK)
+        is None
+    )
 
 
 def test_a_call_that_is_confirmed_is_a_repetition_like_any_other():
@@ -40,7 +43,10 @@ def test_a_call_that_is_confirmed_is_a_repetition_like_any_other():
 
 
 def test_cycles_that_are_confirmed_take_twice_as_long():
-    turn = [("fill", {"what": "jug"}, "You fill the jug."), ("pour", {"into": "pot"}, "You pour it into the pot.")]
+    turn = [
+        ("fill", {"what": "jug"}, "You fill the jug."),
+        ("pour", {"into": "pot"}, "You pour it into the pot."),
+    ]
     assert kind(*turn * 5) is None
     assert kind(*turn * 6) == "cycle"
 
@@ -58,7 +64,10 @@ def test_a_poller_may_be_a_kind_of_call():
 
 @pytest.mark.parametrize("period", [2, 3, 4])
 def test_short_cycles_are_found(period):
-    turn = [("look", {"at": number}, f"Thing {number} stands there.") for number in range(period)]
+    turn = [
+        ("look", {"at": number}, f"Thing {number} stands there.")
+        for number in range(period)
+    ]
     assert kind(*turn * 2) is None
     assert kind(*turn * 3) == "cycle"
 
@@ -69,22 +78,47 @@ def test_a_cycle_with_a_poller_waits_for_something():
 
 
 def test_different_calls_with_one_outcome_stagnate():
-    searches = [("search", {"query": f"word {number}"}, "The page is blank.") for number in range(5)]
+    searches = [
+        ("search", {"query": f"word {number}"}, "The page is blank.")
+        for number in range(5)
+    ]
     assert kind(*searches[:4]) is None
     assert kind(*searches) == "stagnation"
 
 
 @pytest.mark.parametrize(
-    "outcome", ["OK", "Done.", "", "null", "None", "true", "Message sent.", "Taken.", '{"success": true}']
+    "outcome",
+    [
+        "OK",
+        "Done.",
+        "",
+        "null",
+        "None",
+        "true",
+        "Message sent.",
+        "Taken.",
+        '{"success": true}',
+    ],
 )
 def test_writes_that_all_answer_the_same_are_normal(outcome):
     assert kind(*[("write", {"line": number}, outcome) for number in range(12)]) is None
 
 
 def test_parallel_calls_do_not_know_of_each_other():
-    made = [{"name": "search", "args": {"query": str(number)}, "id": str(number)} for number in range(6)]
-    answers = [ToolMessage("No results found.", tool_call_id=str(number), name="search") for number in range(6)]
-    assert AnomalyDetector().check([HumanMessage("Go"), AIMessage("", tool_calls=made), *answers]) is None
+    made = [
+        {"name": "search", "args": {"query": str(number)}, "id": str(number)}
+        for number in range(6)
+    ]
+    answers = [
+        ToolMessage("No results found.", tool_call_id=str(number), name="search")
+        for number in range(6)
+    ]
+    assert (
+        AnomalyDetector().check(
+            [HumanMessage("Go"), AIMessage("", tool_calls=made), *answers]
+        )
+        is None
+    )
 
 
 def test_what_a_user_asks_again_is_no_loop():
@@ -92,7 +126,9 @@ def test_what_a_user_asks_again_is_no_loop():
     assert AnomalyDetector().check(messages) is None
 
 
-@pytest.mark.parametrize("text", ["", "OK", "false", "12.5", "You go north.", "The file was deleted."])
+@pytest.mark.parametrize(
+    "text", ["", "OK", "false", "12.5", "You go north.", "The file was deleted."]
+)
 def test_confirmations_are_told_from_news(text):
     assert acknowledges(text)
     assert not acknowledges("Nothing was added.")

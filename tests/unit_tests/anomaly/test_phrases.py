@@ -144,7 +144,20 @@ def test_refusals_of_many_environments_are_found(text):
 
 
 @pytest.mark.parametrize(
-    "unit", [*" a\"'(_[.:", "no ", "not ", "you ", "try ", "is ", "no a", "which ", "got ", "if ", "nothing to "]
+    "unit",
+    [
+        *" a\"'(_[.:",
+        "no ",
+        "not ",
+        "you ",
+        "try ",
+        "is ",
+        "no a",
+        "which ",
+        "got ",
+        "if ",
+        "nothing to ",
+    ],
 )
 def test_no_phrase_searches_long_for_what_is_not_there(unit):
     sentence = Signals.of((unit * 400)[:1_200])
@@ -160,9 +173,17 @@ def test_normal_answers_are_left_alone(text):
 
 
 def test_a_long_document_may_speak_of_errors():
-    document = "Chapter one. " + "The gate cannot be opened, and the call failed: error 404, not found. " * 40
+    document = (
+        "Chapter one. "
+        + "The gate cannot be opened, and the call failed: error 404, not found. " * 40
+    )
     assert found(document) is None
-    assert found("I don't understand that.\n" + "These are the commands that I know. " * 40) is not None
+    assert (
+        found(
+            "I don't understand that.\n" + "These are the commands that I know. " * 40
+        )
+        is not None
+    )
 
 
 def test_a_traceback_is_told_by_its_last_line():
@@ -174,14 +195,32 @@ def test_what_the_agent_wrote_itself_is_no_anomaly_when_it_comes_back():
     ticket = {"message": "The payment failed and cannot be repeated"}
     answer = '{"id": 1, "message": "The payment failed and cannot be repeated"}'
     assert AnomalyDetector().check(calls(("create_ticket", ticket, answer))) is None
-    assert AnomalyDetector().check(calls(("create_ticket", {"message": "Hello"}, answer))) is not None
+    assert (
+        AnomalyDetector().check(calls(("create_ticket", {"message": "Hello"}, answer)))
+        is not None
+    )
 
 
 def test_a_text_counts_anywhere_at_the_ends_whatever_its_case():
-    assert "LEVER is jammed" in found("The LEVER is\njammed for good.", phrases=["lever is jammed"]).evidence
-    assert found("You pull. The LEVER is jammed.", phrases=["lever is jammed"]).kind == "phrase"
-    assert found("x" * 5_000 + " the lever is jammed", phrases=["lever is jammed"]) is not None
-    assert found("x" * HEAD + " the lever is jammed " + "x" * 5_000, phrases=["lever is jammed"]) is None
+    assert (
+        "LEVER is jammed"
+        in found("The LEVER is\njammed for good.", phrases=["lever is jammed"]).evidence
+    )
+    assert (
+        found("You pull. The LEVER is jammed.", phrases=["lever is jammed"]).kind
+        == "phrase"
+    )
+    assert (
+        found("x" * 5_000 + " the lever is jammed", phrases=["lever is jammed"])
+        is not None
+    )
+    assert (
+        found(
+            "x" * HEAD + " the lever is jammed " + "x" * 5_000,
+            phrases=["lever is jammed"],
+        )
+        is None
+    )
 
 
 def test_texts_and_phrases_may_be_mixed():
@@ -191,17 +230,48 @@ def test_texts_and_phrases_may_be_mixed():
 
 
 def test_a_phrase_may_be_limited_in_place_and_length():
-    assert found("All went well.\nBut it rains", phrases=[Phrase("it rains", place="start")]) is None
-    assert found("All went well.\nBut it rains", phrases=[Phrase("it rains", place="last_line")]) is not None
-    assert found("It rains" + "!" * 50, phrases=[Phrase("it rains", longest=20)]) is None
-    assert found("All went well. But it rains", phrases=[Phrase("it rains", place="opening")]) is None
-    assert found("It rains, all went well.", phrases=[Phrase("it rains", place="opening")]) is not None
-    assert found("It rains cats", phrases=[Phrase("it rains", place="sentence", unless="cats")]) is None
+    assert (
+        found(
+            "All went well.\nBut it rains", phrases=[Phrase("it rains", place="start")]
+        )
+        is None
+    )
+    assert (
+        found(
+            "All went well.\nBut it rains",
+            phrases=[Phrase("it rains", place="last_line")],
+        )
+        is not None
+    )
+    assert (
+        found("It rains" + "!" * 50, phrases=[Phrase("it rains", longest=20)]) is None
+    )
+    assert (
+        found(
+            "All went well. But it rains", phrases=[Phrase("it rains", place="opening")]
+        )
+        is None
+    )
+    assert (
+        found("It rains, all went well.", phrases=[Phrase("it rains", place="opening")])
+        is not None
+    )
+    assert (
+        found(
+            "It rains cats",
+            phrases=[Phrase("it rains", place="sentence", unless="cats")],
+        )
+        is None
+    )
 
 
 @pytest.mark.parametrize(
     ("options", "word"),
-    [({"pattern": " "}, "empty"), ({"pattern": "("}, "regular"), ({"pattern": "a", "place": "end"}, "place")],
+    [
+        ({"pattern": " "}, "empty"),
+        ({"pattern": "("}, "regular"),
+        ({"pattern": "a", "place": "end"}, "place"),
+    ],
 )
 def test_a_phrase_that_cannot_work_is_refused(options, word):
     with pytest.raises(ConfigurationError, match=word):

@@ -27,7 +27,11 @@ TASK = Task(
         ToolSpec("turn", "Lamp", "Turn the lamp.", schema("to", "string")),
         ToolSpec("dim", "Lamp", "Dim the lamp.", schema("by", "integer")),
     ),
-    gold=(PlainCall("turn", {"to": "green"}), PlainCall("dim", {"by": 7}), PlainCall("turn", {"to": "off"})),
+    gold=(
+        PlainCall("turn", {"to": "green"}),
+        PlainCall("dim", {"by": 7}),
+        PlainCall("turn", {"to": "off"}),
+    ),
     make_objects=lambda: {"Lamp": Lamp()},
     same_state=lambda found, wanted: found["Lamp"].history == wanted["Lamp"].history,
 )

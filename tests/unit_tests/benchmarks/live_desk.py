@@ -11,7 +11,11 @@ TASKS = [
     {"id": "cup", "question": "Put the cup into the drawer."},
 ]
 for each in TASKS:
-    each |= {"tools": f"{__name__}:make_desk", "check": f"{__name__}:is_put_away", "system": "You keep a desk."}
+    each |= {
+        "tools": f"{__name__}:make_desk",
+        "check": f"{__name__}:is_put_away",
+        "system": "You keep a desk.",
+    }
 
 
 class Desk:
@@ -41,7 +45,9 @@ def is_put_away(messages, task):
 
 
 def calling(tool, **arguments):
-    return AIMessage("", tool_calls=[{"name": tool, "args": arguments, "id": f"call_{tool}"}])
+    return AIMessage(
+        "", tool_calls=[{"name": tool, "args": arguments, "id": f"call_{tool}"}]
+    )
 
 
 REPORT = '{"missing": "nothing"}\n'

@@ -64,19 +64,27 @@ class SafeEpisode:
 
 
 def calling(*calls):
-    named = [{"name": name, "args": given, "id": f"id_{name}_{at}"} for at, (name, given) in enumerate(calls)]
+    named = [
+        {"name": name, "args": given, "id": f"id_{name}_{at}"}
+        for at, (name, given) in enumerate(calls)
+    ]
     return AIMessage("", tool_calls=named)
 
 
 def candidates(reward, missing, *offers):
     assessed = {"missing": missing, "fulfilled": not missing, "last_result": reward}
-    return calling(*((name, {**given, "confidence": score}) for name, given, score in offers), ("assess", assessed))
+    return calling(
+        *((name, {**given, "confidence": score}) for name, given, score in offers),
+        ("assess", assessed),
+    )
 
 
 FUSED = {
     None: candidates(None, ["open it"], ("pry", {}, 0.9), ("read_note", {}, 0.6)),
     "The bolt is bent.": candidates(0.0, ["open it"], ("pull", {}, 0.1)),
-    f"The code is {CODE}.": candidates(0.9, ["open it"], ("dial", {"code": CODE}, 0.9), ("dial", {"code": "1"}, 0.1)),
+    f"The code is {CODE}.": candidates(
+        0.9, ["open it"], ("dial", {"code": CODE}, 0.9), ("dial", {"code": "1"}, 0.1)
+    ),
     f"The dial shows {CODE}.": candidates(0.9, ["open it"], ("pull", {}, 0.9)),
     "The dial shows 1.": candidates(0.1, ["open it"], ("pull", {}, 0.1)),
     "The door is open.": candidates(1.0, []),

@@ -35,13 +35,27 @@ TASK = Task(
     id="shelf",
     request="Put bread and salt on the shelf, add tea, and count what is there.",
     tools=(
-        ToolSpec("put", "Shelf", "Put items.", {"type": "object", "properties": {"items": {"type": "array"}}}),
         ToolSpec(
-            "add", "Shelf", "Add an item.", {"type": "object", "properties": {"item": ITEM}, "required": ["item"]}
+            "put",
+            "Shelf",
+            "Put items.",
+            {"type": "object", "properties": {"items": {"type": "array"}}},
         ),
-        ToolSpec("count", "Shelf", "Count all items.", {"type": "object", "properties": {}}),
+        ToolSpec(
+            "add",
+            "Shelf",
+            "Add an item.",
+            {"type": "object", "properties": {"item": ITEM}, "required": ["item"]},
+        ),
+        ToolSpec(
+            "count", "Shelf", "Count all items.", {"type": "object", "properties": {}}
+        ),
     ),
-    gold=(PlainCall("put", {"items": ["bread", "salt"]}), PlainCall("add", {"item": "tea"}), PlainCall("count", {})),
+    gold=(
+        PlainCall("put", {"items": ["bread", "salt"]}),
+        PlainCall("add", {"item": "tea"}),
+        PlainCall("count", {}),
+    ),
     make_objects=lambda: {"Shelf": Shelf()},
     same_state=lambda found, wanted: found["Shelf"].boxes == wanted["Shelf"].boxes,
 )
@@ -93,7 +107,9 @@ def test_a_solved_task_is_done_and_gets_no_more_proposals():
 
 
 def test_the_right_call_is_offered_as_often_as_hit_says_and_first_half_of_the_time():
-    offers = [keys(policy(hit=0.8, seed=seed).propose(question(PUT))) for seed in range(1500)]
+    offers = [
+        keys(policy(hit=0.8, seed=seed).propose(question(PUT))) for seed in range(1500)
+    ]
     hits = [offer for offer in offers if ADD.key in offer]
     assert len(hits) / len(offers) == pytest.approx(0.8, abs=0.04)
     assert mean(offer[0] == ADD.key for offer in hits) == pytest.approx(0.5, abs=0.05)
@@ -104,7 +120,10 @@ def test_the_right_call_is_offered_as_often_as_hit_says_and_first_half_of_the_ti
 def test_a_right_call_outranks_a_wrong_one_with_probability_auc():
     models = [policy(auc=0.8, seed=seed) for seed in range(3000)]
     asked = question(kind="pre")
-    wins = [model.score_call(asked, made(PUT)) > model.score_call(asked, made(COUNT)) for model in models]
+    wins = [
+        model.score_call(asked, made(PUT)) > model.score_call(asked, made(COUNT))
+        for model in models
+    ]
     assert mean(wins) == pytest.approx(0.8, abs=0.025)
 
 
@@ -112,10 +131,15 @@ def test_a_perfect_judge_has_no_noise():
     asked = question(PUT, kind="post")
     assert policy().score_observation(asked, made(ADD)) == (0.72, 0.25)
     assert policy().score_observation(asked, made(COUNT)) == (0.32, 0.25)
-    assert policy().score_observation(question(PUT, ADD, kind="post"), made(COUNT)) == (0.72, 0.75)
+    assert policy().score_observation(question(PUT, ADD, kind="post"), made(COUNT)) == (
+        0.72,
+        0.75,
+    )
 
 
-@pytest.mark.parametrize("text", ["add(__import__('os'))", "Shelf().add('tea')", "1 + 1"])
+@pytest.mark.parametrize(
+    "text", ["add(__import__('os'))", "Shelf().add('tea')", "1 + 1"]
+)
 def test_a_gold_call_that_is_no_plain_call_is_refused_and_not_evaluated(text):
     with pytest.raises(ValueError, match=r"gold call|malformed"):
         parse_call(text, {"add": Shelf})
@@ -131,7 +155,13 @@ def test_with_a_perfect_model_the_search_solves_the_task_without_touching_the_or
 
 def test_greedy_fails_where_its_first_proposal_does_harm():
     reports = [
-        run_task(TASK, gold_arguments([TASK]), Simulation(seed=seed), KernelConfig(max_depth=6)) for seed in range(8)
+        run_task(
+            TASK,
+            gold_arguments([TASK]),
+            Simulation(seed=seed),
+            KernelConfig(max_depth=6),
+        )
+        for seed in range(8)
     ]
     figures = summary(reports, seconds=0)
     assert figures["tasks"] == figures["solved"] == 8

@@ -6,7 +6,15 @@ import pytest
 from lamp import TASK
 
 from tests.benchmarks.bfcl_model import gold_arguments
-from tests.benchmarks.compare.desk import MODEL_MS, Desk, Evaluate, Fused, Propose, Run, Score
+from tests.benchmarks.compare.desk import (
+    MODEL_MS,
+    Desk,
+    Evaluate,
+    Fused,
+    Propose,
+    Run,
+    Score,
+)
 from tests.benchmarks.compare.noise import Noise, usual
 from tests.benchmarks.compare.simulation import Simulation
 from tests.benchmarks.compare.variants import VARIANTS
@@ -19,7 +27,13 @@ def simulation(seed=0, **changes):
 
 
 def desk(noise, *, seed=0, fused=None, **changes):
-    return Desk(simulation(seed, **changes), noise, 100, lambda question, answer: 7, fused_noise=fused)
+    return Desk(
+        simulation(seed, **changes),
+        noise,
+        100,
+        lambda question, answer: 7,
+        fused_noise=fused,
+    )
 
 
 def ask(place, question):
@@ -43,7 +57,12 @@ def scores(noise, call, *, stage="post", asks=(1,), seeds=range(400)):
     found = []
     for seed in seeds:
         world = simulation(seed)
-        found.append([world.score(world.start, call, ask, stage=stage, noise=noise) for ask in asks])
+        found.append(
+            [
+                world.score(world.start, call, ask, stage=stage, noise=noise)
+                for ask in asks
+            ]
+        )
     return found
 
 
@@ -66,7 +85,12 @@ def test_the_right_call_is_offered_as_often_as_it_is_said():
 @pytest.mark.parametrize("name", VARIANTS)
 @pytest.mark.parametrize("seed", range(5))
 def test_a_variant_with_a_perfect_judge_solves_the_task(name, seed):
-    desk = Desk(Simulation(TASK, gold_arguments([TASK]), seed=seed), usual(1.0), 160, lambda question, answer: 0)
+    desk = Desk(
+        Simulation(TASK, gold_arguments([TASK]), seed=seed),
+        usual(1.0),
+        160,
+        lambda question, answer: 0,
+    )
 
     VARIANTS[name](desk)
 

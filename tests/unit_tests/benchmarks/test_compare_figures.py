@@ -10,7 +10,17 @@ from tests.benchmarks.compare.targets import targets
 NEVER = len(BUDGETS)
 
 
-def outcome(method, task, *, first, seed=0, auc=0.95, tokens=100, milliseconds=(400, 200, 100, 50), rollouts=4):
+def outcome(
+    method,
+    task,
+    *,
+    first,
+    seed=0,
+    auc=0.95,
+    tokens=100,
+    milliseconds=(400, 200, 100, 50),
+    rollouts=4,
+):
     """A method that solves a task from one of the budgets on, given by its place."""
     return Outcome(
         method=method,
@@ -35,7 +45,13 @@ def met(result, part, others=(LATS,)):
 
 
 def test_success_is_the_share_of_tasks_and_seeds_solved_within_a_budget():
-    found = figures([outcome("a", 1, first=1), outcome("a", 1, first=4, seed=1), outcome("a", 2, first=NEVER)])
+    found = figures(
+        [
+            outcome("a", 1, first=1),
+            outcome("a", 1, first=4, seed=1),
+            outcome("a", 2, first=NEVER),
+        ]
+    )
     row = found["a"]["0.95"]
     # A task counts once, however many seeds it was tried with.
     assert row["success"] == {"10": 0, "20": 0.25, "40": 0.25, "80": 0.25, "160": 0.5}
@@ -45,7 +61,11 @@ def test_success_is_the_share_of_tasks_and_seeds_solved_within_a_budget():
 
 def test_more_seeds_of_the_same_tasks_leave_the_interval_as_wide():
     def bounds(seeds):
-        few = [outcome("a", task, first=0 if task % 2 else NEVER, seed=seed) for task in range(20) for seed in seeds]
+        few = [
+            outcome("a", task, first=0 if task % 2 else NEVER, seed=seed)
+            for task in range(20)
+            for seed in seeds
+        ]
         row = figures(few)["a"]["0.95"]
         return row["low"]["10"], row["high"]["10"]
 
@@ -61,7 +81,12 @@ def test_differences_are_paired_by_task():
     best = [outcome("best", task, first=0 if task < 4 else NEVER) for task in range(10)]
     worst = [outcome("worst", task, first=NEVER) for task in range(10)]
     row = margins([*ours, *best, *worst], "ours", ["worst", "best"])["0.95"]["80"]
-    assert (row["other"], row["success"], row["difference"], row["ratio"]) == ("best", 0.4, 0.1, 1.25)
+    assert (row["other"], row["success"], row["difference"], row["ratio"]) == (
+        "best",
+        0.4,
+        0.1,
+        1.25,
+    )
     assert (row["low"], row["high"]) == (0, pytest.approx(0.3))
 
 
@@ -74,19 +99,27 @@ def test_the_floor_is_the_gold_path_and_the_answer():
 
 def solving(name, count, *, auc=0.95):
     """A method that solves so many of a hundred tasks at once, and the others never."""
-    return [outcome(name, task, first=0 if task < count else NEVER, auc=auc) for task in range(100)]
+    return [
+        outcome(name, task, first=0 if task < count else NEVER, auc=auc)
+        for task in range(100)
+    ]
 
 
 def test_no_peer_may_be_ahead_by_more_than_two_points():
     def verdicts(solved):
-        return met({"methods": figures([*solving(DEFAULT, solved), *solving(LATS, 50)])}, "the best peer is ahead")
+        return met(
+            {"methods": figures([*solving(DEFAULT, solved), *solving(LATS, 50)])},
+            "the best peer is ahead",
+        )
 
     assert verdicts(48) == [True] * 4
     assert verdicts(47) == [False] * 4
 
 
 def test_success_with_other_judges_is_a_mean_over_tasks_and_seeds():
-    pytest.importorskip("treequest", reason="peers are installed with the extra `benchmarks`")
+    pytest.importorskip(
+        "treequest", reason="peers are installed with the extra `benchmarks`"
+    )
     from tests.benchmarks.compare.noise_runs import NoiseOutcome, noise_figures  # noqa: PLC0415 - needs the peers
 
     outcomes = [

@@ -17,10 +17,16 @@ from tests.benchmarks.compare.peers.greedy import FusedGreedy
 from tests.benchmarks.compare.peers.lats import LATS, FusedLATS
 from tests.benchmarks.compare.simulation import Simulation
 
-pytest.importorskip("treequest", reason="peers are installed with the extra `benchmarks`")
+pytest.importorskip(
+    "treequest", reason="peers are installed with the extra `benchmarks`"
+)
 
 from tests.benchmarks.compare.peers.tooltree_mcts import ToolTreeMCTS
-from tests.benchmarks.compare.peers.treequest_ab_mcts import ABMCTS, FusedAnswer, ranked_answer
+from tests.benchmarks.compare.peers.treequest_ab_mcts import (
+    ABMCTS,
+    FusedAnswer,
+    ranked_answer,
+)
 
 BUDGET = 100
 PICK = BestScored(consistency=0.4, asks=2, promising=0.6)
@@ -46,7 +52,12 @@ ENDLESS = ("treequest-ab-mcts", "tooltree-mcts-fused", "treequest-ab-mcts-fused"
 def worked(name, seed, *, auc=1.0, max_model_calls=BUDGET):
     simulation = Simulation(TASK, gold_arguments([TASK]), seed=seed)
     asked = []
-    desk = Desk(simulation, usual(auc), max_model_calls, lambda question, answer: asked.append(question) or 0)
+    desk = Desk(
+        simulation,
+        usual(auc),
+        max_model_calls,
+        lambda question, answer: asked.append(question) or 0,
+    )
     desk.work(PEERS[name])
     return desk, asked
 

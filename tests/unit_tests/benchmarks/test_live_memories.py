@@ -18,8 +18,15 @@ ITEM = {"title": "Notes", "description": "Read first.", "content": "Notes hold c
 
 def finished(task=REQUEST, *, success=True, learnt=None, id="1"):  # noqa: A002 - as the field is named
     call = calling(("read_note", {}))
-    result = ToolMessage("The code is 7-4-9.", name="read_note", tool_call_id=call.tool_calls[0]["id"])
-    messages = [HumanMessage(task), call, result, AIMessage("It is open." if success else "It is stuck.")]
+    result = ToolMessage(
+        "The code is 7-4-9.", name="read_note", tool_call_id=call.tool_calls[0]["id"]
+    )
+    messages = [
+        HumanMessage(task),
+        call,
+        result,
+        AIMessage("It is open." if success else "It is stuck."),
+    ]
     return Finished(id, messages, Outcome(success, float(success)), learnt)
 
 
@@ -43,7 +50,10 @@ def test_the_run_with_the_most_similar_task_is_told_if_it_succeeded():
 
 def test_expel_edits_one_list_for_all_tasks():
     edited = {
-        "operations": [{"op": "edit", "number": 1, "text": "Read all notes first."}, {"op": "remove", "number": 9}]
+        "operations": [
+            {"op": "edit", "number": 1, "text": "Read all notes first."},
+            {"op": "remove", "number": 9},
+        ]
     }
     memory, model, counter = memory_of("expel", {"operations": [TIP]}, edited)
     kept = memory.learn(finished("Open the safe in the hall."))
@@ -57,7 +67,9 @@ def test_expel_edits_one_list_for_all_tasks():
 
 
 def test_reasoningbank_tells_the_items_of_the_most_similar_task():
-    memory, model, counter = memory_of("reasoningbank", {"items": [ITEM] * 5}, {"items": [{**ITEM, "title": "Water"}]})
+    memory, model, counter = memory_of(
+        "reasoningbank", {"items": [ITEM] * 5}, {"items": [{**ITEM, "title": "Water"}]}
+    )
     assert len(memory.learn(finished(success=False))) == 3
     memory.learn(finished("Water the plants."))
     assert json.loads(model.calls[0][1].text)["succeeded"] is False
@@ -85,11 +97,17 @@ def test_what_learning_costs_is_counted_with_the_task_and_kept_with_it():
             return SafeEpisode()
 
     def reply(messages):
-        return {"operations": [TIP]} if messages[0].text == EXPEL_PROMPT else locksmith(messages)
+        return (
+            {"operations": [TIP]}
+            if messages[0].text == EXPEL_PROMPT
+            else locksmith(messages)
+        )
 
     locksmith = Locksmith()
     memory, model, counter = memory_of("expel", *[reply] * 50)
-    run = run_task(SafeTask(), METHODS["beam"][0], Setting(model=model), memory, [counter])
+    run = run_task(
+        SafeTask(), METHODS["beam"][0], Setting(model=model), memory, [counter]
+    )
     assert run.success
     assert run.calls["expel"] == 1
     assert sum(run.calls.values()) == len(model.calls)

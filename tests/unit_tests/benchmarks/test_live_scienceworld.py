@@ -22,14 +22,21 @@ class Counting:
 
     def take(self, action):
         self.done.append(action)
-        return Taken(action, " ".join(self.done), 100 * (len(self.done) // 3), len(self.done) >= 3)
+        return Taken(
+            action,
+            " ".join(self.done),
+            100 * (len(self.done) // 3),
+            len(self.done) >= 3,
+        )
 
 
 @pytest.fixture
 def process(monkeypatch):
     monkeypatch.setattr("tests.benchmarks.live.bench_scienceworld.World", Counting)
     made = Process()
-    monkeypatch.setattr("tests.benchmarks.live.bench_scienceworld._process", lambda name: made)
+    monkeypatch.setattr(
+        "tests.benchmarks.live.bench_scienceworld._process", lambda name: made
+    )
     return made
 
 

@@ -27,14 +27,26 @@ def worked(method, replies, *, episode=None, **setting):
     episode, named = episode or SafeEpisode(), Named()
     model = ScriptedChatModel(replies=replies, callbacks=[named])
     setting = Setting(model=model, **setting)
-    return METHODS[method][0](setting, episode, [HumanMessage(REQUEST)]), episode, model, named
+    return (
+        METHODS[method][0](setting, episode, [HumanMessage(REQUEST)]),
+        episode,
+        model,
+        named,
+    )
 
 
 def check_form(messages):
     assert isinstance(messages[-1], AIMessage)
     assert not messages[-1].tool_calls
-    asked = [call["id"] for message in messages if isinstance(message, AIMessage) for call in message.tool_calls]
-    assert asked == [message.tool_call_id for message in messages if isinstance(message, ToolMessage)]
+    asked = [
+        call["id"]
+        for message in messages
+        if isinstance(message, AIMessage)
+        for call in message.tool_calls
+    ]
+    assert asked == [
+        message.tool_call_id for message in messages if isinstance(message, ToolMessage)
+    ]
     assert len(set(asked)) == len(asked)
 
 
@@ -44,7 +56,9 @@ def test_a_search_avoids_the_trap_and_does_in_the_real_world_what_it_chose(metho
     check_form(messages)
     assert episode.safe.open
     assert not episode.safe.jammed
-    assert [message.text for message in messages if message.type == "tool"][-1] == "The door is open."
+    assert [message.text for message in messages if message.type == "tool"][
+        -1
+    ] == "The door is open."
     assert messages[-1].text == "It is open."
     assert len(named.names) == len(model.calls) <= Setting(model=model).model_calls
     assert set(named.names) <= {"propose", "step", "value", "reflect", "answer"}
@@ -67,9 +81,19 @@ def test_one_bad_reply_does_no_harm(method, rubbish):
 
 
 def test_a_call_made_in_a_fork_leaves_the_world_before_it_alone():
-    driver = Driver(Setting(model=ScriptedChatModel()), SafeEpisode(), [HumanMessage(REQUEST)])
+    driver = Driver(
+        Setting(model=ScriptedChatModel()), SafeEpisode(), [HumanMessage(REQUEST)]
+    )
     jammed = driver.run(driver.start, calling(("pry", {})))
-    fine = driver.run(driver.start, calling(("read_note", {}), ("dial", {"code": "7-4-9"})))
-    assert driver.run(jammed, STEPS["The bolt is bent."]).results[0].text == "The door does not move."
-    assert driver.run(fine, STEPS["The bolt is bent."]).results[0].text == "The door is open."
+    fine = driver.run(
+        driver.start, calling(("read_note", {}), ("dial", {"code": "7-4-9"}))
+    )
+    assert (
+        driver.run(jammed, STEPS["The bolt is bent."]).results[0].text
+        == "The door does not move."
+    )
+    assert (
+        driver.run(fine, STEPS["The bolt is bent."]).results[0].text
+        == "The door is open."
+    )
     assert driver.run(driver.start, calling(("pry", {}))) is jammed

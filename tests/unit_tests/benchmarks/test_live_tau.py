@@ -16,17 +16,29 @@ TASK = {
     "id": "send_1",
     "user_scenario": {
         "persona": "In a hurry",
-        "instructions": {"reason_for_call": "Parcel 7 has to go to Oslo.", "known_info": None},
+        "instructions": {
+            "reason_for_call": "Parcel 7 has to go to Oslo.",
+            "known_info": None,
+        },
     },
-    "initial_state": {"initialization_data": {"agent_data": {"parcels": {"7": "Rome", "8": "Rome"}}}},
+    "initial_state": {
+        "initialization_data": {"agent_data": {"parcels": {"7": "Rome", "8": "Rome"}}}
+    },
     "evaluation_criteria": {
         "actions": [{"name": "send", "arguments": {"parcel": "7", "to": "Oslo"}}],
         "communicate_info": ["1000 km"],
-        "env_assertions": [{"func_name": "assert_at", "arguments": {"parcel": "7", "place": "Oslo"}}],
+        "env_assertions": [
+            {"func_name": "assert_at", "arguments": {"parcel": "7", "place": "Oslo"}}
+        ],
         "reward_basis": ["DB", "COMMUNICATE", "ENV_ASSERTION", "ACTION"],
     },
 }
-FILE = {"policy": "Be quick.", "world": "parcel_counter:Counter", "effects": {"find": "read"}, "tasks": [TASK]}
+FILE = {
+    "policy": "Be quick.",
+    "world": "parcel_counter:Counter",
+    "effects": {"find": "read"},
+    "tasks": [TASK],
+}
 SEND = calling(("send", {"parcel": "7", "to": "Oslo"}))
 TOLD = "It goes 1,000 km."
 
@@ -36,7 +48,9 @@ def file(tmp_path):
     return tmp_path / "tasks.json"
 
 
-def bench_tasks(file, given=FILE, user=("Send parcel 7.", f"Thanks. {STOPS[0]}"), **options):
+def bench_tasks(
+    file, given=FILE, user=("Send parcel 7.", f"Thanks. {STOPS[0]}"), **options
+):
     file.write_text(json.dumps(given))
     model = ScriptedChatModel(replies=list(user))
     return TauBench().tasks(Options(file=file, user_model=model, **options)), model
@@ -71,7 +85,10 @@ def test_a_conversation_goes_on_until_the_user_says_that_it_is_over(file):
         ([TOLD], "DB, ENV_ASSERTION, ACTION"),
         ([SEND, "Done."], "COMMUNICATE"),
         ([calling(("send", {"parcel": "8", "to": "Oslo"})), SEND, TOLD], "DB"),
-        ([calling(("send", {"parcel": "7", "to": "Bonn"})), TOLD], "DB, ENV_ASSERTION, ACTION"),
+        (
+            [calling(("send", {"parcel": "7", "to": "Bonn"})), TOLD],
+            "DB, ENV_ASSERTION, ACTION",
+        ),
         ([calling(("lose", {"parcel": "7"})), TOLD], "DB, ENV_ASSERTION, ACTION"),
     ],
 )

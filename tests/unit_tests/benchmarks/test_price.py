@@ -45,7 +45,9 @@ def on_clock(work):
 
 def test_clock_counts_waits_one_after_the_other_and_those_at_once_only_once():
     async def work():
-        await asyncio.gather(asyncio.sleep(1), asyncio.sleep(1), asyncio.to_thread(len, "runs at once"))
+        await asyncio.gather(
+            asyncio.sleep(1), asyncio.sleep(1), asyncio.to_thread(len, "runs at once")
+        )
         await asyncio.sleep(2)
 
     assert on_clock(work()) == (3, True)
@@ -56,7 +58,9 @@ def test_model_counts_its_calls_and_tokens():
     said = []
 
     async def work():
-        said.extend(await asyncio.gather(model.ainvoke("Hello!"), model.ainvoke("Hello!")))
+        said.extend(
+            await asyncio.gather(model.ainvoke("Hello!"), model.ainvoke("Hello!"))
+        )
         said.append(await model.ainvoke("Hello!"))
 
     assert on_clock(work()) == (2, True)
@@ -74,19 +78,31 @@ def test_plain_agent_solves_what_its_model_is_right_in(name):
 def test_every_effort_holds_the_targets():
     planners = ("plain", *EFFORTS)
     tasks = islice(TASKS.items(), 0, None, 2)  # the command measures all
-    prices = {name: {planner: measure(task, planner) for planner in planners} for name, task in tasks}
+    prices = {
+        name: {planner: measure(task, planner) for planner in planners}
+        for name, task in tasks
+    }
     assert not any(verdict(prices, {}).values())
 
 
 def test_verdict_names_what_misses_a_target():
-    right, dear, failed = Price(3, 100, 3, True), Price(8, 116, 8, True), Price(7, 1000, 7, False)
+    right, dear, failed = (
+        Price(3, 100, 3, True),
+        Price(8, 116, 8, True),
+        Price(7, 1000, 7, False),
+    )
     sure, erring = dict.fromkeys(EFFORTS, dear), dict.fromkeys(EFFORTS, failed)
     cpu = {
         "mail": {"plain": 10.0, "balanced": 13.0},
         "three_writes": {"plain": 10.0, "balanced": 12.0},
         "after many messages": {"plain": 10.0, "balanced": 15.0},
     }
-    told = [*verdict({"mail": {"plain": right, **sure}, "errs_mail": {"plain": right, **erring}}, cpu).values()]
+    told = [
+        *verdict(
+            {"mail": {"plain": right, **sure}, "errs_mail": {"plain": right, **erring}},
+            cpu,
+        ).values()
+    ]
     assert [len(missed) for missed in told] == [3, 3, 2, 0, 3]
     assert told[0][0] == "mail, frugal: 8 for 3"
     assert told[2] == ["all: 1.30", "after many messages: 1.50"]

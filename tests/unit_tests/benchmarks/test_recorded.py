@@ -48,7 +48,8 @@ TASK = Task(
     gold_turns=((HALL, ROOF), (call("look"),)),
     make_objects=lambda: {"Lamp": Lamp()},
     same_state=lambda found, wanted: (
-        (found["Lamp"].on, found["Lamp"].broken) == (wanted["Lamp"].on, wanted["Lamp"].broken)
+        (found["Lamp"].on, found["Lamp"].broken)
+        == (wanted["Lamp"].on, wanted["Lamp"].broken)
     ),
 )
 
@@ -58,7 +59,11 @@ def run(name, *turns):
         "id": "lamps",
         "run": name,
         "turns": [
-            [[{"name": each.tool, "arguments": each.arguments} for each in step] for step in turn] for turn in turns
+            [
+                [{"name": each.tool, "arguments": each.arguments} for each in step]
+                for step in turn
+            ]
+            for turn in turns
         ],
     }
 
@@ -80,8 +85,16 @@ def turns(monkeypatch):
 
 def test_a_turn_passes_with_golds_world_and_all_of_golds_results(turns):
     first, second = turns
-    assert {name: first.passed(name) for name in first.ways} == {"a/1": False, "a/2": True, "b/1": True, "b/2": False}
-    assert {name: second.passed(name) for name in second.ways} == {"a/2": True, "b/1": True}
+    assert {name: first.passed(name) for name in first.ways} == {
+        "a/1": False,
+        "a/2": True,
+        "b/1": True,
+        "b/2": False,
+    }
+    assert {name: second.passed(name) for name in second.ways} == {
+        "a/2": True,
+        "b/1": True,
+    }
     assert (first.counts, second.counts) == (True, False)
 
 
@@ -95,7 +108,9 @@ def test_a_step_is_good_if_some_recorded_way_leads_from_it_to_a_passing_end(turn
     assert first.is_good(first.take(lit, (ROOF.key,))[0], STOP)
 
 
-def test_plain_plays_the_recorded_run_and_the_control_goes_on_past_its_first_stop(turns):
+def test_plain_plays_the_recorded_run_and_the_control_goes_on_past_its_first_stop(
+    turns,
+):
     first, _ = turns
     for name in first.ways:
         model = RecordedModel(first, name, SURE)
@@ -104,17 +119,24 @@ def test_plain_plays_the_recorded_run_and_the_control_goes_on_past_its_first_sto
     assert past_the_first_stop(RecordedModel(first, "a/1", SURE)).passing
 
 
-def test_our_policy_costs_what_plain_costs_where_all_is_right_and_mends_a_stop_that_came_too_early(turns):
+def test_our_policy_costs_what_plain_costs_where_all_is_right_and_mends_a_stop_that_came_too_early(
+    turns,
+):
     first, _ = turns
     right = RecordedModel(first, "b/1", SURE)
     assert Loop(4)(right).passing
     assert right.calls == len(first.ways["b/1"])
-    mended = [Loop(4)(RecordedModel(first, "a/1", SURE, seed=seed)).passing for seed in range(40)]
+    mended = [
+        Loop(4)(RecordedModel(first, "a/1", SURE, seed=seed)).passing
+        for seed in range(40)
+    ]
     assert sum(mended) > 30
     early = RecordedModel(first, "a/1", SURE)
     assert early.report(first.take(early.start, (HALL.key,))[0]).call == ROOF.key
     assert Loop(4, obeys=True)(early).passing
-    assert early.calls == len(first.ways["a/1"]) + 2  # the write that it named, and the answer after it
+    assert (
+        early.calls == len(first.ways["a/1"]) + 2
+    )  # the write that it named, and the answer after it
 
 
 def row(success, calls, lost=0.0, gain_high=0.1):
@@ -144,7 +166,10 @@ def test_targets_hold_and_policies_that_were_not_played_miss_nothing():
 @pytest.mark.parametrize(
     ("changed", "missed"),
     [
-        ({"tooltree-frugal": row(0.7, 1.2, gain_high=-0.01)}, "at each judge no effort"),
+        (
+            {"tooltree-frugal": row(0.7, 1.2, gain_high=-0.01)},
+            "at each judge no effort",
+        ),
         ({DEFAULT: row(0.87, 1.3, lost=2.3)}, "at each judge the default loses"),
         ({DEFAULT: row(0.85, 1.3)}, "good: at least .86"),
         ({DEFAULT: row(0.79, 1.3)}, "correlated"),
@@ -165,7 +190,12 @@ def test_turns_that_plain_had_and_a_policy_lost_are_counted_by_their_cause(turns
 
     rows = [play(policy, turns[:1], SURE, draws=2) for policy in (smashes, plain)]
     told = figures(*rows, ceiling=1.0)
-    assert (told["success"], told["lost"], told["lost_by_write"], told["lost_by_read"]) == (0.0, 1000.0, 1000.0, 0.0)
+    assert (
+        told["success"],
+        told["lost"],
+        told["lost_by_write"],
+        told["lost_by_read"],
+    ) == (0.0, 1000.0, 1000.0, 0.0)
     assert told["gain"] == -0.5
     assert told["gain_high"] <= 0 <= figures(rows[1], rows[1], ceiling=1.0)["gain_high"]
 
@@ -204,7 +234,11 @@ def test_equal_worlds_have_equal_digests_and_random_generators_count_by_their_st
 def test_a_verdict_says_which_part_of_experience_pays():
     row = {"gain": 0.0, "gain_low": -0.01, "gain_high": 0.01, "calls": 1.3}
     rows = {name: dict(row) for name in rows_of([])}
-    rows["experience, followed .5"] |= {"gain": 0.04, "gain_low": 0.01, "gain_high": 0.06}
+    rows["experience, followed .5"] |= {
+        "gain": 0.04,
+        "gain_low": 0.01,
+        "gain_high": 0.06,
+    }
     rows["paper, followed .5"] |= {"gain_low": -0.05, "gain_high": -0.01}
     lines = "\n".join(together.verdict({"good": rows}))
     assert lines.startswith("holds")

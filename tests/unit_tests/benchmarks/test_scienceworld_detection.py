@@ -48,14 +48,22 @@ class Corridor:
             return "A door." if action == "0" else "Unknown action.  Type 'help'."
         self.asked = action in AMBIGUOUS
         was_open = self.open
-        self.open = (was_open or action == "open door to hall") and action != "close door to hall"
+        self.open = (
+            was_open or action == "open door to hall"
+        ) and action != "close door to hall"
         answers = {
-            "open door to hall": "The door is already open." if was_open else "The door is now open.",
+            "open door to hall": "The door is already open."
+            if was_open
+            else "The door is now open.",
             "close door to hall": "The door is now closed.",
-            "go to hall": "You move to the hall." if was_open else "The door is not open.",
+            "go to hall": "You move to the hall."
+            if was_open
+            else "The door is not open.",
             "eat lamp": "The lamp is not edible.",
             **dict.fromkeys(AMBIGUOUS, QUESTION),
-            **dict.fromkeys(("look around", "inventory", "wait1", "look at lamp"), "a lamp"),
+            **dict.fromkeys(
+                ("look around", "inventory", "wait1", "look at lamp"), "a lamp"
+            ),
         }
         return answers.get(action, REFUSAL)
 
@@ -75,7 +83,9 @@ def test_an_injection_goes_wrong_once_and_the_gold_path_goes_on(kind, seed):
 
 
 def steps(*labelled):
-    return tuple(Step(Taken(action, answer), label) for action, answer, label in labelled)
+    return tuple(
+        Step(Taken(action, answer), label) for action, answer, label in labelled
+    )
 
 
 RUN = Run(
@@ -96,16 +106,39 @@ RUN = Run(
 def alarm(messages):
     """Finds something off in everything but one observation."""
     last = messages[-1]
-    found = Anomaly("phrase", last.text, 0.9, recoverable=True, tool=last.name, call_id=last.tool_call_id)
+    found = Anomaly(
+        "phrase",
+        last.text,
+        0.9,
+        recoverable=True,
+        tool=last.name,
+        call_id=last.tool_call_id,
+    )
     return None if len(messages) == 7 else found
 
 
 def test_what_a_detector_says_is_counted_by_label():
     tally = tallied([RUN], alarm)
-    assert tally.steps == {"unknown verb": 1, "missing object": 1, REPEATED_ON: 1, REFUSED: 1, NORMAL: 1}
-    assert tally.noticed == {"unknown verb": 1, "missing object": 0, REPEATED_ON: 1, REFUSED: 1, NORMAL: 1}
-    assert [(each["action"], each["evidence"]) for each in tally.false] == [("wait1", "You wait.")]
-    assert [(each["action"], each["injected"]) for each in tally.missed] == [("eat lamp", "missing object")]
+    assert tally.steps == {
+        "unknown verb": 1,
+        "missing object": 1,
+        REPEATED_ON: 1,
+        REFUSED: 1,
+        NORMAL: 1,
+    }
+    assert tally.noticed == {
+        "unknown verb": 1,
+        "missing object": 0,
+        REPEATED_ON: 1,
+        REFUSED: 1,
+        NORMAL: 1,
+    }
+    assert [(each["action"], each["evidence"]) for each in tally.false] == [
+        ("wait1", "You wait.")
+    ]
+    assert [(each["action"], each["injected"]) for each in tally.missed] == [
+        ("eat lamp", "missing object")
+    ]
 
 
 def test_figures_are_over_the_injections_and_over_the_normal_steps():
@@ -119,4 +152,8 @@ def test_figures_are_over_the_injections_and_over_the_normal_steps():
 
 def test_without_any_step_there_are_no_shares():
     figures = Tally().figures()
-    assert (figures["recall"], figures["precision"], figures["false_per_1000"]) == (None, None, 0)
+    assert (figures["recall"], figures["precision"], figures["false_per_1000"]) == (
+        None,
+        None,
+        0,
+    )

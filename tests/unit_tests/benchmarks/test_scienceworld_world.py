@@ -4,9 +4,7 @@ import pytest
 
 from tests.benchmarks.scienceworld_world import action_of, call_of, is_refusal
 
-AMBIGUOUS = (
-    "Ambiguous request: Please enter the number for the action you intended (or blank to cancel):\n0:\tlook at door\n"
-)
+AMBIGUOUS = "Ambiguous request: Please enter the number for the action you intended (or blank to cancel):\n0:\tlook at door\n"
 ROOM = "This room is called the hallway. In it, you see: \n\tthe agent\nYou also see:\n\tA door (that is not open)"
 
 
@@ -44,6 +42,8 @@ def test_what_is_so_already_and_what_there_is_to_see_is_no_error(answer):
     assert not is_refusal(answer)
 
 
-@pytest.mark.parametrize("action", ["look around", "inventory", "wait", "wait1", "open door to kitchen", "0"])
+@pytest.mark.parametrize(
+    "action", ["look around", "inventory", "wait", "wait1", "open door to kitchen", "0"]
+)
 def test_an_action_and_its_tool_call_are_two_ways_of_saying_the_same(action):
     assert action_of(*call_of(action)) == action

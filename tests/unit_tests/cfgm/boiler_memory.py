@@ -23,30 +23,61 @@ def past_run(task):
 def memory_of(*tasks, store=None, tips=()):
     """Memory of runs that went well, and of tips for the task of the first one."""
     seen = [{"tool": "turn_valve", "quote": "red"}]
-    forms = [{"reasoning": tip.reasoning, "tip": tip.text, "when": tip.when, "bears_out": seen} for tip in tips]
+    forms = [
+        {
+            "reasoning": tip.reasoning,
+            "tip": tip.text,
+            "when": tip.when,
+            "bears_out": seen,
+        }
+        for tip in tips
+    ]
     written = {"tips": forms, "followed": []}
-    memory = CFGMMemory(ScriptedChatModel(replies=[written] if tips else []), store or InMemoryStore())
+    memory = CFGMMemory(
+        ScriptedChatModel(replies=[written] if tips else []), store or InMemoryStore()
+    )
     for task in tasks:
         memory.experience.add(past_run(task))
         if tips and task == tasks[0]:
-            assert [tip.text for tip in memory.extract_tips()] == [tip.text for tip in tips]
+            assert [tip.text for tip in memory.extract_tips()] == [
+                tip.text for tip in tips
+            ]
     return memory
 
 
-def helped(*replies, model=None, memory=None, before=(), tools=TOOLS, options=None, **agent_options):
+def helped(
+    *replies,
+    model=None,
+    memory=None,
+    before=(),
+    tools=TOOLS,
+    options=None,
+    **agent_options,
+):
     """An agent with the middleware, and its model."""
     middleware = [
         *before,
-        CFGMMiddleware(reflector() if model is None else model, memory, **{"patience": 0, **(options or {})}),
+        CFGMMiddleware(
+            reflector() if model is None else model,
+            memory,
+            **{"patience": 0, **(options or {})},
+        ),
     ]
     return room_agent(*replies, tools=tools, middleware=middleware, **agent_options)
 
 
 def systems(model):
     """The system prompt of each call."""
-    return [messages[0].text if isinstance(messages[0], SystemMessage) else None for messages in model.calls]
+    return [
+        messages[0].text if isinstance(messages[0], SystemMessage) else None
+        for messages in model.calls
+    ]
 
 
 def kept(memory):
     """The runs in memory that are not past ones."""
-    return [each for each in memory.experience.trajectories() if not each.id.startswith("past")]
+    return [
+        each
+        for each in memory.experience.trajectories()
+        if not each.id.startswith("past")
+    ]

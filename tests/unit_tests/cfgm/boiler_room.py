@@ -45,7 +45,9 @@ KEY_INFORMATION = {
 }
 REPLY: dict[str, Any] = {
     "key_information": KEY_INFORMATION,
-    "questions": [{"question": "Which valves are there?", "answer": "A red and a blue one."}],
+    "questions": [
+        {"question": "Which valves are there?", "answer": "A red and a blue one."}
+    ],
     "next_step": "Call turn_valve with valve 'red'.",
 }
 NEXT_STEP = REPLY["next_step"]
@@ -61,7 +63,9 @@ TIP = Tip(
 
 def call(name: str, number: int = 1, **arguments: Any) -> AIMessage:
     """The model calls a tool."""
-    return AIMessage("", tool_calls=[{"name": name, "args": arguments, "id": f"{name} {number}"}])
+    return AIMessage(
+        "", tool_calls=[{"name": name, "args": arguments, "id": f"{name} {number}"}]
+    )
 
 
 def gauged(number: int = 1) -> list[BaseMessage]:
@@ -69,7 +73,12 @@ def gauged(number: int = 1) -> list[BaseMessage]:
     made = call("read_gauge", number, gauge="water")
     return [
         made,
-        ToolMessage("water: 1.2 bar", tool_call_id=f"read_gauge {number}", name="read_gauge", id=f"g{number}"),
+        ToolMessage(
+            "water: 1.2 bar",
+            tool_call_id=f"read_gauge {number}",
+            name="read_gauge",
+            id=f"g{number}",
+        ),
     ]
 
 
@@ -77,7 +86,11 @@ def failed(number: int = 1, content: Any = NO_VALVE) -> list[BaseMessage]:
     """A call that failed."""
     made = call("turn_valve", number, valve="main")
     result = ToolMessage(
-        content, tool_call_id=f"turn_valve {number}", name="turn_valve", status="error", id=f"v{number}"
+        content,
+        tool_call_id=f"turn_valve {number}",
+        name="turn_valve",
+        status="error",
+        id=f"v{number}",
     )
     return [made, result]
 
@@ -87,7 +100,9 @@ def in_trouble() -> list[BaseMessage]:
     return [HumanMessage(TASK, id="h1"), *gauged(), *failed()]
 
 
-ANOMALY = Anomaly("error", NO_VALVE, 1.0, recoverable=True, tool="turn_valve", call_id="turn_valve 1")
+ANOMALY = Anomaly(
+    "error", NO_VALVE, 1.0, recoverable=True, tool="turn_valve", call_id="turn_valve 1"
+)
 
 
 ASKED: Any = {"messages": [("user", TASK)]}
@@ -97,7 +112,10 @@ ANSWER = "The boiler is at 2 bar."
 
 def mistakes(count: int) -> list[AIMessage]:
     """The model makes the same kind of mistake again and again, each time with another valve."""
-    return [call("turn_valve", number, valve=f"no {number}") for number in range(1, count + 1)]
+    return [
+        call("turn_valve", number, valve=f"no {number}")
+        for number in range(1, count + 1)
+    ]
 
 
 def results(messages: Sequence[BaseMessage]) -> list[ToolMessage]:
@@ -110,7 +128,9 @@ def advised(messages: Sequence[BaseMessage]) -> list[bool]:
     return ["reference_material" in message.text for message in results(messages)]
 
 
-def room_graph(*replies: Any, node: Any, **options: Any) -> tuple[Any, ScriptedChatModel]:
+def room_graph(
+    *replies: Any, node: Any, **options: Any
+) -> tuple[Any, ScriptedChatModel]:
     """A graph that works by a script, with a reflection node between tools and model, and its model."""
     model = ScriptedChatModel(replies=list(replies))
     graph = StateGraph(MessagesState)
@@ -128,7 +148,9 @@ def room_graph(*replies: Any, node: Any, **options: Any) -> tuple[Any, ScriptedC
     return graph.compile(**options), model
 
 
-def room_agent(*replies: Any, tools: Any = TOOLS, **options: Any) -> tuple[Any, ScriptedChatModel]:
+def room_agent(
+    *replies: Any, tools: Any = TOOLS, **options: Any
+) -> tuple[Any, ScriptedChatModel]:
     """An agent that works by a script, and its model."""
     model = ScriptedChatModel(replies=list(replies))
     return create_agent(model, tools, **options), model
@@ -150,11 +172,18 @@ def either(path: str, runnable: Any) -> Callable[..., Any]:
     return run
 
 
-def told(path: str, agent: Any, given: Any = ASKED, config: Any = None, **options: Any) -> list[dict[str, Any]]:
+def told(
+    path: str, agent: Any, given: Any = ASKED, config: Any = None, **options: Any
+) -> list[dict[str, Any]]:
     """The events of a run on one of the two paths."""
 
     async def streamed() -> list[Any]:
-        return [part async for part in agent.astream(given, config, stream_mode="custom", **options)]
+        return [
+            part
+            async for part in agent.astream(
+                given, config, stream_mode="custom", **options
+            )
+        ]
 
     if path == "async":
         parts = asyncio.run(streamed())

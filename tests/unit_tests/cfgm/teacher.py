@@ -25,15 +25,26 @@ def attempt(
     messages: list[Any] = [HumanMessage(task)]
     for place, (action, observation) in enumerate(calls or [("go", "You go.")]):
         call = {"name": "act", "args": {"action": action}, "id": f"call_{place}"}
-        messages += [AIMessage("", tool_calls=[call]), ToolMessage(observation, tool_call_id=call["id"], name="act")]
+        messages += [
+            AIMessage("", tool_calls=[call]),
+            ToolMessage(observation, tool_call_id=call["id"], name="act"),
+        ]
     kept = metadata if number is None else {"attempt": number, **metadata}
     run = Trajectory.from_messages(messages, success=success, id=id)
     return replace(run, metadata=kept)
 
 
-def tip_reply(tip: str, when: str = "the pot is full", *, quote: str = "go", **others: Any) -> dict[str, Any]:
+def tip_reply(
+    tip: str, when: str = "the pot is full", *, quote: str = "go", **others: Any
+) -> dict[str, Any]:
     """A tip as a model writes it; `quote` has to stand in a call of `act`."""
-    return {"reasoning": "r", "bears_out": [{"tool": "act", "quote": quote}], "when": when, "tip": tip, **others}
+    return {
+        "reasoning": "r",
+        "bears_out": [{"tool": "act", "quote": quote}],
+        "when": when,
+        "tip": tip,
+        **others,
+    }
 
 
 class Teacher(ScriptedChatModel):
@@ -62,7 +73,11 @@ class Teacher(ScriptedChatModel):
 
     def _respond(self, messages: Any, tools: Any) -> Any:
         document = json.loads(messages[1].text)
-        kind = "comparison" if messages[0].text.startswith(DEFAULT_COMPARISON_PROMPT) else "success"
+        kind = (
+            "comparison"
+            if messages[0].text.startswith(DEFAULT_COMPARISON_PROMPT)
+            else "success"
+        )
         self._documents.append((kind, document))
         if len(self._documents) == self.dies_at:
             raise KeyboardInterrupt
@@ -72,5 +87,13 @@ class Teacher(ScriptedChatModel):
         tip = f"Only act after {'looking around' if kind == 'comparison' else 'asking twice'}."
         calls = (each for each in document["succeeded"]["record"] if "call" in each)
         action = next(calls)["arguments"]["action"]
-        form = tip_reply(tip, f"asked to {task}", quote=action, reasoning=f"It went well with {task}.")
-        return {"tips": [form], **({"followed": list(self.followed)} if kind == "success" else {})}
+        form = tip_reply(
+            tip,
+            f"asked to {task}",
+            quote=action,
+            reasoning=f"It went well with {task}.",
+        )
+        return {
+            "tips": [form],
+            **({"followed": list(self.followed)} if kind == "success" else {}),
+        }

@@ -4,7 +4,18 @@ import json
 from types import SimpleNamespace
 
 import pytest
-from boiler_memory import LEARNT, PAST, SHOWN, SYSTEM, THREAD, helped, kept, memory_of, past_run, systems
+from boiler_memory import (
+    LEARNT,
+    PAST,
+    SHOWN,
+    SYSTEM,
+    THREAD,
+    helped,
+    kept,
+    memory_of,
+    past_run,
+    systems,
+)
 from boiler_room import (
     ANSWER,
     ASKED,
@@ -33,7 +44,12 @@ from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command
 from pydantic import BaseModel
 
-from langchain_tooltree import CFGMMemory, CFGMMiddleware, ConfigurationError, ExperienceStore
+from langchain_tooltree import (
+    CFGMMemory,
+    CFGMMiddleware,
+    ConfigurationError,
+    ExperienceStore,
+)
 from langchain_tooltree.experience.run_identity import collecting
 from langchain_tooltree.testing import ScriptedChatModel
 from langchain_tooltree.text import as_reference
@@ -41,11 +57,17 @@ from langchain_tooltree.text import as_reference
 # --- recall ---
 
 
-def test_what_is_recalled_stands_at_the_end_of_every_system_prompt_and_never_in_the_thread(path):
+def test_what_is_recalled_stands_at_the_end_of_every_system_prompt_and_never_in_the_thread(
+    path,
+):
     saver = InMemorySaver()
     memory = memory_of(PAST)
     agent, model = helped(
-        call("read_gauge", gauge="water"), ANSWER, memory=memory, system_prompt=SYSTEM, checkpointer=saver
+        call("read_gauge", gauge="water"),
+        ANSWER,
+        memory=memory,
+        system_prompt=SYSTEM,
+        checkpointer=saver,
     )
 
     state = either(path, agent)(ASKED, THREAD)
@@ -56,7 +78,12 @@ def test_what_is_recalled_stands_at_the_end_of_every_system_prompt_and_never_in_
     assert "<reference_material" in first
     assert SHOWN in first
     assert set(state) == {"messages"}
-    assert [message.text for message in state["messages"]] == [TASK, "", "water: 1.2 bar", ANSWER]
+    assert [message.text for message in state["messages"]] == [
+        TASK,
+        "",
+        "water: 1.2 bar",
+        ANSWER,
+    ]
 
 
 def test_recall_happens_once_for_a_request_and_anew_for_the_next(path):
@@ -67,9 +94,13 @@ def test_recall_happens_once_for_a_request_and_anew_for_the_next(path):
     )  # fmt: skip
 
     first = told(path, agent, ASKED, THREAD)
-    second = told(path, agent, {"messages": [("user", "Paint the fence, please.")]}, THREAD)
+    second = told(
+        path, agent, {"messages": [("user", "Paint the fence, please.")]}, THREAD
+    )
 
-    assert [(event["type"], event["task"], event["runs"]) for event in (*first, *second)] == [
+    assert [
+        (event["type"], event["task"], event["runs"]) for event in (*first, *second)
+    ] == [
         ("recall", TASK, [PAST]),
         ("recall", f"{TASK} Paint the fence, please.", ["Paint the fence."]),
     ]
@@ -103,8 +134,16 @@ def test_the_task_is_what_the_user_says_without_reference_material(path):
 
 
 def test_a_conversation_is_not_reminded_of_itself(path):
-    memory = memory_of(PAST, "Paint the house and the boiler, and do not forget the gate this time.")
-    agent, _ = helped(ANSWER, ANSWER, memory=memory, options={"verdict": lambda _: True}, checkpointer=InMemorySaver())
+    memory = memory_of(
+        PAST, "Paint the house and the boiler, and do not forget the gate this time."
+    )
+    agent, _ = helped(
+        ANSWER,
+        ANSWER,
+        memory=memory,
+        options={"verdict": lambda _: True},
+        checkpointer=InMemorySaver(),
+    )
 
     told(path, agent, ASKED, THREAD)
     (event,) = told(path, agent, ASKED, THREAD)
@@ -135,14 +174,19 @@ class BrokenStore(InMemoryStore):
 
 
 def test_memory_that_fails_costs_the_help_and_not_the_run(path, caplog):
-    agent, model = helped(MISTAKE, ANSWER, memory=memory_of(store=BrokenStore()), system_prompt=SYSTEM)
+    agent, model = helped(
+        MISTAKE, ANSWER, memory=memory_of(store=BrokenStore()), system_prompt=SYSTEM
+    )
 
     messages = either(path, agent)(ASKED)["messages"]
 
     assert messages[-1].text == ANSWER
     assert advised(messages) == [True]
     assert systems(model) == [SYSTEM, SYSTEM]
-    assert "without a memory of past runs: ConnectionError: the store is down" in caplog.text
+    assert (
+        "without a memory of past runs: ConnectionError: the store is down"
+        in caplog.text
+    )
     assert "A run was not recorded: the store is down" in caplog.text
 
 
@@ -151,7 +195,9 @@ def test_memory_that_fails_costs_the_help_and_not_the_run(path, caplog):
 
 def test_an_anomalous_result_comes_to_the_model_with_a_correction(path):
     model = reflector()
-    agent, asked = helped(MISTAKE, call("turn_valve", 2, valve="red"), ANSWER, model=model)
+    agent, asked = helped(
+        MISTAKE, call("turn_valve", 2, valve="red"), ANSWER, model=model
+    )
 
     messages = either(path, agent)(ASKED)["messages"]
 
@@ -166,7 +212,9 @@ def test_an_anomalous_result_comes_to_the_model_with_a_correction(path):
 
 def test_the_reflector_knows_the_tools_and_the_tips(path):
     model = reflector()
-    agent, asked = helped(MISTAKE, ANSWER, model=model, memory=memory_of(PAST, tips=[TIP]))
+    agent, asked = helped(
+        MISTAKE, ANSWER, model=model, memory=memory_of(PAST, tips=[TIP])
+    )
 
     events = told(path, agent)
 
@@ -202,22 +250,38 @@ class Radiators(AgentMiddleware):
         return await handler(request.override(tools=[*request.tools, bleed]))
 
     def wrap_tool_call(self, request, handler):
-        return handler(request.override(tool=bleed) if request.tool_call["name"] == "bleed" else request)
+        return handler(
+            request.override(tool=bleed)
+            if request.tool_call["name"] == "bleed"
+            else request
+        )
 
     async def awrap_tool_call(self, request, handler):
-        return await handler(request.override(tool=bleed) if request.tool_call["name"] == "bleed" else request)
+        return await handler(
+            request.override(tool=bleed)
+            if request.tool_call["name"] == "bleed"
+            else request
+        )
 
 
 @pytest.mark.parametrize("inside", [True, False])
 def test_tools_that_others_add_are_there(path, *, inside):
     cfgm = CFGMMiddleware(reflector())
     middleware = [cfgm, Radiators()] if inside else [Radiators(), cfgm]
-    made = call("bleed", 1, radiator="a"), call("read_gauge", 2, gauge="gas"), call("bleed", 3, radiator="b")
+    made = (
+        call("bleed", 1, radiator="a"),
+        call("read_gauge", 2, gauge="gas"),
+        call("bleed", 3, radiator="b"),
+    )
     agent, _ = room_agent(*made, ANSWER, middleware=middleware)
 
     messages = either(path, agent)(ASKED)["messages"]
 
-    assert [message.text for message in results(messages)] == ["a hisses: 3 bar", "gas: 1.2 bar", "b hisses: 3 bar"]
+    assert [message.text for message in results(messages)] == [
+        "a hisses: 3 bar",
+        "gas: 1.2 bar",
+        "b hisses: 3 bar",
+    ]
 
 
 def test_the_reflector_hears_of_all_tools_that_the_run_has_been_offered(path):
@@ -228,14 +292,25 @@ def test_the_reflector_hears_of_all_tools_that_the_run_has_been_offered(path):
             return handler(request.override(tools=[TOOLS[len(request.messages) > 1]]))
 
         async def awrap_model_call(self, request, handler):
-            return await handler(request.override(tools=[TOOLS[len(request.messages) > 1]]))
+            return await handler(
+                request.override(tools=[TOOLS[len(request.messages) > 1]])
+            )
 
     model = reflector()
-    agent, _ = helped(call("read_gauge", gauge="gas"), MISTAKE, ANSWER, model=model, before=[ByTurns()])
+    agent, _ = helped(
+        call("read_gauge", gauge="gas"),
+        MISTAKE,
+        ANSWER,
+        model=model,
+        before=[ByTurns()],
+    )
 
     either(path, agent)(ASKED)
 
-    assert [each["name"] for each in json.loads(model.calls[0][1].text)["tools"]] == ["turn_valve", "read_gauge"]
+    assert [each["name"] for each in json.loads(model.calls[0][1].text)["tools"]] == [
+        "turn_valve",
+        "read_gauge",
+    ]
 
 
 class Pressure(BaseModel):
@@ -250,12 +325,22 @@ def test_an_answer_in_a_set_form_is_no_unknown_tool(path):
 
     assert either(path, agent)(ASKED)["structured_response"] == Pressure(bar=2)
     again, _ = helped(wrong, right, response_format=ToolStrategy(Pressure))
-    assert [event["anomaly"]["kind"] for event in told(path, again) if event["type"] == "anomaly"] == ["error"]
+    assert [
+        event["anomaly"]["kind"]
+        for event in told(path, again)
+        if event["type"] == "anomaly"
+    ] == ["error"]
 
 
 def test_a_model_call_that_is_repeated_asks_for_no_second_reflection(path):
     model = reflector()
-    agent, _ = helped(MISTAKE, ConnectionError("down"), ANSWER, model=model, checkpointer=InMemorySaver())
+    agent, _ = helped(
+        MISTAKE,
+        ConnectionError("down"),
+        ANSWER,
+        model=model,
+        checkpointer=InMemorySaver(),
+    )
 
     with pytest.raises(ConnectionError):
         either(path, agent)(ASKED, THREAD)
@@ -269,7 +354,13 @@ def test_a_model_call_that_is_repeated_asks_for_no_second_reflection(path):
 def test_an_interrupted_run_goes_on_with_its_pauses(path):
     model = reflector()
     approval = HumanInTheLoopMiddleware(interrupt_on={"turn_valve": True})
-    agent, _ = helped(*mistakes(4), ANSWER, model=model, before=[approval], checkpointer=InMemorySaver())
+    agent, _ = helped(
+        *mistakes(4),
+        ANSWER,
+        model=model,
+        before=[approval],
+        checkpointer=InMemorySaver(),
+    )
     invoke = either(path, agent)
 
     state = invoke(ASKED, THREAD)
@@ -283,10 +374,14 @@ def test_an_interrupted_run_goes_on_with_its_pauses(path):
 def test_a_person_who_rejects_a_call_is_no_trouble(path):
     model = reflector()
     approval = HumanInTheLoopMiddleware(interrupt_on={"turn_valve": True})
-    agent, _ = helped(MISTAKE, ANSWER, model=model, before=[approval], checkpointer=InMemorySaver())
+    agent, _ = helped(
+        MISTAKE, ANSWER, model=model, before=[approval], checkpointer=InMemorySaver()
+    )
 
     either(path, agent)(ASKED, THREAD)
-    either(path, agent)(Command(resume={"decisions": [{"type": "reject", "message": "No."}]}), THREAD)
+    either(path, agent)(
+        Command(resume={"decisions": [{"type": "reject", "message": "No."}]}), THREAD
+    )
 
     assert model.calls == []
 
@@ -296,7 +391,9 @@ def test_a_person_who_rejects_a_call_is_no_trouble(path):
 
 def test_a_short_reply_is_recalled_for_with_the_request_that_it_belongs_to(path):
     memory = memory_of(PAST, "Say please.")
-    agent, model = helped("Now?", ANSWER, memory=memory, checkpointer=InMemorySaver(), options={"k": 1})
+    agent, model = helped(
+        "Now?", ANSWER, memory=memory, checkpointer=InMemorySaver(), options={"k": 1}
+    )
     asked = {"messages": [("user", PAST)]}
 
     either(path, agent)(asked, THREAD)
@@ -310,18 +407,26 @@ def test_a_short_reply_is_recalled_for_with_the_request_that_it_belongs_to(path)
 def test_the_record_of_a_conversation_says_what_was_recalled_in_any_of_its_turns(path):
     memory = memory_of(PAST, "Paint the fence.")
     options = {"k": 1, "verdict": lambda _: True}
-    agent, _ = helped(ANSWER, "Painted.", memory=memory, checkpointer=InMemorySaver(), options=options)
+    agent, _ = helped(
+        ANSWER, "Painted.", memory=memory, checkpointer=InMemorySaver(), options=options
+    )
 
     either(path, agent)(ASKED, THREAD)
     either(path, agent)({"messages": [("user", "Paint the fence, please.")]}, THREAD)
 
-    recalled = memory.experience.get(THREAD["configurable"]["thread_id"]).metadata["recalled"]
+    recalled = memory.experience.get(THREAD["configurable"]["thread_id"]).metadata[
+        "recalled"
+    ]
     assert recalled == {"runs": [f"past {PAST}", "past Paint the fence."], "tips": []}
 
 
 def test_a_picture_alone_leaves_what_was_recalled(path):
-    agent, model = helped("Now?", ANSWER, memory=memory_of(PAST), checkpointer=InMemorySaver())
-    picture = HumanMessage([{"type": "image", "base64": "abc", "mime_type": "image/png"}])
+    agent, model = helped(
+        "Now?", ANSWER, memory=memory_of(PAST), checkpointer=InMemorySaver()
+    )
+    picture = HumanMessage(
+        [{"type": "image", "base64": "abc", "mime_type": "image/png"}]
+    )
 
     either(path, agent)(ASKED, THREAD)
     assert told(path, agent, {"messages": [picture]}, THREAD) == []
@@ -331,7 +436,9 @@ def test_a_picture_alone_leaves_what_was_recalled(path):
 
 def test_a_namespace_that_is_not_known_is_no_outage(path):
     experience = ExperienceStore(InMemoryStore(), namespace=("tooltree", "{user_id}"))
-    agent, _ = helped(ANSWER, memory=CFGMMemory(ScriptedChatModel(replies=[]), experience))
+    agent, _ = helped(
+        ANSWER, memory=CFGMMemory(ScriptedChatModel(replies=[]), experience)
+    )
 
     with pytest.raises(ConfigurationError, match="The namespace needs 'user_id'"):
         either(path, agent)(ASKED)
@@ -397,10 +504,14 @@ def test_what_was_recalled_for_one_user_is_not_shown_to_another(path):
     experience.within(user_id="ada").add(past_run(PAST))
     memory = CFGMMemory(ScriptedChatModel(replies=[]), experience)
     agent, model = helped("Now?", ANSWER, memory=memory, checkpointer=InMemorySaver())
-    picture = HumanMessage([{"type": "image", "base64": "abc", "mime_type": "image/png"}])
+    picture = HumanMessage(
+        [{"type": "image", "base64": "abc", "mime_type": "image/png"}]
+    )
 
     either(path, agent)(ASKED, {"configurable": {"thread_id": "1", "user_id": "ada"}})
-    either(path, agent)({"messages": [picture]}, {"configurable": {"thread_id": "1", "user_id": "bob"}})
+    either(path, agent)(
+        {"messages": [picture]}, {"configurable": {"thread_id": "1", "user_id": "bob"}}
+    )
 
     assert SHOWN in systems(model)[0]
     assert systems(model)[1] is None
@@ -428,7 +539,10 @@ def test_nobody_waits_long_for_a_reflection(path, caplog):
     messages = either(path, agent)(ASKED)["messages"]
 
     assert messages[-1].text == ANSWER
-    assert "There is no reflection on the result of turn_valve: RateLimitError" in caplog.text
+    assert (
+        "There is no reflection on the result of turn_valve: RateLimitError"
+        in caplog.text
+    )
     assert len(model.calls) == 1
 
 

@@ -29,13 +29,21 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMes
 from langgraph.graph import START, StateGraph
 from langgraph.store.memory import InMemoryStore
 
-from langchain_tooltree import AnomalyDetector, CFGMMemory, CFGMReflectionNode, ConfigurationError, Trajectory
+from langchain_tooltree import (
+    AnomalyDetector,
+    CFGMMemory,
+    CFGMReflectionNode,
+    ConfigurationError,
+    Trajectory,
+)
 from langchain_tooltree.testing import ScriptedChatModel
 
 
 def test_an_anomalous_observation_comes_to_the_model_with_a_correction(path):
     reflecting = reflector()
-    graph, model = room_graph(MISTAKE, ANSWER, node=CFGMReflectionNode(reflecting, patience=0))
+    graph, model = room_graph(
+        MISTAKE, ANSWER, node=CFGMReflectionNode(reflecting, patience=0)
+    )
 
     messages = either(path, graph)(ASKED)["messages"]
 
@@ -58,7 +66,14 @@ def test_an_anomalous_observation_comes_to_the_model_with_a_correction(path):
         {},
         [],
     ],
-    ids=["nothing", "a request", "an answer", "an answer after trouble", "no messages", "an empty list"],
+    ids=[
+        "nothing",
+        "a request",
+        "an answer",
+        "an answer after trouble",
+        "no messages",
+        "an empty list",
+    ],
 )
 def test_a_conversation_that_does_not_end_in_observations_is_left_alone(path, state):
     model = reflector()
@@ -75,7 +90,9 @@ def test_it_takes_states_of_any_shape(path):
     given = [{"said": in_trouble()}, {"said": as_tuples}, Held(), in_trouble()]
 
     for state in given:
-        update = either(path, CFGMReflectionNode(reflector(), patience=0, messages_key="said"))(state)
+        update = either(
+            path, CFGMReflectionNode(reflector(), patience=0, messages_key="said")
+        )(state)
         (message,) = update["said"]
         assert message.id == "v1"
         assert NEXT_STEP in message.text
@@ -84,12 +101,16 @@ def test_it_takes_states_of_any_shape(path):
 def test_who_calls_it_outside_of_a_graph_needs_no_ids(path):
     unnamed = [message.model_copy(update={"id": None}) for message in in_trouble()]
 
-    (message,) = either(path, CFGMReflectionNode(reflector(), patience=0))({"messages": unnamed})["messages"]
+    (message,) = either(path, CFGMReflectionNode(reflector(), patience=0))(
+        {"messages": unnamed}
+    )["messages"]
 
     assert message.text.startswith(f"{NO_VALVE}\n\n<reference_material")
 
 
-def test_observations_without_ids_cannot_be_replaced_so_nobody_is_asked_about_them(path, caplog):
+def test_observations_without_ids_cannot_be_replaced_so_nobody_is_asked_about_them(
+    path, caplog
+):
     class Growing(TypedDict):
         messages: Annotated[list[AnyMessage], operator.add]
 
@@ -108,7 +129,9 @@ def test_observations_without_ids_cannot_be_replaced_so_nobody_is_asked_about_th
 def test_trouble_that_goes_on_is_reflected_upon_again_after_a_pause(path):
     model = reflector()
     graph, _ = room_graph(
-        *mistakes(8), ANSWER, node=CFGMReflectionNode(model, patience=0, cooldown=3, max_reflections=2)
+        *mistakes(8),
+        ANSWER,
+        node=CFGMReflectionNode(model, patience=0, cooldown=3, max_reflections=2),
     )
 
     messages = either(path, graph)(ASKED, {"recursion_limit": 50})["messages"]
@@ -136,7 +159,11 @@ def test_parallel_calls_are_one_round_and_the_anomalous_result_is_corrected(path
         {"name": "turn_valve", "args": {"valve": "main"}, "id": "b"},
         {"name": "read_gauge", "args": {"gauge": "gas"}, "id": "c"},
     ]
-    graph, _ = room_graph(AIMessage("", tool_calls=calls), ANSWER, node=CFGMReflectionNode(reflector(), patience=0))
+    graph, _ = room_graph(
+        AIMessage("", tool_calls=calls),
+        ANSWER,
+        node=CFGMReflectionNode(reflector(), patience=0),
+    )
 
     messages = either(path, graph)(ASKED)["messages"]
 
@@ -144,10 +171,14 @@ def test_parallel_calls_are_one_round_and_the_anomalous_result_is_corrected(path
     assert advised(messages) == [False, True, False]
 
 
-@pytest.mark.parametrize("replies", [("", ""), (ConnectionError("down"), ConnectionError("down"))])
+@pytest.mark.parametrize(
+    "replies", [("", ""), (ConnectionError("down"), ConnectionError("down"))]
+)
 def test_a_model_that_fails_costs_the_correction_and_not_the_run(path, replies, caplog):
     model = reflector(*replies)
-    graph, _ = room_graph(*mistakes(3), ANSWER, node=CFGMReflectionNode(model, patience=0))
+    graph, _ = room_graph(
+        *mistakes(3), ANSWER, node=CFGMReflectionNode(model, patience=0)
+    )
 
     messages = either(path, graph)(ASKED)["messages"]
 
@@ -164,7 +195,9 @@ def test_a_detector_that_fails_costs_the_help_and_not_the_run(path, caplog):
 
     detector = AnomalyDetector(classifier=broken)
     graph, _ = room_graph(
-        call("read_gauge", gauge="water"), ANSWER, node=CFGMReflectionNode(reflector(), patience=0, detector=detector)
+        call("read_gauge", gauge="water"),
+        ANSWER,
+        node=CFGMReflectionNode(reflector(), patience=0, detector=detector),
     )
 
     assert either(path, graph)(ASKED)["messages"][-1].text == ANSWER
@@ -172,7 +205,9 @@ def test_a_detector_that_fails_costs_the_help_and_not_the_run(path, caplog):
 
 
 def test_what_is_noticed_and_found_out_is_told(path):
-    graph, _ = room_graph(MISTAKE, ANSWER, node=CFGMReflectionNode(reflector(), patience=0))
+    graph, _ = room_graph(
+        MISTAKE, ANSWER, node=CFGMReflectionNode(reflector(), patience=0)
+    )
 
     noticed, reflected = told(path, graph)
 
@@ -184,7 +219,9 @@ def test_what_is_noticed_and_found_out_is_told(path):
 
 
 def test_anomalies_are_told_where_they_are_not_reflected_upon(path):
-    graph, _ = room_graph(*mistakes(3), ANSWER, node=CFGMReflectionNode(reflector(), patience=0))
+    graph, _ = room_graph(
+        *mistakes(3), ANSWER, node=CFGMReflectionNode(reflector(), patience=0)
+    )
 
     kinds = [event["type"] for event in told(path, graph)]
 
@@ -192,23 +229,35 @@ def test_anomalies_are_told_where_they_are_not_reflected_upon(path):
 
 
 def test_what_the_agent_cannot_help_is_told_and_not_reflected_upon(path):
-    denied = ToolMessage("Error 401: invalid API key", tool_call_id="turn_valve 1", name="turn_valve", status="error")
+    denied = ToolMessage(
+        "Error 401: invalid API key",
+        tool_call_id="turn_valve 1",
+        name="turn_valve",
+        status="error",
+    )
     messages = [*in_trouble()[:-1], denied]
     model = reflector()
 
     anomaly = AnomalyDetector().check(messages)
     assert anomaly is not None
     assert not anomaly.recoverable
-    assert either(path, CFGMReflectionNode(model, patience=0))({"messages": messages}) == {}
+    assert (
+        either(path, CFGMReflectionNode(model, patience=0))({"messages": messages})
+        == {}
+    )
     assert model.calls == []
 
 
 def test_memory_has_tips_for_the_reflection(path):
     memory = CFGMMemory(ScriptedChatModel(replies=[]), InMemoryStore())
-    past = Trajectory.from_messages([HumanMessage(TASK), AIMessage("Done.")], success=True, id="past")
+    past = Trajectory.from_messages(
+        [HumanMessage(TASK), AIMessage("Done.")], success=True, id="past"
+    )
     memory.experience.add(past)
     model = reflector()
-    graph, _ = room_graph(MISTAKE, ANSWER, node=CFGMReflectionNode(model, memory, patience=0))
+    graph, _ = room_graph(
+        MISTAKE, ANSWER, node=CFGMReflectionNode(model, memory, patience=0)
+    )
 
     recalled = [event for event in told(path, graph) if event["type"] == "recall"]
 
@@ -216,8 +265,15 @@ def test_memory_has_tips_for_the_reflection(path):
 
 
 def test_of_two_calls_of_a_tool_the_one_in_trouble_is_corrected(path):
-    calls = [{"name": "turn_valve", "args": {"valve": valve}, "id": valve} for valve in ("main", "red")]
-    graph, _ = room_graph(AIMessage("", tool_calls=calls), ANSWER, node=CFGMReflectionNode(reflector(), patience=0))
+    calls = [
+        {"name": "turn_valve", "args": {"valve": valve}, "id": valve}
+        for valve in ("main", "red")
+    ]
+    graph, _ = room_graph(
+        AIMessage("", tool_calls=calls),
+        ANSWER,
+        node=CFGMReflectionNode(reflector(), patience=0),
+    )
 
     assert advised(either(path, graph)(ASKED)["messages"]) == [True, False]
 
@@ -249,7 +305,10 @@ def test_the_tools_are_described_to_the_model(path):
         ({"memory": {}}, "memory must be a CFGMMemory, got dict"),
         ({"detector": "errors"}, "detector must be an AnomalyDetector, got str"),
         ({"cooldown": 0}, "cooldown must be a whole number of 1 or more, got 0"),
-        ({"max_reflections": 0}, "max_reflections must be a whole number of 1 or more, got 0"),
+        (
+            {"max_reflections": 0},
+            "max_reflections must be a whole number of 1 or more, got 0",
+        ),
         ({"tools": [{}]}, "A tool is a name"),
         ({"k": 0}, "k must be a whole number of 1 or more, got 0"),
     ],

@@ -4,10 +4,35 @@ import asyncio
 import uuid
 
 import pytest
-from boiler_memory import LEARNT, PAST, SHOWN, THREAD, helped, kept, memory_of, past_run, systems
-from boiler_room import ANSWER, ASKED, MISTAKE, NEXT_STEP, NO_VALVE, TASK, TOOLS, call, either, reflector, told
+from boiler_memory import (
+    LEARNT,
+    PAST,
+    SHOWN,
+    THREAD,
+    helped,
+    kept,
+    memory_of,
+    past_run,
+    systems,
+)
+from boiler_room import (
+    ANSWER,
+    ASKED,
+    MISTAKE,
+    NEXT_STEP,
+    NO_VALVE,
+    TASK,
+    TOOLS,
+    call,
+    either,
+    reflector,
+    told,
+)
 from langchain.agents import create_agent
-from langchain.agents.middleware import HumanInTheLoopMiddleware, SummarizationMiddleware
+from langchain.agents.middleware import (
+    HumanInTheLoopMiddleware,
+    SummarizationMiddleware,
+)
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
@@ -22,13 +47,26 @@ from langchain_tooltree.testing import ScriptedChatModel
 
 def test_a_run_is_kept_with_its_verdict_and_without_what_memory_said(path):
     memory = memory_of(PAST)
-    verdict = lambda trajectory: Verdict(success=trajectory.task == TASK, reasons="It is warm.")  # noqa: E731
-    agent, _ = helped(MISTAKE, ANSWER, memory=memory, options={"verdict": verdict}, checkpointer=InMemorySaver())
+    verdict = lambda trajectory: Verdict(  # noqa: E731
+        success=trajectory.task == TASK, reasons="It is warm."
+    )
+    agent, _ = helped(
+        MISTAKE,
+        ANSWER,
+        memory=memory,
+        options={"verdict": verdict},
+        checkpointer=InMemorySaver(),
+    )
 
     either(path, agent)(ASKED, THREAD)
 
     (run,) = kept(memory)
-    assert (run.id, run.task, run.success, run.reasons) == ("boiler 1", TASK, True, "It is warm.")
+    assert (run.id, run.task, run.success, run.reasons) == (
+        "boiler 1",
+        TASK,
+        True,
+        "It is warm.",
+    )
     assert [step.outcome.content for step in run.steps] == [NO_VALVE]
     everything = repr((run.messages, run.steps, run.task))
     assert run.metadata["recalled"] == {"runs": [f"past {PAST}"], "tips": []}
@@ -49,7 +87,11 @@ async def later(trajectory):
 def test_whoever_judges_the_runs(path, verdict, success):
     memory = memory_of()
     judge = ScriptedChatModel(replies=[{"reasons": "Warm.", "verdict": "success"}])
-    agent, _ = helped(ANSWER, memory=memory, options={"verdict": judge if verdict == "model" else verdict})
+    agent, _ = helped(
+        ANSWER,
+        memory=memory,
+        options={"verdict": judge if verdict == "model" else verdict},
+    )
 
     either(path, agent)(ASKED)
 
@@ -94,7 +136,11 @@ def test_an_interrupted_run_is_kept_when_it_has_come_to_its_end(path):
     memory = memory_of()
     approval = HumanInTheLoopMiddleware(interrupt_on={"read_gauge": True})
     agent, _ = helped(
-        call("read_gauge", gauge="water"), ANSWER, memory=memory, before=[approval], checkpointer=InMemorySaver()
+        call("read_gauge", gauge="water"),
+        ANSWER,
+        memory=memory,
+        before=[approval],
+        checkpointer=InMemorySaver(),
     )
 
     either(path, agent)(ASKED, THREAD)
@@ -120,10 +166,15 @@ def test_a_verdict_that_raises_does_not_disturb_the_run(path, caplog):
 
 def test_each_user_has_memory_of_their_own(path):
     store = InMemoryStore()
-    memory = CFGMMemory(ScriptedChatModel(replies=[]), ExperienceStore(store, namespace=("tooltree", "{user_id}")))
+    memory = CFGMMemory(
+        ScriptedChatModel(replies=[]),
+        ExperienceStore(store, namespace=("tooltree", "{user_id}")),
+    )
     memory.experience.within(user_id="ada").add(past_run(PAST))
     model = ScriptedChatModel(replies=[ANSWER] * 2)
-    agent = create_agent(model, TOOLS, middleware=[CFGMMiddleware(reflector(), memory, patience=0)])
+    agent = create_agent(
+        model, TOOLS, middleware=[CFGMMiddleware(reflector(), memory, patience=0)]
+    )
 
     for user in ("ada", "bob"):
         either(path, agent)(ASKED, {"configurable": {"user_id": user}})
@@ -131,7 +182,12 @@ def test_each_user_has_memory_of_their_own(path):
     for_ada, for_bob = systems(model)
     assert SHOWN in for_ada
     assert for_bob is None
-    own = {user: {run.task for run in memory.experience.within(user_id=user).trajectories()} for user in ("ada", "bob")}
+    own = {
+        user: {
+            run.task for run in memory.experience.within(user_id=user).trajectories()
+        }
+        for user in ("ada", "bob")
+    }
     assert own == {"ada": {PAST, TASK}, "bob": {TASK}}
 
 
@@ -140,7 +196,11 @@ def test_a_run_is_kept_for_whom_it_began_whoever_resumes_it(path):
     memory = CFGMMemory(ScriptedChatModel(replies=[]), experience)
     approval = HumanInTheLoopMiddleware(interrupt_on={"read_gauge": True})
     agent, _ = helped(
-        call("read_gauge", gauge="water"), ANSWER, memory=memory, before=[approval], checkpointer=InMemorySaver()
+        call("read_gauge", gauge="water"),
+        ANSWER,
+        memory=memory,
+        before=[approval],
+        checkpointer=InMemorySaver(),
     )
 
     either(path, agent)(ASKED, {"configurable": {"thread_id": "1", "user_id": 7}})
@@ -160,7 +220,14 @@ def summarizing():
 def test_a_run_that_was_summarized_is_kept_under_what_was_asked(path):
     memory = memory_of()
     gauges = [call("read_gauge", number, gauge="water") for number in (1, 2)]
-    agent, _ = helped(*gauges, ANSWER, ANSWER, memory=memory, before=[summarizing()], checkpointer=InMemorySaver())
+    agent, _ = helped(
+        *gauges,
+        ANSWER,
+        ANSWER,
+        memory=memory,
+        before=[summarizing()],
+        checkpointer=InMemorySaver(),
+    )
 
     messages = either(path, agent)(ASKED, THREAD)["messages"]
 
@@ -174,7 +241,11 @@ def test_a_run_that_was_summarized_is_kept_under_what_was_asked(path):
 def test_what_was_summarized_stays_in_the_record(path):
     memory = memory_of()
     gauges = AIMessage(
-        "", tool_calls=[{"name": "read_gauge", "args": {"gauge": name}, "id": name} for name in ("gas", "water")]
+        "",
+        tool_calls=[
+            {"name": "read_gauge", "args": {"gauge": name}, "id": name}
+            for name in ("gas", "water")
+        ],
     )
     agent, _ = helped(
         gauges, ANSWER, "Still is.", call("read_gauge", gauge="oil"), "No oil.", memory=memory,
@@ -185,7 +256,9 @@ def test_what_was_summarized_stays_in_the_record(path):
 
     either(path, agent)(ASKED, THREAD)
     for request in ("And now?", "And the oil?"):
-        messages = either(path, agent)({"messages": [("user", request)]}, THREAD)["messages"]
+        messages = either(path, agent)({"messages": [("user", request)]}, THREAD)[
+            "messages"
+        ]
 
     assert "summary" in messages[0].text
     (run,) = kept(memory)

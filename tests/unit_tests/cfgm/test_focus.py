@@ -17,7 +17,12 @@ POINTS = ["Look where things are.", "Try doors before keys."]
 
 
 def form(*points):
-    return {"focus_points": [{"reasoning": "The examples show it.", "focus_point": point} for point in points]}
+    return {
+        "focus_points": [
+            {"reasoning": "The examples show it.", "focus_point": point}
+            for point in points
+        ]
+    }
 
 
 FORM = form(*POINTS)
@@ -38,8 +43,13 @@ def test_they_are_asked_for_from_a_description_and_examples():
     assert document["examples"][0]["success"] is True
     assert "open door" in str(document["examples"][0]["record"])
     assert document["examples"][1] == "In the cellar it is dark."
-    asked = convert_to_openai_tool(FocusForm)["function"]["parameters"]["properties"]["focus_points"]["items"]
-    assert [*asked["properties"]] == ["reasoning", "focus_point"]  # first the reasoning, as in the paper
+    asked = convert_to_openai_tool(FocusForm)["function"]["parameters"]["properties"][
+        "focus_points"
+    ]["items"]
+    assert [*asked["properties"]] == [
+        "reasoning",
+        "focus_point",
+    ]  # first the reasoning, as in the paper
 
 
 def test_they_are_trimmed_cut_told_once_and_at_most_ten():
@@ -78,7 +88,8 @@ def test_replies_without_any_are_an_error_and_nothing_is_kept(reply):
 
 
 @pytest.mark.parametrize(
-    ("description", "examples", "message"), [("", [], "description must be"), (None, [], "description must be")]
+    ("description", "examples", "message"),
+    [("", [], "description must be"), (None, [], "description must be")],
 )
 def test_what_cannot_be_shown_is_told(description, examples, message):
     with pytest.raises(ConfigurationError, match=message):
@@ -87,7 +98,9 @@ def test_what_cannot_be_shown_is_told(description, examples, message):
 
 @pytest.mark.slow
 def test_many_long_examples_stay_within_bounds():
-    run = attempt("Find the lamp.", *((f"open door {n}", "It is open. " * 200) for n in range(50)))
+    run = attempt(
+        "Find the lamp.", *((f"open door {n}", "It is open. " * 200) for n in range(50))
+    )
     ours, model = memory(FORM)
     ours.focus_points("A house.", [run] * 50)
     assert len(model.calls[0][1].text) < 3 * DEFAULT_MAX_CHARACTERS

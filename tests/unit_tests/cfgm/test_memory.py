@@ -7,7 +7,13 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.store.memory import InMemoryStore
 from teacher import Teacher, attempt, tip_reply
 
-from langchain_tooltree import CFGMMemory, ConfigurationError, ExperienceStore, HashingEmbeddings, Trajectory
+from langchain_tooltree import (
+    CFGMMemory,
+    ConfigurationError,
+    ExperienceStore,
+    HashingEmbeddings,
+    Trajectory,
+)
 from langchain_tooltree.cfgm.online import recall_text
 from langchain_tooltree.testing import ScriptedChatModel
 
@@ -29,7 +35,10 @@ def stores():
     def embed(texts):
         return HashingEmbeddings(dims=256).embed_documents(texts)
 
-    return {"plain": InMemoryStore(), "indexed": InMemoryStore(index={"dims": 256, "embed": embed})}
+    return {
+        "plain": InMemoryStore(),
+        "indexed": InMemoryStore(index={"dims": 256, "embed": embed}),
+    }
 
 
 @pytest.mark.parametrize("store", stores().values(), ids=stores())
@@ -45,7 +54,9 @@ def test_it_recalls_the_successes_most_like_a_task_with_their_tips(store):
     memory.extract_tips()
     recollection = memory.recall("Boil tea in the kitchen.")
     assert tasks(recollection) == ["Boil water in the kitchen.", "Boil an egg."]
-    assert [tip.task for tip in recollection.tips] == ["Boil water in the kitchen."] * 2 + ["Boil an egg."]
+    assert [tip.task for tip in recollection.tips] == [
+        "Boil water in the kitchen."
+    ] * 2 + ["Boil an egg."]
     assert recollection.task == "Boil tea in the kitchen."
 
 
@@ -58,7 +69,10 @@ async def test_the_async_twin_recalls_the_same():
 def test_of_several_runs_of_one_task_the_shortest_is_recalled():
     memory = filled(
         InMemoryStore(),
-        *(attempt("Boil water.", *[("wait", f"{n}")] * (9 - n), id=str(n)) for n in range(6)),
+        *(
+            attempt("Boil water.", *[("wait", f"{n}")] * (9 - n), id=str(n))
+            for n in range(6)
+        ),
         attempt("Boil milk."),
     )
     recollection = memory.recall("Boil water.")
@@ -75,19 +89,34 @@ def test_what_has_nothing_to_do_with_a_task_is_not_recalled_for_it():
     asked = "I would like to have some tea, and I need it today, please."
     assert tasks(memory.recall(asked)) == []
     assert recall_text(memory.recall(asked), max_characters=4_000) == ""
-    assert tasks(memory.recall("Could you boil milk for the tea?")) == ["I would like to boil some milk, please."]
+    assert tasks(memory.recall("Could you boil milk for the tea?")) == [
+        "I would like to boil some milk, please."
+    ]
 
 
 def test_a_dialogue_is_found_by_what_its_user_wanted_in_the_end():
-    said = ["Hi, I need some help.", "My user ID is mia_3668.", "Cancel my flight to Boston.", "Yes, please proceed."]
-    messages = [message for text in said for message in (HumanMessage(text), AIMessage("Hm."))]
-    memory = filled(InMemoryStore(), Trajectory.from_messages(messages, success=True), attempt("Hi, I need some help."))
+    said = [
+        "Hi, I need some help.",
+        "My user ID is mia_3668.",
+        "Cancel my flight to Boston.",
+        "Yes, please proceed.",
+    ]
+    messages = [
+        message for text in said for message in (HumanMessage(text), AIMessage("Hm."))
+    ]
+    memory = filled(
+        InMemoryStore(),
+        Trajectory.from_messages(messages, success=True),
+        attempt("Hi, I need some help."),
+    )
     (run,) = memory.recall("I want my flight cancelled.").runs
     assert run.aim == "Cancel my flight to Boston."
 
 
 def test_a_task_that_no_other_is_like_is_recalled_twice():
-    memory = filled(InMemoryStore(), *(attempt("Boil water.", ("wait", f"{n}")) for n in range(3)))
+    memory = filled(
+        InMemoryStore(), *(attempt("Boil water.", ("wait", f"{n}")) for n in range(3))
+    )
     assert tasks(memory.recall("Boil water.")) == ["Boil water."] * 2
 
 
@@ -100,7 +129,9 @@ def test_no_tenant_recalls_from_another():
         store.within(user=user).add(replace(run, task=f"Boil water for {user}."))
         memory.extract_tips(config=config)
     for user, other in (("ada", "bob"), ("bob", "ada")):
-        recollection = memory.recall("Boil water.", config={"configurable": {"user": user}})
+        recollection = memory.recall(
+            "Boil water.", config={"configurable": {"user": user}}
+        )
         text = recall_text(recollection, max_characters=4_000)
         assert f"Boil water for {user}" in text
         assert f"Boil water for {other}" not in text
@@ -117,7 +148,12 @@ def test_k_must_be_a_number_of_experiences(k):
 def test_it_takes_an_experience_store_or_makes_one():
     experience = ExperienceStore(InMemoryStore())
     assert CFGMMemory(MODEL, experience).experience is experience
-    memory = CFGMMemory(MODEL, InMemoryStore(), namespace=("mine",), embeddings=HashingEmbeddings(dims=64))
+    memory = CFGMMemory(
+        MODEL,
+        InMemoryStore(),
+        namespace=("mine",),
+        embeddings=HashingEmbeddings(dims=64),
+    )
     assert isinstance(memory.experience, ExperienceStore)
     assert memory.model is MODEL
 
@@ -127,7 +163,11 @@ def test_it_takes_an_experience_store_or_makes_one():
     [
         ({}, {}, "store must be"),
         (ExperienceStore(InMemoryStore()), {"namespace": ("mine",)}, "namespace"),
-        (ExperienceStore(InMemoryStore()), {"embeddings": HashingEmbeddings()}, "embeddings"),
+        (
+            ExperienceStore(InMemoryStore()),
+            {"embeddings": HashingEmbeddings()},
+            "embeddings",
+        ),
         (InMemoryStore(), {"namespace": "mine"}, "namespace must be"),
         (InMemoryStore(), {"max_characters": 10}, "max_characters must be"),
         (InMemoryStore(), {"max_concurrency": 0}, "max_concurrency must be"),
@@ -151,21 +191,37 @@ def test_a_task_to_recall_for_must_be_a_text(task):
 
 def test_the_tips_of_all_tasks_with_one_text_are_recalled():
     quotes = {"matches": "light", "switches": "switch", "coins": "go"}
-    replies = [{"tips": [tip_reply(f"Use {each}.", each, quote=quotes[each])], "followed": []} for each in quotes]
-    memory = CFGMMemory(ScriptedChatModel(replies=replies), InMemoryStore(), max_concurrency=1)
+    replies = [
+        {"tips": [tip_reply(f"Use {each}.", each, quote=quotes[each])], "followed": []}
+        for each in quotes
+    ]
+    memory = CFGMMemory(
+        ScriptedChatModel(replies=replies), InMemoryStore(), max_concurrency=1
+    )
     memory.experience.add(attempt("Boil water.", ("light", "It burns."), task_id="gas"))
-    memory.experience.add(attempt("Boil water.", ("switch", "It hums."), ("wait", "Hot."), task_id="electric"))
+    memory.experience.add(
+        attempt(
+            "Boil water.", ("switch", "It hums."), ("wait", "Hot."), task_id="electric"
+        )
+    )
     memory.experience.add(attempt("Boil wine."))
     memory.extract_tips()
     first, second = memory.recall("Boil water.").runs
     assert (first.task, second.task) == ("Boil water.", "Boil wine.")
-    assert {tip.text for tip in memory.recall("Boil water.", 1).tips} == {"Use switches.", "Use matches."}
+    assert {tip.text for tip in memory.recall("Boil water.", 1).tips} == {
+        "Use switches.",
+        "Use matches.",
+    }
 
 
 def test_a_tip_is_told_while_the_success_that_it_was_taken_of_counts():
-    memory = filled(InMemoryStore(), attempt("Boil water.", ("wait", "Hot."), id="source"))
+    memory = filled(
+        InMemoryStore(), attempt("Boil water.", ("wait", "Hot."), id="source")
+    )
     memory.extract_tips()
-    memory.experience.add(attempt("Boil water.", ("wait", "Hot."), ("stop", "Done."), id="other"))
+    memory.experience.add(
+        attempt("Boil water.", ("wait", "Hot."), ("stop", "Done."), id="other")
+    )
     assert memory.recall("Boil water.").tips
     memory.experience.label("source", success=False)
     assert memory.recall("Boil water.").tips == ()

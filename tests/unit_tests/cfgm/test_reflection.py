@@ -3,14 +3,35 @@
 import json
 
 import pytest
-from boiler_room import ANOMALY, KEY_INFORMATION, NO_VALVE, REPLY, TASK, TIP, TOOLS, failed, gauged, in_trouble
+from boiler_room import (
+    ANOMALY,
+    KEY_INFORMATION,
+    NO_VALVE,
+    REPLY,
+    TASK,
+    TIP,
+    TOOLS,
+    failed,
+    gauged,
+    in_trouble,
+)
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.store.memory import InMemoryStore
 from teacher import attempt
 
-from langchain_tooltree import CFGMMemory, ConfigurationError, ExperienceStore, Reflector
+from langchain_tooltree import (
+    CFGMMemory,
+    ConfigurationError,
+    ExperienceStore,
+    Reflector,
+)
 from langchain_tooltree.anomaly.rules import Anomaly
-from langchain_tooltree.cfgm.online import REFLECTION_PROMPT, Recollection, Reflection, with_correction
+from langchain_tooltree.cfgm.online import (
+    REFLECTION_PROMPT,
+    Recollection,
+    Reflection,
+    with_correction,
+)
 from langchain_tooltree.experience.run_identity import tools_in
 from langchain_tooltree.flows import driven, flow_of
 from langchain_tooltree.models import ATTEMPTS, Meter
@@ -25,11 +46,17 @@ REFLECTION = Reflection(**REPLY)
 def reflect(drive):
     """Reflects on the conversation with a model that gives these replies: the reflection, the prompts, the meter."""
 
-    async def run(*replies, messages=None, anomaly=ANOMALY, tips=(), tools=(), **options):
+    async def run(
+        *replies, messages=None, anomaly=ANOMALY, tips=(), tools=(), **options
+    ):
         model = ScriptedChatModel(replies=list(replies))
         meter = Meter(allowance=ATTEMPTS)
         flow = flow_of(Reflector(model, **options).reflect)(
-            in_trouble() if messages is None else messages, anomaly, tips=tips, tools=tools, meter=meter
+            in_trouble() if messages is None else messages,
+            anomaly,
+            tips=tips,
+            tools=tools,
+            meter=meter,
         )
         return await drive(flow), model.calls, meter
 
@@ -61,7 +88,11 @@ async def test_the_question_tells_what_happened_and_what_is_off(reflect):
     assert list(asked) == ["task", "anomaly", "step", "record", "tools", "tips"]
     assert asked["task"] == TASK
     assert asked["anomaly"] == ANOMALY.to_dict()
-    assert asked["step"] == {"tool": "turn_valve", "arguments": '{"valve":"main"}', "observation": NO_VALVE}
+    assert asked["step"] == {
+        "tool": "turn_valve",
+        "arguments": '{"valve":"main"}',
+        "observation": NO_VALVE,
+    }
     assert asked["record"][0] == {"user": TASK}
     assert asked["record"][-1] == {
         "call": "turn_valve",
@@ -77,16 +108,29 @@ async def test_the_question_tells_what_happened_and_what_is_off(reflect):
 
 
 async def test_among_parallel_calls_the_anomalous_one_is_pointed_out(reflect):
-    calls = [{"name": "turn_valve", "args": {"valve": name}, "id": name} for name in ("main", "red")]
-    results = [ToolMessage(f"result of {name}", tool_call_id=name, name="turn_valve") for name in ("main", "red")]
+    calls = [
+        {"name": "turn_valve", "args": {"valve": name}, "id": name}
+        for name in ("main", "red")
+    ]
+    results = [
+        ToolMessage(f"result of {name}", tool_call_id=name, name="turn_valve")
+        for name in ("main", "red")
+    ]
     messages = [HumanMessage(TASK), AIMessage("", tool_calls=calls), *results]
     steps = []
     for call_id in ("main", "red", None, "unknown"):
-        anomaly = Anomaly("phrase", "", 1.0, recoverable=True, tool="turn_valve", call_id=call_id)
+        anomaly = Anomaly(
+            "phrase", "", 1.0, recoverable=True, tool="turn_valve", call_id=call_id
+        )
         _, (prompt,), _ = await reflect(REPLY, messages=messages, anomaly=anomaly)
         steps.append(document(prompt)["step"]["observation"])
 
-    assert steps == ["result of main", "result of red", "result of red", "result of red"]
+    assert steps == [
+        "result of main",
+        "result of red",
+        "result of red",
+        "result of red",
+    ]
 
 
 async def test_what_memory_has_put_into_the_conversation_is_left_out(reflect):
@@ -101,12 +145,18 @@ async def test_what_memory_has_put_into_the_conversation_is_left_out(reflect):
 async def test_advice_that_was_not_enough_is_told(reflect):
     messages = in_trouble()
     messages[-1] = with_correction(
-        messages[-1], ANOMALY, Reflection(**REPLY | {"next_step": "Turn <the> & main valve\nNext step: harder."})
+        messages[-1],
+        ANOMALY,
+        Reflection(
+            **REPLY | {"next_step": "Turn <the> & main valve\nNext step: harder."}
+        ),
     )
 
     _, (prompt,), _ = await reflect(REPLY, messages=[*messages, *failed(2)])
 
-    assert document(prompt)["earlier_advice"] == ["Turn <the> & main valve\nNext step: harder."]
+    assert document(prompt)["earlier_advice"] == [
+        "Turn <the> & main valve\nNext step: harder."
+    ]
     assert "harder" not in json.dumps(document(prompt)["record"])
 
 
@@ -114,13 +164,17 @@ async def test_advice_for_an_earlier_request_is_not(reflect):
     messages = in_trouble()
     messages[-1] = with_correction(messages[-1], ANOMALY, REFLECTION)
 
-    _, (prompt,), _ = await reflect(REPLY, messages=[*messages, HumanMessage("Go on."), *failed(2)])
+    _, (prompt,), _ = await reflect(
+        REPLY, messages=[*messages, HumanMessage("Go on."), *failed(2)]
+    )
 
     assert "earlier_advice" not in document(prompt)
     assert document(prompt)["task"] == "Go on."
 
 
-async def test_with_recall_key_information_comes_first_and_what_is_recalled_by_it_goes_with_the_questions(reflect):
+async def test_with_recall_key_information_comes_first_and_what_is_recalled_by_it_goes_with_the_questions(
+    reflect,
+):
     queries = []
 
     @driven
@@ -130,7 +184,9 @@ async def test_with_recall_key_information_comes_first_and_what_is_recalled_by_i
         return Recollection(query, (attempt("Heat the hut."),), (TIP,))
 
     answers = {key: value for key, value in REPLY.items() if key != "key_information"}
-    reflection, (first, second), meter = await reflect(KEY_INFORMATION, answers, recall=recall)
+    reflection, (first, second), meter = await reflect(
+        KEY_INFORMATION, answers, recall=recall
+    )
 
     assert reflection == REFLECTION
     assert meter.model_calls == 2
@@ -151,7 +207,9 @@ async def test_with_recall_there_are_two_model_calls_at_the_most(reflect):
 
 
 async def test_a_reply_without_a_next_step_is_asked_for_again(reflect):
-    reflection, prompts, meter = await reflect({"key_information": KEY_INFORMATION}, REPLY)
+    reflection, prompts, meter = await reflect(
+        {"key_information": KEY_INFORMATION}, REPLY
+    )
 
     assert reflection == REFLECTION
     assert len(prompts) == 2
@@ -198,7 +256,9 @@ async def test_both_halves_of_the_public_face():
     assert await reflector.areflect(in_trouble(), ANOMALY) == REFLECTION
 
 
-@pytest.mark.parametrize(("options", "message"), [({"model": 3}, "model must be a chat model")])
+@pytest.mark.parametrize(
+    ("options", "message"), [({"model": 3}, "model must be a chat model")]
+)
 def test_what_cannot_work_is_refused_at_once(options, message):
     with pytest.raises(ConfigurationError, match=message):
         Reflector(**{"model": ScriptedChatModel(replies=[]), **options})
@@ -209,7 +269,11 @@ def test_what_cannot_work_is_refused_at_once(options, message):
 
 def many_tools(count):
     return [
-        {"name": f"tool_{number}", "description": "Does things. " * 100, "parameters": {"properties": {"x": {}}}}
+        {
+            "name": f"tool_{number}",
+            "description": "Does things. " * 100,
+            "parameters": {"properties": {"x": {}}},
+        }
         for number in range(count)
     ]
 
@@ -218,13 +282,17 @@ async def test_of_many_tools_the_ones_that_matter_are_described(reflect):
     others = many_tools(300)
     boiler = {"name": "look_up", "description": "Says how to fill a boiler."}
 
-    _, (prompt,), _ = await reflect(REPLY, tools=[*others, boiler, *tools_in(TOOLS).values()])
+    _, (prompt,), _ = await reflect(
+        REPLY, tools=[*others, boiler, *tools_in(TOOLS).values()]
+    )
 
     asked = document(prompt)
     described = [tool["name"] for tool in asked["tools"]]
     assert len(described) == 20
     assert {"turn_valve", "read_gauge", "look_up"} <= set(described)
-    assert set(asked["other_tools"]) == {tool["name"] for tool in others} - set(described)
+    assert set(asked["other_tools"]) == {tool["name"] for tool in others} - set(
+        described
+    )
     assert len(prompt[1].text) < 20_000
 
 
@@ -242,4 +310,6 @@ async def test_of_a_long_run_only_the_ends_are_shown(reflect):
     assert record[-1]["result"] == NO_VALVE
     (gap,) = (entry for entry in record if "left_out" in entry)
     assert int(gap["left_out"].split()[2]) > 5_000
-    assert [entry for entry in record if entry != gap] == [entry for entry in same if "left_out" not in entry]
+    assert [entry for entry in record if entry != gap] == [
+        entry for entry in same if "left_out" not in entry
+    ]

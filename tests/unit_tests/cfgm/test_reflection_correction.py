@@ -3,7 +3,14 @@
 import json
 
 import pytest
-from boiler_room import ANOMALY, KEY_INFORMATION, NEXT_STEP, NO_VALVE, failed, in_trouble
+from boiler_room import (
+    ANOMALY,
+    KEY_INFORMATION,
+    NEXT_STEP,
+    NO_VALVE,
+    failed,
+    in_trouble,
+)
 from langchain_core.messages import ToolMessage
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.graph.message import add_messages
@@ -30,17 +37,25 @@ def payload(messages):
     return ChatOpenAI(model="m", api_key="-")._get_request_payload(messages)["messages"]
 
 
-QUESTIONS = [{"question": "Which?", "answer": "A red one."}, {"question": "", "answer": "Or a blue one."}]
+QUESTIONS = [
+    {"question": "Which?", "answer": "A red one."},
+    {"question": "", "answer": "Or a blue one."},
+]
 
 
-def reflected(next_step=NEXT_STEP, questions=QUESTIONS, progress=KEY_INFORMATION["progress"]):
+def reflected(
+    next_step=NEXT_STEP, questions=QUESTIONS, progress=KEY_INFORMATION["progress"]
+):
     """A reflection."""
     key = {**KEY_INFORMATION, "progress": progress}
     return Reflection(key_information=key, questions=questions, next_step=next_step)
 
 
 REFLECTION = reflected()
-BLOCKS = [{"type": "text", "text": NO_VALVE}, {"type": "image", "base64": "AAAA", "mime_type": "image/png"}]
+BLOCKS = [
+    {"type": "text", "text": NO_VALVE},
+    {"type": "image", "base64": "AAAA", "mime_type": "image/png"},
+]
 CONTENTS = [NO_VALVE, "", BLOCKS, [NO_VALVE], []]
 TEXT = f"""\
 {NOTE} Noticed: the tool failed.
@@ -50,7 +65,13 @@ Next step: {NEXT_STEP}"""
 
 def result(content=NO_VALVE, **options):
     """An observation with everything that one can hold."""
-    given = {"id": "m1", "name": "turn_valve", "artifact": {"raw": 1}, "status": "error", **options}
+    given = {
+        "id": "m1",
+        "name": "turn_valve",
+        "artifact": {"raw": 1},
+        "status": "error",
+        **options,
+    }
     return ToolMessage(content, tool_call_id="turn_valve 1", **given)
 
 
@@ -69,7 +90,9 @@ def test_where_nothing_was_answered_the_progress_is_told():
 
 
 def test_it_is_short_whatever_the_model_has_said():
-    told = correction_text(ANOMALY, reflected("Turn " * 900, [{"question": "?", "answer": "Since " * 90}]))
+    told = correction_text(
+        ANOMALY, reflected("Turn " * 900, [{"question": "?", "answer": "Since " * 90}])
+    )
     assert len(told) == LONGEST_CORRECTION
     assert "\nNext step: Turn " in told
 
@@ -99,10 +122,14 @@ def test_no_record_of_the_conversation_holds_it(content):
     messages = in_trouble()[:-1]
 
     plain = Trajectory.from_messages([*messages, result(content)], id="run")
-    advised = Trajectory.from_messages([*messages, with_correction(result(content), ANOMALY, REFLECTION)], id="run")
+    advised = Trajectory.from_messages(
+        [*messages, with_correction(result(content), ANOMALY, REFLECTION)], id="run"
+    )
 
     assert advised.steps == plain.steps
-    assert [message["content"] for message in advised.messages] == [message["content"] for message in plain.messages]
+    assert [message["content"] for message in advised.messages] == [
+        message["content"] for message in plain.messages
+    ]
     assert NEXT_STEP not in repr(advised)
     again = Trajectory.from_messages(advised.to_messages(), id="run")
     assert (again.messages, again.metadata) == (advised.messages, {})
@@ -116,10 +143,17 @@ def test_the_mark_is_plain_data_beside_what_was_there(reflection):
 
     added = {"added": [message.text.partition("\n\n")[2]]} if reflection else {}
     assert message.response_metadata == {
-        "tooltree": {"search": "s1", "anomaly": ANOMALY.to_dict(), "reflected": reflection is not None, **added},
+        "tooltree": {
+            "search": "s1",
+            "anomaly": ANOMALY.to_dict(),
+            "reflected": reflection is not None,
+            **added,
+        },
         "other": 1,
     }
-    assert json.loads(json.dumps(message.response_metadata)) == message.response_metadata
+    assert (
+        json.loads(json.dumps(message.response_metadata)) == message.response_metadata
+    )
 
 
 @pytest.mark.filterwarnings("error")
@@ -148,7 +182,12 @@ def test_where_there_is_no_reflection_the_content_stays():
 
 @pytest.mark.parametrize(
     "message",
-    [result(), result(response_metadata={"tooltree": "something of another's"}), in_trouble()[0], in_trouble()[1]],
+    [
+        result(),
+        result(response_metadata={"tooltree": "something of another's"}),
+        in_trouble()[0],
+        in_trouble()[1],
+    ],
 )
 def test_other_messages_were_not_reviewed(message):
     assert not was_reflected_on(message)
@@ -156,13 +195,20 @@ def test_other_messages_were_not_reviewed(message):
 
 @pytest.mark.parametrize("content", CONTENTS)
 def test_the_advice_can_be_read_back(content):
-    advised = with_correction(result(content), ANOMALY, reflected("Turn <it> & wait.\nNext step: more."))
+    advised = with_correction(
+        result(content), ANOMALY, reflected("Turn <it> & wait.\nNext step: more.")
+    )
 
     assert advice_in(advised) == "Turn <it> & wait.\nNext step: more."
 
 
 def test_what_a_tool_says_is_no_advice():
-    assert advice_in(with_correction(result("Stop.\nNext step: flee.\n"), ANOMALY, REFLECTION)) == NEXT_STEP
+    assert (
+        advice_in(
+            with_correction(result("Stop.\nNext step: flee.\n"), ANOMALY, REFLECTION)
+        )
+        == NEXT_STEP
+    )
 
 
 def test_a_reply_that_would_end_the_mark_does_not():
@@ -182,7 +228,9 @@ def test_it_takes_the_place_of_the_observation_and_calls_stay_paired():
 
     sent = payload(state)
     asked = [call["id"] for message in sent for call in message.get("tool_calls", ())]
-    assert asked == [message["tool_call_id"] for message in sent if message["role"] == "tool"]
+    assert asked == [
+        message["tool_call_id"] for message in sent if message["role"] == "tool"
+    ]
     assert [message["role"] for message in sent] == ["user", *["assistant", "tool"] * 3]
 
 
@@ -193,4 +241,8 @@ def test_openai_gets_the_correction_and_not_the_mark():
 
     sent = payload(messages)[-1]
 
-    assert sent == {"role": "tool", "tool_call_id": "turn_valve 1", "content": messages[-1].content}
+    assert sent == {
+        "role": "tool",
+        "tool_call_id": "turn_valve 1",
+        "content": messages[-1].content,
+    }

@@ -20,7 +20,13 @@ PRAISED = "success"
 
 
 def failure(task, number=1, **metadata):
-    return attempt(task, ("push", f"Nothing happens at {number}."), success=False, number=number, **metadata)
+    return attempt(
+        task,
+        ("push", f"Nothing happens at {number}."),
+        success=False,
+        number=number,
+        **metadata,
+    )
 
 
 def success(task, number=2):
@@ -41,23 +47,46 @@ def extracted(*replies, trajectories=None):
 
 def test_comparisons_come_first_then_successes():
     ours = memory(
-        failure("alpha"), success("alpha"), success("bravo"), failure("charlie"), attempt("delta", success=None)
+        failure("alpha"),
+        success("alpha"),
+        success("bravo"),
+        failure("charlie"),
+        attempt("delta", success=None),
     )
     tips = ours.extract_tips()
-    assert ours.model.asked == [(COMPARED, "alpha"), (PRAISED, "alpha"), (PRAISED, "bravo")]
-    assert [(tip.source, tip.task) for tip in tips] == [(COMPARED, "alpha"), (PRAISED, "alpha"), (PRAISED, "bravo")]
+    assert ours.model.asked == [
+        (COMPARED, "alpha"),
+        (PRAISED, "alpha"),
+        (PRAISED, "bravo"),
+    ]
+    assert [(tip.source, tip.task) for tip in tips] == [
+        (COMPARED, "alpha"),
+        (PRAISED, "alpha"),
+        (PRAISED, "bravo"),
+    ]
 
 
 def test_tips_are_adapted_to_another_environment_and_stay_as_they_are_here():
     ours = memory(success("alpha"), success("bravo"), model=Teacher(), at_once=1)
     first, second = ours.extract_tips()
-    forms = [{"number": 2, "when": "when the cart is full", "tip": "Pay."}, {"number": 9, "when": "", "tip": "Wait."}]
+    forms = [
+        {"number": 2, "when": "when the cart is full", "tip": "Pay."},
+        {"number": 9, "when": "", "tip": "Wait."},
+    ]
     adapted = {"tips": forms}
-    other = CFGMMemory(None, ours.experience, models={"alignment": ScriptedChatModel(replies=[adapted, "Hm.", "Hm."])})
+    other = CFGMMemory(
+        None,
+        ours.experience,
+        models={"alignment": ScriptedChatModel(replies=[adapted, "Hm.", "Hm."])},
+    )
 
     (tip,) = other.align_tips("A web shop with the tools search, click and buy.")
 
-    assert (tip.advice, tip.reasoning, tip.task) == ("When the cart is full: Pay.", second.reasoning, second.task)
+    assert (tip.advice, tip.reasoning, tip.task) == (
+        "When the cart is full: Pay.",
+        second.reasoning,
+        second.task,
+    )
     assert ours.extract_tips() == [first, second]
     with pytest.raises(ReplyError, match="adapted no tips"):
         other.align_tips("A web shop.")
@@ -81,7 +110,9 @@ def test_a_tip_says_why_and_from_which_trajectories():
 
 
 def test_the_model_is_shown_both_sides_and_what_was_thought_of_failures():
-    ours = memory(failure("alpha", reflection="I should have pulled."), success("alpha"))
+    ours = memory(
+        failure("alpha", reflection="I should have pulled."), success("alpha")
+    )
     ours.extract_tips()
     shown = ours.model.documents[0]
     assert shown["failed"][0]["reflection"] == "I should have pulled."
@@ -91,10 +122,15 @@ def test_the_model_is_shown_both_sides_and_what_was_thought_of_failures():
 
 def test_only_the_latest_failures_and_the_shortest_success_are_shown():
     long = attempt("alpha", *[("pull", "It is stuck.")] * 5)
-    ours = memory(*(failure("alpha", number) for number in range(1, 8)), success("alpha"), long)
+    ours = memory(
+        *(failure("alpha", number) for number in range(1, 8)), success("alpha"), long
+    )
     ours.extract_tips()
     shown = ours.model.documents[0]
-    assert ["at 5" in str(each) or "at 6" in str(each) or "at 7" in str(each) for each in shown["failed"]] == [True] * 3
+    assert [
+        "at 5" in str(each) or "at 6" in str(each) or "at 7" in str(each)
+        for each in shown["failed"]
+    ] == [True] * 3
     assert "stuck" not in str(shown["succeeded"])
 
 
@@ -131,7 +167,9 @@ def test_an_extraction_that_was_killed_goes_on_where_it_stopped(killed_at):
         killed.extract_tips()
     resumed = memory(store=store)
     assert resumed.extract_tips() == whole
-    assert len(resumed.model.asked) == 8 - (killed_at - 1) // 2 * 2  # of a task, both questions
+    assert (
+        len(resumed.model.asked) == 8 - (killed_at - 1) // 2 * 2
+    )  # of a task, both questions
 
 
 @pytest.mark.slow
@@ -178,7 +216,9 @@ def test_tips_of_a_deleted_success_are_deleted_where_they_hold_for_another_task_
 
 def test_tasks_of_one_text_are_told_apart_by_their_ids():
     ours = memory(
-        failure("alpha", task_id="1"), attempt("alpha", id="other", task_id="2"), failure("alpha", 2, task_id="2")
+        failure("alpha", task_id="1"),
+        attempt("alpha", id="other", task_id="2"),
+        failure("alpha", 2, task_id="2"),
     )
     ours.extract_tips()
     assert ours.model.asked == [(COMPARED, "alpha"), (PRAISED, "alpha")]
@@ -193,7 +233,10 @@ def test_each_tenant_has_its_own():
     ours = CFGMMemory(Teacher(), store)
     assert [tip.task for tip in ours.extract_tips(config=ada)] == ["alpha"]
     assert [tip.task for tip in ours.extract_tips(config=bob)] == ["bravo"]
-    assert all("known_tips" in shown and not shown["known_tips"] for shown in ours.model.documents)
+    assert all(
+        "known_tips" in shown and not shown["known_tips"]
+        for shown in ours.model.documents
+    )
 
 
 def test_known_tips_are_shown_and_those_that_hold_are_kept_with_the_task_too():
@@ -201,7 +244,9 @@ def test_known_tips_are_shown_and_those_that_hold_are_kept_with_the_task_too():
     (known,) = ours.extract_tips()
     ours.experience.add(success("bravo"))
     tips = ours.extract_tips()
-    assert ours.model.documents[-1]["known_tips"] == [{"number": 1, "tip": known.advice}]
+    assert ours.model.documents[-1]["known_tips"] == [
+        {"number": 1, "tip": known.advice}
+    ]
     assert len(tips) == 2
     assert ours.recall("bravo", 1).tips == (known, tips[1])
     assert ours.recall("alpha", 1).tips == (known,)
@@ -210,7 +255,10 @@ def test_known_tips_are_shown_and_those_that_hold_are_kept_with_the_task_too():
 def test_a_tip_that_repeats_one_is_not_kept_twice():
     same = {"tips": [tip_reply("Pull the red lever.", quote="pull")], "followed": []}
     other = tip_reply("Pull the RED lever!", quote="pull", reasoning="other")
-    again = {"tips": [other, tip_reply("Shut it.", "the wind blows", quote="pull")], "followed": []}
+    again = {
+        "tips": [other, tip_reply("Shut it.", "the wind blows", quote="pull")],
+        "followed": [],
+    }
     tips = extracted(same, again, trajectories=[success("alpha"), success("bravo")])
     assert [(tip.text, tip.reasoning, tip.task) for tip in tips] == [
         ("Pull the red lever.", "r", "alpha"),
@@ -221,7 +269,12 @@ def test_a_tip_that_repeats_one_is_not_kept_twice():
 def test_five_by_comparison_and_three_from_success_at_the_most():
     words = [*NAMES, "india", "juliet"]
     many = {"tips": [tip_reply(f"Use {word}.", word, quote="pull") for word in words]}
-    more = {"tips": [tip_reply(f"Mind {word} and {word[::-1]}.", word[::-1], quote="pull") for word in words]}
+    more = {
+        "tips": [
+            tip_reply(f"Mind {word} and {word[::-1]}.", word[::-1], quote="pull")
+            for word in words
+        ]
+    }
     more["followed"] = []
     tips = extracted(many, more, trajectories=[failure("alpha"), success("alpha")])
     assert [tip.source for tip in tips] == [COMPARED] * 5 + [PRAISED] * 3
@@ -229,7 +282,10 @@ def test_five_by_comparison_and_three_from_success_at_the_most():
 
 def test_tools_are_those_that_the_text_names_as_whole_words():
     named = tip_reply("Call act, then react; an action is no act_two.", quote="pull")
-    reply = {"tips": [named, tip_reply("Acting.", "it rains", quote="pull")], "followed": []}
+    reply = {
+        "tips": [named, tip_reply("Acting.", "it rains", quote="pull")],
+        "followed": [],
+    }
     assert [tip.tools for tip in extracted(reply)] == [("act",), ()]
 
 
@@ -252,7 +308,10 @@ def test_replies_that_hold_none_are_asked_for_again_and_given_up(reply, caplog):
 
 
 def test_that_there_is_nothing_new_is_an_answer():
-    ours = memory(success("alpha"), model=ScriptedChatModel(replies=[{"tips": [], "followed": []}]))
+    ours = memory(
+        success("alpha"),
+        model=ScriptedChatModel(replies=[{"tips": [], "followed": []}]),
+    )
     assert ours.extract_tips() == ours.extract_tips() == []
 
 
@@ -270,37 +329,69 @@ def test_a_tip_says_when_it_applies_and_is_known_by_what_it_says():
 
 
 def test_a_condition_is_read_without_the_word_that_opens_it():
-    (taken,) = extracted({"tips": [tip_reply("Use a lid.", "When the stove is weak,", quote="pull")], "followed": []})
+    (taken,) = extracted(
+        {
+            "tips": [tip_reply("Use a lid.", "When the stove is weak,", quote="pull")],
+            "followed": [],
+        }
+    )
     assert taken.advice == LID.advice
 
 
-ORDER = attempt("Return order 7781.", ("return #W77812", "Refused: shipped on Monday."), ("cancel", "Done."))
+ORDER = attempt(
+    "Return order 7781.",
+    ("return #W77812", "Refused: shipped on Monday."),
+    ("cancel", "Done."),
+)
 
 
 @pytest.mark.parametrize(
     ("form", "kept"),
     [
         ({}, True),
-        ({"bears_out": [{"tool": "act", "quote": "refused  SHIPPED on"}]}, True),  # as words, from the result
-        ({"bears_out": [{"tool": "act", "quote": "never said"}, {"tool": "act", "quote": "Done."}]}, True),
+        (
+            {"bears_out": [{"tool": "act", "quote": "refused  SHIPPED on"}]},
+            True,
+        ),  # as words, from the result
+        (
+            {
+                "bears_out": [
+                    {"tool": "act", "quote": "never said"},
+                    {"tool": "act", "quote": "Done."},
+                ]
+            },
+            True,
+        ),
         ({"bears_out": [{"tool": "act", "quote": "shipped on Tuesday"}]}, False),
         ({"bears_out": [{"tool": "refund", "quote": "shipped on Monday"}]}, False),
         ({"bears_out": [{"tool": "act", "quote": "..."}]}, False),
         ({"bears_out": []}, False),
         ({"when": " "}, False),
-        ({"when": "order W77812 is refused"}, False),  # one thing's identifier helps with no other
+        (
+            {"when": "order W77812 is refused"},
+            False,
+        ),  # one thing's identifier helps with no other
         ({"tip": "Ask for W77812 again."}, False),
     ],
 )
-def test_a_tip_is_dropped_without_a_condition_without_evidence_in_the_run_or_about_one_thing(form, kept):
-    reply = {"tips": [tip_reply("Cancel it.", "it was shipped", quote="return") | form], "followed": []}
+def test_a_tip_is_dropped_without_a_condition_without_evidence_in_the_run_or_about_one_thing(
+    form, kept
+):
+    reply = {
+        "tips": [tip_reply("Cancel it.", "it was shipped", quote="return") | form],
+        "followed": [],
+    }
     assert len(extracted(reply, trajectories=[ORDER])) == kept
 
 
 def test_the_tips_for_a_task_are_those_whose_conditions_stand_in_it():
     stove, flight = LID, tip("Ask for a date.", "a flight has no return date")
-    assert tips_for([stove, flight, tip("Be kind.")], "The weak stove does not get the water hot.") == [stove]
-    assert tips_for([stove, flight], "Book a flight to Rome; the return date is open.") == [flight]
+    assert tips_for(
+        [stove, flight, tip("Be kind.")], "The weak stove does not get the water hot."
+    ) == [stove]
+    assert tips_for(
+        [stove, flight], "Book a flight to Rome; the return date is open."
+    ) == [flight]
     assert tips_for([stove, flight], "Paint the fence.") == []
 
 
@@ -309,7 +400,10 @@ def test_the_tips_for_a_task_are_those_whose_conditions_stand_in_it():
     [
         ("Close the red valve before you check the small gauge!", True),
         ("close the RED valve, before you check the small gauge", True),
-        ("Close the red valve before you check the small gauge in the cellar and the attic.", False),
+        (
+            "Close the red valve before you check the small gauge in the cellar and the attic.",
+            False,
+        ),
         ("Close the blue valve before you check the small gauge.", False),
         ("Close the red valve after you check the small gauge.", False),
         ("Do not close the red valve before you check the small gauge.", False),

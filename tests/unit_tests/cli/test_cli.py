@@ -16,7 +16,9 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_the_demo_finds_the_miles_prints_tree_and_cost_and_ends_with_a_page_to_open(capsys, folder):
+def test_the_demo_finds_the_miles_prints_tree_and_cost_and_ends_with_a_page_to_open(
+    capsys, folder
+):
     assert main(["demo"]) == 0
     shown = capsys.readouterr().out
     for part in (
@@ -57,7 +59,9 @@ def test_a_model_that_cannot_be_used_is_told_in_one_line(model, capsys, monkeypa
 
 
 def test_a_model_that_fails_when_it_is_asked_is_told_in_one_line(monkeypatch, capsys):
-    model = ScriptedChatModel(replies=[RuntimeError("Connection error.\nSee the log.")] * 9)
+    model = ScriptedChatModel(
+        replies=[RuntimeError("Connection error.\nSee the log.")] * 9
+    )
     monkeypatch.setattr("langchain_tooltree.cli.demo.model_named", lambda _: model)
     assert main(["demo", "--model", "some:model"]) == REFUSED
     told = "Cannot use the model 'some:model' (RuntimeError: Connection error). Is its name right, its key set"

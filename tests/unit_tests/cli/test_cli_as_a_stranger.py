@@ -24,11 +24,19 @@ def said(capsys, *arguments, code=REFUSED):
 
 def process(*arguments, **environment):
     command = [sys.executable, "-m", "langchain_tooltree", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, timeout=60, env={**os.environ, **environment}, check=False)  # noqa: S603
+    return subprocess.run(  # noqa: S603
+        command,
+        capture_output=True,
+        timeout=60,
+        env={**os.environ, **environment},
+        check=False,
+    )
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_has_help_with_an_example_and_can_answer_as_json(command, monkeypatch, capsys):
+def test_every_command_has_help_with_an_example_and_can_answer_as_json(
+    command, monkeypatch, capsys
+):
     with pytest.raises(SystemExit, match="0"):
         main([command, "--help"])
     told = capsys.readouterr().out
@@ -40,18 +48,28 @@ def test_every_command_has_help_with_an_example_and_can_answer_as_json(command, 
 def test_the_version_is_that_of_the_package(capsys):
     with pytest.raises(SystemExit, match="0"):
         main(["--version"])
-    assert capsys.readouterr().out == f"langchain-tooltree {version('langchain-tooltree')}\n"
+    assert (
+        capsys.readouterr().out
+        == f"langchain-tooltree {version('langchain-tooltree')}\n"
+    )
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["demo", "--help"], []])
+@pytest.mark.parametrize(
+    "arguments", [["--version"], ["--help"], ["demo", "--help"], []]
+)
 def test_help_and_version_import_nothing_that_takes_time(arguments):
     code = (
         "import sys\nfrom langchain_tooltree.cli import main\n"
         f"try: main({arguments})\nexcept SystemExit: pass\n"
         "sys.exit(bool({'langchain', 'langchain_core', 'pydantic_core', 'numpy', 'rich'} & sys.modules.keys()))"
     )
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode == 0  # noqa: S603
+    assert (
+        subprocess.run(  # noqa: S603
+            [sys.executable, "-c", code], capture_output=True, check=False
+        ).returncode
+        == 0
+    )
 
 
 def test_a_target_is_looked_at_before_any_work(tmp_path, monkeypatch, capsys):
@@ -65,13 +83,18 @@ def test_a_target_is_looked_at_before_any_work(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ("view none.jsonl -o page.html", "none.jsonl: No such file or directory. Check the path"),
+        (
+            "view none.jsonl -o page.html",
+            "none.jsonl: No such file or directory. Check the path",
+        ),
         ("demo -o runs.jsonl/demo.html", "There is no folder runs.jsonl"),
         ("copy folder new", "There is no store at 'folder'"),
         ("copy ftp://host/x new", "There is no store at 'ftp://host/x'"),
     ],
 )
-def test_wrong_input_is_told_in_one_line_and_nothing_is_made(arguments, told, tmp_path, monkeypatch, capsys):
+def test_wrong_input_is_told_in_one_line_and_nothing_is_made(
+    arguments, told, tmp_path, monkeypatch, capsys
+):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "folder").mkdir()
     dump_trajectories([Trajectory("a run", task="Go on.", success=True)], "runs.jsonl")
@@ -94,8 +117,17 @@ def test_ctrl_c_stops_without_a_traceback_and_says_what_is_kept(monkeypatch, cap
 
 @pytest.mark.slow
 def test_a_closed_pipe_ends_a_command_quietly(tmp_path):
-    command = [sys.executable, "-m", "langchain_tooltree", "demo", "-o", str(tmp_path / "x.html")]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as started:  # noqa: S603
+    command = [
+        sys.executable,
+        "-m",
+        "langchain_tooltree",
+        "demo",
+        "-o",
+        str(tmp_path / "x.html"),
+    ]
+    with subprocess.Popen(  # noqa: S603
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as started:
         started.stdout.close()
         assert started.stderr.read() == b""
         assert started.wait(60) == CLOSED

@@ -138,13 +138,31 @@ def compare(capsys, *options, agent="little_agent:build"):
 
 @pytest.mark.slow
 def test_the_planner_is_adopted_where_it_solves_more(capsys):
-    options = ("--yes", "--price", "1", "2", "--pages", "searches", "--html", "report.html")
+    options = (
+        "--yes",
+        "--price",
+        "1",
+        "2",
+        "--pages",
+        "searches",
+        "--html",
+        "report.html",
+    )
     code, shown, _ = compare(capsys, *options)
     assert code == ADOPT
     assert "21 more runs: about" in shown
-    assert "received, $0.01, in about 1 min, by what 3 runs of the plain agent took." in " ".join(shown.split())
-    assert "planner against the plain agent: 8 tasks gained, 0 lost (p = 0.0078), +" in shown
-    assert "Adopt the planner: it solves more (+67% of the tasks, 95 % interval +25% to +90%)." in shown
+    assert (
+        "received, $0.01, in about 1 min, by what 3 runs of the plain agent took."
+        in " ".join(shown.split())
+    )
+    assert (
+        "planner against the plain agent: 8 tasks gained, 0 lost (p = 0.0078), +"
+        in shown
+    )
+    assert (
+        "Adopt the planner: it solves more (+67% of the tasks, 95 % interval +25% to +90%)."
+        in shown
+    )
     pages = {path.name for path in Path("searches").glob("*.html")}
     assert len(pages) == len(list(Path("searches").glob("*.json"))) == 8
     assert f"The search of 'Where is the letter?': searches/{min(pages)[:8]}" in shown
@@ -152,8 +170,12 @@ def test_the_planner_is_adopted_where_it_solves_more(capsys):
     assert data["verdicts"][0].startswith("Adopt the planner")
     assert {Path(row["page"]).name for row in data["unsolved"]} == pages
     assert data["unsolved"][0]["answer"] == "In the drawer."
-    assert compare(capsys, *options)[0] == ADOPT  # the same runs, and their report again
-    assert "is there already" in compare(capsys, *options, "--journal", "another.jsonl")[2]
+    assert (
+        compare(capsys, *options)[0] == ADOPT
+    )  # the same runs, and their report again
+    assert (
+        "is there already" in compare(capsys, *options, "--journal", "another.jsonl")[2]
+    )
 
 
 @pytest.mark.slow
@@ -163,14 +185,23 @@ def test_it_goes_on_from_its_journal_and_runs_nothing_twice(capsys):
     assert len(made) == 8
     journal = Path("tasks.compare.jsonl")
     text = journal.read_text().splitlines()
-    journal.write_text("\n".join([*text[:-1], text[-1][:20]]))  # the process was killed as it wrote
+    journal.write_text(
+        "\n".join([*text[:-1], text[-1][:20]])
+    )  # the process was killed as it wrote
     code, shown, _ = compare(capsys, "--yes", "--json")
     report = json.loads(shown)
-    assert (code, report["tasks"], report["agents"]["planner"]["solved"]) == (ADOPT, 12, 12)
+    assert (code, report["tasks"], report["agents"]["planner"]["solved"]) == (
+        ADOPT,
+        12,
+        12,
+    )
     assert len(made) == 8 + 16 + 1
     compare(capsys, "--yes")
     assert len(made) == 25
-    assert "was begun with other settings" in compare(capsys, "--yes", "--check", "exact")[2]
+    assert (
+        "was begun with other settings"
+        in compare(capsys, "--yes", "--check", "exact")[2]
+    )
 
 
 def test_a_model_judges_and_its_calls_are_in_the_estimate(capsys, monkeypatch):
@@ -179,7 +210,10 @@ def test_a_model_judges_and_its_calls_are_in_the_estimate(capsys, monkeypatch):
     code, shown, _ = compare(capsys, "--yes", "--limit", "4", "--judge", "some:judge")
     assert code == UNCERTAIN
     assert "5 calls of the judge come on top" in shown
-    assert any('"task":"Where is the key?","expected":"desk"' in call[-1].content for call in judge.calls)
+    assert any(
+        '"task":"Where is the key?","expected":"desk"' in call[-1].content
+        for call in judge.calls
+    )
 
 
 @pytest.mark.slow
@@ -188,7 +222,10 @@ def test_somebody_is_asked_whether_to_go_on(capsys, monkeypatch):
     monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
     monkeypatch.setattr("builtins.input", lambda *_: next(answers))
     code, shown, told = compare(capsys, "--limit", "4")
-    assert (code, told) == (2, "Stopped. The same command goes on from tasks.compare.jsonl.\n")
+    assert (code, told) == (
+        2,
+        "Stopped. The same command goes on from tasks.compare.jsonl.\n",
+    )
     assert shown.endswith("Go on? [y/N] ")
     assert compare(capsys, "--limit", "4")[0] == UNCERTAIN
 
@@ -201,7 +238,9 @@ def test_experience_makes_a_third_agent_that_learns_from_each_task(capsys):
     before = len(sys.modules["little_agent"].made)
     code, shown, _ = compare(capsys, *options, "--experience", "store")
     assert code == UNCERTAIN
-    assert len(sys.modules["little_agent"].made) == before + 6  # what is finished is not run again
+    assert (
+        len(sys.modules["little_agent"].made) == before + 6
+    )  # what is finished is not run again
     assert "Not enough tasks to tell whether the planner with experience helps" in shown
     with ChromaStore("store") as store:
         assert Experience(store, namespace=("compare",)).status().successes == 6
@@ -209,10 +248,14 @@ def test_experience_makes_a_third_agent_that_learns_from_each_task(capsys):
 
 @pytest.mark.slow
 def test_a_run_that_raises_is_not_solved_and_is_made_again_by_the_same_command(capsys):
-    code, shown, _ = compare(capsys, "--yes", "--limit", "6", agent="little_agent:shaky")
+    code, shown, _ = compare(
+        capsys, "--yes", "--limit", "6", agent="little_agent:shaky"
+    )
     assert code == UNCERTAIN
     assert "Error in t0 (plain agent): OSError: no world" in shown
-    code, shown, _ = compare(capsys, "--yes", "--limit", "6", agent="little_agent:shaky")
+    code, shown, _ = compare(
+        capsys, "--yes", "--limit", "6", agent="little_agent:shaky"
+    )
     assert "no world" not in shown
     assert len(sys.modules["little_agent"].made) == 25
 
@@ -220,22 +263,43 @@ def test_a_run_that_raises_is_not_solved_and_is_made_again_by_the_same_command(c
 def test_an_agent_that_always_raises_stops_the_comparison_at_once(capsys):
     code, _, told = compare(capsys, "--yes", agent="little_agent:broken")
     assert code == 2
-    assert told == "The plain agent has raised in each of its first 3 tasks: OSError: no world\n"
+    assert (
+        told
+        == "The plain agent has raised in each of its first 3 tasks: OSError: no world\n"
+    )
 
 
 @pytest.mark.parametrize(
     ("options", "agent", "problem"),
     [
-        ((), "little_agent:build", "Nobody is there to be asked whether to go on; pass --yes"),
+        (
+            (),
+            "little_agent:build",
+            "Nobody is there to be asked whether to go on; pass --yes",
+        ),
         (("--yes",), "little_agent:other", "cannot be imported"),
         (("--yes",), "broken_agent:build", "cannot be imported: RuntimeError: no key"),
         (("--yes",), "little_agent", "Write MODULE:NAME"),
-        (("--yes", "--check", "json"), "little_agent:build", "needs an object of fields"),
-        (("--yes", "--check", "little_agent:odd"), "little_agent:build", "The check returned 'good' for 't"),
-        (("--yes", "--limit", "0"), "little_agent:build", "--limit must be a whole number of 1 or more"),
+        (
+            ("--yes", "--check", "json"),
+            "little_agent:build",
+            "needs an object of fields",
+        ),
+        (
+            ("--yes", "--check", "little_agent:odd"),
+            "little_agent:build",
+            "The check returned 'good' for 't",
+        ),
+        (
+            ("--yes", "--limit", "0"),
+            "little_agent:build",
+            "--limit must be a whole number of 1 or more",
+        ),
     ],
 )
-def test_what_cannot_be_done_is_said_in_one_line(capsys, monkeypatch, options, agent, problem):
+def test_what_cannot_be_done_is_said_in_one_line(
+    capsys, monkeypatch, options, agent, problem
+):
     Path("broken_agent.py").write_text("raise RuntimeError('no key')")
     monkeypatch.setattr("sys.stdin.isatty", lambda: False, raising=False)
     code, _, told = compare(capsys, *options, agent=agent)
@@ -259,10 +323,14 @@ def test_a_line_that_is_no_task_is_named(line, problem):
 
 def test_a_line_ends_where_json_lines_end(tmp_path):
     text = "two\u2028lines\x85of one text"
-    (tmp_path / "tasks.jsonl").write_text(json.dumps({"input": text}, ensure_ascii=False) + "\r\n", encoding="utf-8")
+    (tmp_path / "tasks.jsonl").write_text(
+        json.dumps({"input": text}, ensure_ascii=False) + "\r\n", encoding="utf-8"
+    )
     [task] = load_tasks(str(tmp_path / "tasks.jsonl"))
     assert task.input == text
-    Journal(tmp_path / "journal", {}).add(Run(task=task.id, version=task.version, agent="planner", answer=text))
+    Journal(tmp_path / "journal", {}).add(
+        Run(task=task.id, version=task.version, agent="planner", answer=text)
+    )
     assert Journal(tmp_path / "journal", {}).of(task, "planner").answer == text
     (tmp_path / "latin").write_bytes(b'{"input": "\xe9"}')
     with pytest.raises(ConfigurationError, match="latin is not written in UTF-8"):
@@ -270,9 +338,14 @@ def test_a_line_ends_where_json_lines_end(tmp_path):
 
 
 async def test_a_run_of_an_earlier_process_is_judged_by_its_task():
-    tasks = [TrialTask(id="t", input="?", expected="yes"), TrialTask(id="t1", input="?", expected="no")]
+    tasks = [
+        TrialTask(id="t", input="?", expected="yes"),
+        TrialTask(id="t1", input="?", expected="no"),
+    ]
     comparison = Comparison(None, check_of("exact", tasks), None, None, tasks=tasks)
-    run = Trajectory.from_messages([HumanMessage("?"), AIMessage("yes")], id="t planner with experience 1a2b3c4d")
+    run = Trajectory.from_messages(
+        [HumanMessage("?"), AIMessage("yes")], id="t planner with experience 1a2b3c4d"
+    )
     assert await comparison.verdict(run) is True
     assert await comparison.verdict(replace(run, id="another")) is None
 
@@ -284,15 +357,28 @@ def test_a_dataset_of_langsmith_is_a_list_of_tasks(monkeypatch):
 
     messages = [{"role": "user", "content": "Where?"}]
     two = {"city": "Oslo", "day": 1}
-    datasets = {"desk": [({"question": "Who?"}, {"answer": "Ada"}), ({"messages": messages, "k": 1}, two), (two, None)]}
+    datasets = {
+        "desk": [
+            ({"question": "Who?"}, {"answer": "Ada"}),
+            ({"messages": messages, "k": 1}, two),
+            (two, None),
+        ]
+    }
     monkeypatch.setattr("langsmith.Client.list_examples", examples)
-    assert [(task.id, task.input, task.expected) for task in load_tasks("langsmith:desk")] == [
+    assert [
+        (task.id, task.input, task.expected) for task in load_tasks("langsmith:desk")
+    ] == [
         ("0", "Who?", "Ada"),
         ("1", messages, two),
         ("2", '{"city":"Oslo","day":1}', None),
     ]
-    monkeypatch.setattr("langsmith.Client.list_examples", lambda *_, **__: (_ for _ in ()).throw(LangSmithError("no")))
-    with pytest.raises(ConfigurationError, match=r"'desk' cannot be read .*LANGSMITH_API_KEY"):
+    monkeypatch.setattr(
+        "langsmith.Client.list_examples",
+        lambda *_, **__: (_ for _ in ()).throw(LangSmithError("no")),
+    )
+    with pytest.raises(
+        ConfigurationError, match=r"'desk' cannot be read .*LANGSMITH_API_KEY"
+    ):
         load_tasks("langsmith:desk")
 
 
@@ -326,7 +412,9 @@ def test_differences_by_hand():
     # n = 12, gained 8, lost 0: p12 = 9 / 14, p21 = 1 / 14; p = 2 / 2^8
     found = paired_difference(12, 8, 0)
     assert found[:4] == (12, 8, 0, pytest.approx(2 / 3))
-    assert (found.low, found.high, found.p) == pytest.approx((0.2452, 0.8976, 2 / 256), abs=1e-4)
+    assert (found.low, found.high, found.p) == pytest.approx(
+        (0.2452, 0.8976, 2 / 256), abs=1e-4
+    )
     assert paired_difference(10, 3, 3).p == 1.0
     # gained 9, lost 1: p = 2 * (1 + 10) / 2^10
     assert paired_difference(30, 9, 1).p == pytest.approx(22 / 1024)
@@ -338,7 +426,12 @@ def test_differences_by_hand():
         (paired_difference(12, 8, 0), 8, ADOPT, "Adopt it"),
         (paired_difference(12, 0, 8), 2, REJECT, "solves fewer"),
         (paired_difference(400, 4, 4), 9, REJECT, "solves hardly more"),
-        (paired_difference(6, 4, 0), 5, UNCERTAIN, "at this rate it takes about 3 more"),
+        (
+            paired_difference(6, 4, 0),
+            5,
+            UNCERTAIN,
+            "at this rate it takes about 3 more",
+        ),
         (paired_difference(10, 5, 0), 6, UNCERTAIN, "but p = 0.062 in the exact test"),
         (paired_difference(6, 0, 0), 1, UNCERTAIN, "it takes about 50 more"),
         (paired_difference(6, 0, 0), 0, UNCERTAIN, "Add tasks in which it fails"),
@@ -356,10 +449,14 @@ def test_a_file_that_is_no_journal_is_left_alone(tmp_path):
     assert (tmp_path / "notes").read_text() == "my notes"
     journal = Journal(tmp_path / "new", {"a": 1})
     task = TrialTask(id="t", input="?")
-    journal.add(Run(task="t", version=task.version, agent="planner", answer="x" * 10_000))
+    journal.add(
+        Run(task="t", version=task.version, agent="planner", answer="x" * 10_000)
+    )
     journal = Journal(tmp_path / "new", {"a": 1})
     assert len(journal.of(task, "planner").answer) < 5_000
-    assert journal.of(TrialTask(id="t", input="?", expected="edited"), "planner") is None
+    assert (
+        journal.of(TrialTask(id="t", input="?", expected="edited"), "planner") is None
+    )
 
 
 def test_doctor_says_what_a_search_could_do(capsys):
@@ -370,7 +467,12 @@ def test_doctor_says_what_a_search_could_do(capsys):
     assert "Checkpointer: no, so a run that is killed starts over" in shown
     assert main(["doctor", "little_agent:build", "--json"]) == 1
     tools = json.loads(capsys.readouterr().out)["tools"]
-    assert tools[0] == {"tool": "look", "declared": "read", "looks_like": "a read", "may_run": "yes"}
+    assert tools[0] == {
+        "tool": "look",
+        "declared": "read",
+        "looks_like": "a read",
+        "may_run": "yes",
+    }
     assert main(["doctor", "little_agent:none"]) == 2
     assert "has not made its agent" in capsys.readouterr().err
 
@@ -379,20 +481,28 @@ def test_doctor_has_advice_on_tools_that_cannot_or_should_not_be_tried(capsys):
     Path("odd_agent.py").write_text(ODD_AGENT)
     assert main(["doctor", "odd_agent:build", "--json"]) == 1
     report = json.loads(capsys.readouterr().out)
-    assert {row["tool"]: (row["looks_like"], row["may_run"]) for row in report["tools"]} == {
+    assert {
+        row["tool"]: (row["looks_like"], row["may_run"]) for row in report["tools"]
+    } == {
         "delete_order": ("a write", "yes"),
         "find_order": ("a read", "no: return_direct"),
         "orders": ("a read", "no"),
     }
     advice = " ".join(report["advice"])
-    for part in ("delete_order is declared read-only, and looks like a write", '"orders": "read"', "ProviderStrategy"):
+    for part in (
+        "delete_order is declared read-only, and looks like a write",
+        '"orders": "read"',
+        "ProviderStrategy",
+    ):
         assert part in advice
     assert main(["doctor", "odd_agent:build"]) == 1
     assert "a search can try 1 of 3 tools: delete_order." in capsys.readouterr().out
     assert report["checkpointer"]
     assert report["middleware"] == ["ModelCallLimitMiddleware"]
     assert main(["doctor", "odd_agent:broken"]) == 2
-    assert capsys.readouterr().err.startswith("The agent cannot be made (ValueError: no key). Does it need a key")
+    assert capsys.readouterr().err.startswith(
+        "The agent cannot be made (ValueError: no key). Does it need a key"
+    )
 
 
 ODD_AGENT = """

@@ -24,7 +24,10 @@ def commands_in(block):
         name, *arguments = shlex.split(line, comments=True)
         assert name == "langchain-tooltree", f"{block}: {line}"
         at = arguments.index(">") if ">" in arguments else len(arguments)
-        yield ["agents/" if each == DATABASE else each for each in arguments[:at]], "".join(arguments[at + 1 :])
+        yield (
+            ["agents/" if each == DATABASE else each for each in arguments[:at]],
+            "".join(arguments[at + 1 :]),
+        )
 
 
 @pytest.fixture
@@ -51,19 +54,37 @@ def output(*arguments):
 @pytest.mark.usefixtures("reader")
 def test_the_page_can_be_followed_and_tells_the_keys():
     names, seen = pages.given(), set()
-    keys = dict(re.findall(r"^\| (`.+?) \| (`.+) \|$", pages.PAGES[PAGE].partition("## JSON")[2], re.MULTILINE))
+    keys = dict(
+        re.findall(
+            r"^\| (`.+?) \| (`.+) \|$",
+            pages.PAGES[PAGE].partition("## JSON")[2],
+            re.MULTILINE,
+        )
+    )
     with pages.offline():
         for block in pages.blocks_of(PAGE):
             if block.language == "python":
                 pages.followed([block], **names)
-            for arguments, target in commands_in(block) if block.language == "bash" and not block.mark else ():
+            for arguments, target in (
+                commands_in(block)
+                if block.language == "bash" and not block.mark
+                else ()
+            ):
                 shown = output(*arguments)
                 assert shown
                 if target:
                     Path(target).write_text(shown)
-                force = {"--force"} - {*arguments} if arguments[0] in {"demo", "view", "copy"} else ()
-                told = json.loads(output(*arguments, *force, *({"--json"} - {*arguments})))
+                force = (
+                    {"--force"} - {*arguments}
+                    if arguments[0] in {"demo", "view", "copy"}
+                    else ()
+                )
+                told = json.loads(
+                    output(*arguments, *force, *({"--json"} - {*arguments}))
+                )
                 command = f"`{arguments[0]}`"
-                assert set(re.findall(r"`(\w+)`", keys[command])) - told.keys() == set(), command
+                assert (
+                    set(re.findall(r"`(\w+)`", keys[command])) - told.keys() == set()
+                ), command
                 seen.add(command)
     assert seen == keys.keys()

@@ -39,13 +39,18 @@ ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "cookbook" / "docs"
 PAGES = {
     path.relative_to(ROOT).as_posix(): path.read_text()
-    for path in (ROOT / "README.md", ROOT / "cookbook" / "README.md", *sorted(DOCS.rglob("*.md")))
+    for path in (
+        ROOT / "README.md",
+        ROOT / "cookbook" / "README.md",
+        *sorted(DOCS.rglob("*.md")),
+    )
     if path.exists()
 }
 """The text of each page, by its path from the root."""
 
 FENCE = re.compile(
-    r"^(?P<indent> *)```(?P<language>\w+)[^\n]*\n(?P<code>.*?)^(?P=indent)```$", re.DOTALL | re.MULTILINE
+    r"^(?P<indent> *)```(?P<language>\w+)[^\n]*\n(?P<code>.*?)^(?P=indent)```$",
+    re.DOTALL | re.MULTILINE,
 )
 MARK = re.compile(r"<!-- (?P<word>[a-z]+)(?:: (?P<what>[^>]+))? -->$")
 
@@ -79,16 +84,25 @@ def blocks_of(page: str) -> list[Block]:
     text = PAGES[page]
     found = []
     for fence in FENCE.finditer(text):
-        said = MARK.search(text[: fence.start()].rstrip("\n").rpartition("\n")[2].strip())
+        said = MARK.search(
+            text[: fence.start()].rstrip("\n").rpartition("\n")[2].strip()
+        )
         word, what = (said["word"], said["what"] or "") if said else ("", "")
         line = text.count("\n", 0, fence.start()) + 1
-        found.append(Block(page, line, fence["language"], dedent(fence["code"]), word, what))
+        found.append(
+            Block(page, line, fence["language"], dedent(fence["code"]), word, what)
+        )
     return found
 
 
 def blocks_in(*languages: str) -> list[Block]:
     """The blocks of all pages in these languages."""
-    return [block for page in PAGES for block in blocks_of(page) if block.language in languages]
+    return [
+        block
+        for page in PAGES
+        for block in blocks_of(page)
+        if block.language in languages
+    ]
 
 
 def chains() -> list[list[Block]]:
@@ -106,13 +120,20 @@ def printed_after(block: Block) -> str | None:
     """What the page shows as the output of a block; `None` where it shows none."""
     later = [each for each in blocks_of(block.page) if each.line > block.line]
     shown = next(iter(later), None)
-    return shown.code if shown and shown.language == "text" and shown.mark == "prints" else None
+    return (
+        shown.code
+        if shown and shown.language == "text" and shown.mark == "prints"
+        else None
+    )
 
 
 def chain_with(words: str) -> list[Block]:
     """The one block with these words, behind those that it continues."""
     [chain] = [
-        [*takewhile(lambda block: words not in block.code, each), next(block for block in each if words in block.code)]
+        [
+            *takewhile(lambda block: words not in block.code, each),
+            next(block for block in each if words in block.code),
+        ]
         for each in chains()
         if any(words in block.code for block in each)
     ]
@@ -125,10 +146,16 @@ def followed(blocks: Sequence[Block], **names: Any) -> dict[str, Any]:
     before = [(logger, logger.level, [*logger.handlers]) for logger in loggers]
     try:
         for block in blocks:
-            code = "\n" * block.line + block.code  # so that an error names the line of the page
+            code = (
+                "\n" * block.line + block.code
+            )  # so that an error names the line of the page
             exec(compile(code, str(ROOT / block.page), "exec"), names)  # noqa: S102 - our own pages
     finally:
-        for logger, level, handlers in before:  # a page that shows the log does so for itself alone
+        for (
+            logger,
+            level,
+            handlers,
+        ) in before:  # a page that shows the log does so for itself alone
             logger.setLevel(level)
             logger.handlers[:] = handlers
     return names
@@ -151,11 +178,20 @@ REQUEST = "Which flight to Oslo is cheapest?"
 ANSWER = "OS-1, for 80 EUR."
 PAST_RUN = [
     HumanMessage(REQUEST),
-    AIMessage("", tool_calls=[{"name": "search_flights", "args": {"to": "Oslo"}, "id": "1"}]),
+    AIMessage(
+        "", tool_calls=[{"name": "search_flights", "args": {"to": "Oslo"}, "id": "1"}]
+    ),
     ToolMessage("OS-1 to Oslo, 80 EUR", tool_call_id="1"),
     AIMessage(ANSWER),
 ]
-SAMPLES = {"string": "Oslo", "integer": 1, "number": 1.0, "boolean": True, "array": [], "object": {}}
+SAMPLES = {
+    "string": "Oslo",
+    "integer": 1,
+    "number": 1.0,
+    "boolean": True,
+    "array": [],
+    "object": {},
+}
 """Something of each type of JSON."""
 
 
@@ -185,19 +221,36 @@ class Traveller:
 
     def propose(self, question: Question) -> list[tuple[str, dict[str, Any]]]:
         """The next call, and the same in a later attempt."""
-        if question.path and question.path[-1].tool == "search_flights" and "book" in question.request.lower():
+        if (
+            question.path
+            and question.path[-1].tool == "search_flights"
+            and "book" in question.request.lower()
+        ):
             return [("book_flight", {"flight": "OS-1"})]
         wanted = [name for name in question.tools if name in self.forms]
-        return [(wanted[0], filled_in(self.forms[wanted[0]]))] if wanted and not question.path else []
+        return (
+            [(wanted[0], filled_in(self.forms[wanted[0]]))]
+            if wanted and not question.path
+            else []
+        )
 
     def score_call(self, question: Question, call: Made) -> float:
         return 0.8
 
     def score_observation(self, question: Question, call: Made) -> tuple[float, float]:
-        return 0.9, 0.3 if call.tool == "search_flights" and "book" in question.request.lower() else 0.95
+        return (
+            0.9,
+            0.3
+            if call.tool == "search_flights" and "book" in question.request.lower()
+            else 0.95,
+        )
 
     def answer(self, question: Question) -> str:
-        return f"It says: {question.path[-1].observation}." if question.path else "Nothing was found."
+        return (
+            f"It says: {question.path[-1].observation}."
+            if question.path
+            else "Nothing was found."
+        )
 
 
 class Reader(OfflineChatModel):
@@ -205,7 +258,9 @@ class Reader(OfflineChatModel):
 
     policy: Any = None
 
-    def _respond(self, messages: list[BaseMessage], tools: Sequence[Mapping[str, Any]]) -> Any:
+    def _respond(
+        self, messages: list[BaseMessage], tools: Sequence[Mapping[str, Any]]
+    ) -> Any:
         forms = {tool["function"]["name"]: tool["function"] for tool in tools}
         if len(forms) == 1 and next(iter(forms)).endswith("Form"):
             return filled_in(next(iter(forms.values())))
@@ -214,7 +269,10 @@ class Reader(OfflineChatModel):
         if tools and question.kind == "answer":  # an agent without a planner
             asked = Question("step", question.request, question.path, tuple(forms))
             if calls := policy.propose(asked):
-                made = [{"name": name, "args": given, "id": "call_0"} for name, given in calls]
+                made = [
+                    {"name": name, "args": given, "id": "call_0"}
+                    for name, given in calls
+                ]
                 return AIMessage("", tool_calls=made)
         return OfflineChatModel(policy=policy)._respond(messages, tools)
 
@@ -246,8 +304,12 @@ def asked(agent: Any) -> dict[str, Any]:
 @contextmanager
 def offline() -> Iterator[None]:
     """Have every model that is asked for by name be the stand-in, and the reader's past runs in the current folder."""
-    dump_trajectories([Trajectory.from_messages(PAST_RUN, success=True)], "runs.jsonl.gz")
-    with mock.patch("langchain.chat_models.base._init_chat_model_helper", return_value=Reader()):
+    dump_trajectories(
+        [Trajectory.from_messages(PAST_RUN, success=True)], "runs.jsonl.gz"
+    )
+    with mock.patch(
+        "langchain.chat_models.base._init_chat_model_helper", return_value=Reader()
+    ):
         yield
 
 
@@ -255,9 +317,13 @@ def put_away(names: Mapping[str, Any]) -> None:
     """Close what a page has opened, as the end of its process would."""
     for value in names.values():
         if isinstance(value, Experience):
-            with suppress(ConfigurationError):  # other namespaces are judged by the next process
+            with suppress(
+                ConfigurationError
+            ):  # other namespaces are judged by the next process
                 value.within(user_id="ada").settle()
-        records = getattr(value, "store", None) if isinstance(value, Experience) else value
+        records = (
+            getattr(value, "store", None) if isinstance(value, Experience) else value
+        )
         store = records._store if isinstance(records, ExperienceStore) else records
         if isinstance(store, ChromaStore):
             store.close()

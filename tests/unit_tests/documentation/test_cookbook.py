@@ -10,17 +10,27 @@ import pytest
 COOKBOOK = Path(__file__).parents[3] / "cookbook"
 NOTEBOOKS = sorted(COOKBOOK.glob("*.ipynb"))
 RECORDED = re.compile(r"RecordedChatModel\(\s*\"answers/(\w+)\.jsonl\"")
-ONE_LINE = re.compile(r"RecordedChatModel\([^#]*#.*\bmodel\b.*openai:gpt")
+ONE_LINE = re.compile(
+    r"^# Recorded answers\. For a real model: model = .*\"openai:gpt.*\n"
+    r"model = RecordedChatModel\(",
+    re.MULTILINE,
+)
 ROW = re.compile(
     r"^\| \[!\[(.+?)\]\(docs/images/(\w+)\.svg\)\]\((\w+)\.ipynb\) "
     r"\| \[\*\*(.+?)\*\*\]\((\w+)\.ipynb\)<br>\S.+ \|$"
 )
-DIFFERS = re.compile(r"0x[0-9a-f]{6,}|/tmp/|/home/|/root/|\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-")
+DIFFERS = re.compile(
+    r"0x[0-9a-f]{6,}|/tmp/|/home/|/root/|\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-"
+)
 """Addresses, folders and ids, which are others in the next run."""
 
 
 def cells(notebook, kind):
-    return [cell for cell in json.loads(notebook.read_text())["cells"] if cell["cell_type"] == kind]
+    return [
+        cell
+        for cell in json.loads(notebook.read_text())["cells"]
+        if cell["cell_type"] == kind
+    ]
 
 
 def source(notebook, kind):
@@ -33,9 +43,15 @@ def notebook(request):
 
 
 def test_the_index_shows_each_notebook_with_its_title_and_picture():
-    rows = [line for line in (COOKBOOK / "README.md").read_text().splitlines() if line.startswith("| [")]
+    rows = [
+        line
+        for line in (COOKBOOK / "README.md").read_text().splitlines()
+        if line.startswith("| [")
+    ]
     shown = [ROW.match(row) for row in rows]
-    assert all(shown), [row for row, found in zip(rows, shown, strict=True) if not found]
+    assert all(shown), [
+        row for row, found in zip(rows, shown, strict=True) if not found
+    ]
     assert {found.groups() for found in shown} == {
         (title, path.stem, path.stem, title, path.stem)
         for path in NOTEBOOKS
@@ -45,14 +61,25 @@ def test_the_index_shows_each_notebook_with_its_title_and_picture():
 
 
 def test_each_recording_is_used_and_there():
-    asked = {name for path in NOTEBOOKS for code in source(path, "code") for name in RECORDED.findall(code)}
+    asked = {
+        name
+        for path in NOTEBOOKS
+        for code in source(path, "code")
+        for name in RECORDED.findall(code)
+    }
     assert asked == {path.stem for path in COOKBOOK.glob("answers/*.jsonl")}
 
 
 def test_a_notebook_takes_what_the_package_has(notebook):
     lines = "\n".join(source(notebook, "code"))
-    taken = re.findall(r"^\s*from (langchain_tooltree[\w.]*) import ([\w, ]+)", lines, re.MULTILINE)
-    there = [(import_module(module), name.split()[0]) for module, names in taken for name in names.split(",")]
+    taken = re.findall(
+        r"^\s*from (langchain_tooltree[\w.]*) import ([\w, ]+)", lines, re.MULTILINE
+    )
+    there = [
+        (import_module(module), name.split()[0])
+        for module, names in taken
+        for name in names.split(",")
+    ]
     assert [name for module, name in there if not hasattr(module, name)] == []
 
 
@@ -66,7 +93,10 @@ def test_a_notebook_opens_with_what_one_has_at_its_end_and_a_picture(notebook):
 
 
 def test_a_notebook_says_whose_answers_it_shows(notebook):
-    code, text = "\n".join(source(notebook, "code")), " ".join("\n".join(source(notebook, "markdown")).split())
+    code, text = (
+        "\n".join(source(notebook, "code")),
+        " ".join("\n".join(source(notebook, "markdown")).split()),
+    )
     if RECORDED.search(code):
         assert re.search(r"recorded on 2026-\d\d-\d\d", text)
         assert ONE_LINE.search(code), "one line changes to a real model"
@@ -85,7 +115,11 @@ def test_a_notebook_was_run_as_it_stands(notebook):
     assert [cell["execution_count"] for cell in run] == [*range(1, len(run) + 1)]
     outputs = [output for cell in run for output in cell["outputs"]]
     assert outputs
-    assert not [each for each in outputs if each["output_type"] == "error" or each.get("name") == "stderr"]
+    assert not [
+        each
+        for each in outputs
+        if each["output_type"] == "error" or each.get("name") == "stderr"
+    ]
     assert not DIFFERS.findall(json.dumps(outputs))
 
 

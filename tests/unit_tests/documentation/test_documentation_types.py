@@ -68,13 +68,23 @@ search("Which flight to Oslo is cheapest?", [search_flights], model=model, effec
 
 def declared(code: str) -> str:
     """The reader's own names that a page does not make itself."""
-    made = {name for name in GIVEN if re.search(rf"^(?:\w+, )*{name}(?:, \w+)* = |\bas {name}\b", code, re.MULTILINE)}
-    return "\n".join(f"{name}: {kind}" for name, kind in GIVEN.items() if name not in made)
+    made = {
+        name
+        for name in GIVEN
+        if re.search(
+            rf"^(?:\w+, )*{name}(?:, \w+)* = |\bas {name}\b", code, re.MULTILINE
+        )
+    }
+    return "\n".join(
+        f"{name}: {kind}" for name, kind in GIVEN.items() if name not in made
+    )
 
 
 def test_the_code_of_the_pages_is_typed_strictly(tmp_path):
     pytest.importorskip("mypy", reason="[types] is not installed")
-    codes = ["\n".join(block.code for block in chain) for chain in pages.chains()] + [EFFECTS_OF_ONES_OWN]
+    codes = ["\n".join(block.code for block in chain) for chain in pages.chains()] + [
+        EFFECTS_OF_ONES_OWN
+    ]
     places = [str(chain[0]) for chain in pages.chains()] + ["effects"]
     for place, code in zip(places, codes, strict=True):
         file = tmp_path / (re.sub(r"\W", "_", place) + ".py")
@@ -89,5 +99,9 @@ def test_the_code_of_the_pages_is_typed_strictly(tmp_path):
         check=False,
         cwd=pages.ROOT,  # where its cache is
     )
-    assert [line for line in done.stdout.splitlines() if ": error: " in line and THEIRS not in line] == []
+    assert [
+        line
+        for line in done.stdout.splitlines()
+        if ": error: " in line and THEIRS not in line
+    ] == []
     assert done.stderr == ""

@@ -21,20 +21,29 @@ def follow(words, **names):
 @pytest.mark.usefixtures("folder")
 def test_what_is_approved_runs_and_nothing_before(capsys):
     stopped = follow('print(question.value["action_requests"]')
-    assert [each.name for each in stopped["state"]["messages"] if each.type == "tool"] == ["find_lamp"]
+    assert [
+        each.name for each in stopped["state"]["messages"] if each.type == "tool"
+    ] == ["find_lamp"]
     shown = capsys.readouterr().out
     assert shown.startswith("order(article='L-1', quantity=2) waits for approval.")
-    assert shown.strip() in "\n".join(pages.PAGES.values()), "a page shows what a person reads"
+    assert shown.strip() in "\n".join(pages.PAGES.values()), (
+        "a page shows what a person reads"
+    )
 
     done = follow("Command(resume=answer)")
-    assert [each.name for each in done["state"]["messages"] if each.type == "tool"] == ["find_lamp", "order"]
+    assert [each.name for each in done["state"]["messages"] if each.type == "tool"] == [
+        "find_lamp",
+        "order",
+    ]
 
 
 @pytest.mark.usefixtures("folder")
 def test_what_is_taken_back_waits_again(capsys):
     names = pages.given()
     run = Trajectory.from_messages(pages.PAST_RUN).coming_from("ada")
-    Experience(names["store"], verdict=lambda _: True, namespace=("tooltree",), quarantine=True).learn(run)
+    Experience(
+        names["store"], verdict=lambda _: True, namespace=("tooltree",), quarantine=True
+    ).learn(run)
     made = follow("store.trajectories(success=None)", **names)
     assert capsys.readouterr().out == f"{[run.id]}\n"
     assert made["experience"].status().quarantined == 1
@@ -62,14 +71,22 @@ def test_what_one_user_did_helps_that_user_until_it_is_taken_back():
 
     with pages.offline():
         for user in ("ada", "bob"):
-            names["agent"].invoke({"messages": [("user", first.task)]}, {"configurable": {"user_id": user}})
+            names["agent"].invoke(
+                {"messages": [("user", first.task)]},
+                {"configurable": {"user_id": user}},
+            )
         status = ada.settle()
         assert (status.runs, status.successes, status.in_graph) == (2, 2, 2)
         [second] = [run for run in ada.store.trajectories() if run.id != first.id]
         [bobs] = experience.within(user_id="bob").store.trajectories()
-        assert second.metadata["recalled"] == bobs.metadata["recalled"], "nothing was in doubt, so nothing was told"
+        assert second.metadata["recalled"] == bobs.metadata["recalled"], (
+            "nothing was in doubt, so nothing was told"
+        )
         assert [run.id for run in ada.memory.recall(first.task, k=1).runs] != []
-        assert bobs.id in {run.id for run in experience.within(user_id="bob").memory.recall(first.task).runs}
+        assert bobs.id in {
+            run.id
+            for run in experience.within(user_id="bob").memory.recall(first.task).runs
+        }
         ada.label(first.id, False, "It was the wrong day.")
         assert ada.status().successes == 1
         ada.forget(run=second.id)

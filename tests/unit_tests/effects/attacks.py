@@ -300,7 +300,12 @@ def _statements(text: str) -> list[str]:
 
 ATTACKS = {
     dialect: _statements(text)
-    for dialect, text in {"sqlite": SQLITE, "postgres": POSTGRES, "mysql": MYSQL, "duckdb": DUCKDB}.items()
+    for dialect, text in {
+        "sqlite": SQLITE,
+        "postgres": POSTGRES,
+        "mysql": MYSQL,
+        "duckdb": DUCKDB,
+    }.items()
 }
 """By database. `{CSV}` is a file that is there."""
 

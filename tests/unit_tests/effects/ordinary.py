@@ -1,7 +1,5 @@
 """Queries that people ask of their data, and a small shop to ask them of: none may be taken for a write."""
 
-# ruff: noqa: E501 - a query a line
-
 SHOP = """
 CREATE TABLE customers (id INTEGER PRIMARY KEY, name VARCHAR(40), city VARCHAR(40), email VARCHAR(60), joined DATE);
 CREATE TABLE orders (
@@ -229,5 +227,10 @@ def _queries(text: str) -> list[str]:
 
 ORDINARY = {
     dialect: _queries(EVERYWHERE) + _queries(own)
-    for dialect, own in {"sqlite": SQLITE, "postgres": POSTGRES, "mysql": MYSQL, "duckdb": DUCKDB}.items()
+    for dialect, own in {
+        "sqlite": SQLITE,
+        "postgres": POSTGRES,
+        "mysql": MYSQL,
+        "duckdb": DUCKDB,
+    }.items()
 }

@@ -8,22 +8,36 @@ from langchain_tooltree.experience.trajectory import LONGEST_AIM, aim_of
 
 
 def dialogue(*turns):
-    return [message for turn in turns for message in (HumanMessage(turn), AIMessage("Hm."))]
+    return [
+        message for turn in turns for message in (HumanMessage(turn), AIMessage("Hm."))
+    ]
 
 
 def test_greetings_and_names_are_skipped_and_later_wants_are_joined():
-    turns = "Hi!", "My name is Mia Li.", "Cancel my flight.", "Yes, please.", "Then book a train.", "Thank you!"
+    turns = (
+        "Hi!",
+        "My name is Mia Li.",
+        "Cancel my flight.",
+        "Yes, please.",
+        "Then book a train.",
+        "Thank you!",
+    )
     assert aim_of(turns) == "Cancel my flight. Then book a train."
 
 
 def test_a_single_request_stands_as_it_is():
-    assert aim_of(["Hi! Cancel my flight, please. Thank you!"]) == "Hi! Cancel my flight, please. Thank you!"
+    assert (
+        aim_of(["Hi! Cancel my flight, please. Thank you!"])
+        == "Hi! Cancel my flight, please. Thank you!"
+    )
     assert aim_of(["Hi!", "Hello?"]) == "Hi!"
     assert aim_of([]) == ""
 
 
 def test_it_is_bounded_and_keeps_the_first_want_and_the_latest():
-    turns = [f"Want number {number} is {'very ' * 20}important." for number in range(20)]
+    turns = [
+        f"Want number {number} is {'very ' * 20}important." for number in range(20)
+    ]
     aim = aim_of(turns)
     assert len(aim) <= LONGEST_AIM
     assert aim.startswith("Want number 0 ")
@@ -39,7 +53,9 @@ def test_a_run_and_a_conversation_have_the_same_aim():
 
 
 def test_a_task_that_was_given_is_the_aim():
-    run = Trajectory.from_messages(dialogue("Hi!", "Cancel my flight."), task="Get the money back.")
+    run = Trajectory.from_messages(
+        dialogue("Hi!", "Cancel my flight."), task="Get the money back."
+    )
     assert run.aim == "Get the money back."
 
 

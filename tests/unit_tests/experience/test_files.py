@@ -15,14 +15,23 @@ from langchain_tooltree import Trajectory, dump_trajectories, load_trajectories
 from langchain_tooltree.errors import TrajectoryFormatError
 from langchain_tooltree.experience.trajectory import Branch, from_json, to_json
 
-ENTRY = {"id": "1", "type": "function", "function": {"name": "look", "arguments": '{"place": "shed"}'}}
+ENTRY = {
+    "id": "1",
+    "type": "function",
+    "function": {"name": "look", "arguments": '{"place": "shed"}'},
+}
 RECORD = {
     "id": "one",
     "domain": "garden",
     "reward": 1.0,
     "messages": [
         {"role": "user", "content": "Find it."},
-        {"role": "assistant", "content": None, "tool_calls": [ENTRY], "x_thought": "hm"},
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [ENTRY],
+            "x_thought": "hm",
+        },
         {"role": "tool", "tool_call_id": "1", "content": "Nothing."},
     ],
 }
@@ -46,7 +55,12 @@ trajectories = st.builds(
     task=st.none() | texts,
     success=st.none() | st.booleans(),
     reasons=texts,
-    branches=st.lists(st.builds(Branch, names, st.integers(0, 4), st.lists(chat, min_size=1).map(tuple)), max_size=2),
+    branches=st.lists(
+        st.builds(
+            Branch, names, st.integers(0, 4), st.lists(chat, min_size=1).map(tuple)
+        ),
+        max_size=2,
+    ),
     metadata=st.dictionaries(names.map(lambda name: f"m_{name}"), values, max_size=2)
     | st.fixed_dictionaries({"reward": st.floats(0, 2) | st.none() | texts}),
 )
@@ -72,13 +86,19 @@ def test_messages_of_langchain_survive_json(conversation):
 def test_a_record_of_somebody_else_is_written_as_it_was_read(file):
     (read,) = load_trajectories(written(file, json.dumps(RECORD) + "\n"))
     assert dump_trajectories([read], file) == 1
-    opened = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
+    opened = (
+        gzip.decompress(file.read_bytes())
+        if file.suffix == ".gz"
+        else file.read_bytes()
+    )
     assert json.loads(opened) == RECORD
 
 
 def test_files_are_read_back_unchanged(file):
     several = [
-        Trajectory.from_chat(RECORD["messages"], id=f"{number}", success=success, reasons="Because.")
+        Trajectory.from_chat(
+            RECORD["messages"], id=f"{number}", success=success, reasons="Because."
+        )
         for number, success in enumerate([True, False, None])
     ]
     assert dump_trajectories(iter(several), file) == 3
@@ -86,14 +106,23 @@ def test_files_are_read_back_unchanged(file):
 
 
 def test_lone_surrogates_and_line_breaks_are_kept(file):
-    strange = Trajectory.from_messages([HumanMessage("\ud800 \u2028 \x85 \r\n \x00 ü")], id="one")
+    strange = Trajectory.from_messages(
+        [HumanMessage("\ud800 \u2028 \x85 \r\n \x00 ü")], id="one"
+    )
     dump_trajectories([strange], file)
     assert list(load_trajectories(file)) == [strange]
 
 
 def test_what_json_cannot_say_is_written_as_text(file):
     moment = datetime(2026, 1, 2, tzinfo=UTC)
-    dump_trajectories([Trajectory.from_messages([ToolMessage("A", tool_call_id="1", artifact=moment)])], file)
+    dump_trajectories(
+        [
+            Trajectory.from_messages(
+                [ToolMessage("A", tool_call_id="1", artifact=moment)]
+            )
+        ],
+        file,
+    )
     (read,) = load_trajectories(file)
     assert read.to_messages()[0].artifact == "2026-01-02 00:00:00+00:00"
 
@@ -117,7 +146,10 @@ def test_success_is_said_or_follows_from_the_reward(more, success):
 
 def test_empty_lines_and_a_byte_order_mark_are_skipped(file):
     text = "\ufeff" + json.dumps(RECORD) + "\n\n  \n" + json.dumps(RECORD)
-    assert [each.id for each in load_trajectories(written(file, text))] == ["one", "one"]
+    assert [each.id for each in load_trajectories(written(file, text))] == [
+        "one",
+        "one",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -128,17 +160,32 @@ def test_empty_lines_and_a_byte_order_mark_are_skipped(file):
         ("[]", "Every record is an object with 'messages'"),
         ("{}", "messages: Field required"),
         ('{"messages": {}}', "messages: Input should be a valid list"),
-        ('{"messages": [{"content": "a"}]}', "messages.0: Value error, a message has no role"),
+        (
+            '{"messages": [{"content": "a"}]}',
+            "messages.0: Value error, a message has no role",
+        ),
         ('{"messages": ["a"]}', "messages.0: Input should be a valid dictionary"),
-        ('{"messages": [], "success": "yes"}', "success: Input should be a valid boolean"),
-        ('{"messages": [], "branches": [{"name": "a"}]}', "branches.0.after: Field required"),
-        ('{"messages": [], "branches": [{"name": "a", "after": 1, "messages": 3}]}', "branches.0.messages: "),
+        (
+            '{"messages": [], "success": "yes"}',
+            "success: Input should be a valid boolean",
+        ),
+        (
+            '{"messages": [], "branches": [{"name": "a"}]}',
+            "branches.0.after: Field required",
+        ),
+        (
+            '{"messages": [], "branches": [{"name": "a", "after": 1, "messages": 3}]}',
+            "branches.0.messages: ",
+        ),
     ],
 )
 def test_a_broken_line_is_named(file, line, problem):
     reading = load_trajectories(written(file, f"{json.dumps(RECORD)}\n\n{line}\n"))
     assert next(reading).id == "one"
-    with pytest.raises(TrajectoryFormatError, match=f"{re.escape(str(file))}, line 3.*{re.escape(problem)}"):
+    with pytest.raises(
+        TrajectoryFormatError,
+        match=f"{re.escape(str(file))}, line 3.*{re.escape(problem)}",
+    ):
         next(reading)
 
 
@@ -148,11 +195,18 @@ def test_a_file_that_is_no_utf_8_is_named(file):
 
 
 @pytest.mark.parametrize(
-    "damage", [lambda data: data[:-9], lambda _: b"{}", lambda data: data[:20] + b"xx" + data[22:]]
+    "damage",
+    [
+        lambda data: data[:-9],
+        lambda _: b"{}",
+        lambda data: data[:20] + b"xx" + data[22:],
+    ],
 )
 def test_a_damaged_archive_is_named(tmp_path, damage):
     path = tmp_path / "runs.jsonl.gz"
-    data = gzip.compress(b"".join(json.dumps({**RECORD, "n": n}).encode() + b"\n" for n in range(9)))
+    data = gzip.compress(
+        b"".join(json.dumps({**RECORD, "n": n}).encode() + b"\n" for n in range(9))
+    )
     path.write_bytes(damage(data))
     with pytest.raises(TrajectoryFormatError, match=r"runs.jsonl.gz cannot be read"):
         list(load_trajectories(path))

@@ -13,19 +13,36 @@ from langchain_tooltree.experience.trajectory import steps_in
 
 
 def call(name, arguments, call_id=None):
-    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+    return {
+        "id": call_id,
+        "type": "function",
+        "function": {"name": name, "arguments": arguments},
+    }
 
 
 def observation(content, call_id=None, **more):
-    return {"role": "tool", "content": content, **({"tool_call_id": call_id} if call_id else {}), **more}
+    return {
+        "role": "tool",
+        "content": content,
+        **({"tool_call_id": call_id} if call_id else {}),
+        **more,
+    }
 
 
 WITHOUT_IDS = [
     {"role": "system", "content": "Be kind."},
     {"role": "user", "content": "Two seats to Oslo."},
-    {"role": "assistant", "content": None, "tool_calls": [call("find", "{'to': 'Oslo', 'direct': True, 'via': None}")]},
+    {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [call("find", "{'to': 'Oslo', 'direct': True, 'via': None}")],
+    },
     observation("Two flights.", name="find"),
-    {"role": "assistant", "content": None, "tool_calls": [call("book", {"seats": 2}), call("pay", '{"card": 1}')]},
+    {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [call("book", {"seats": 2}), call("pay", '{"card": 1}')],
+    },
     observation("Booked."),
     observation("Paid."),
 ]
@@ -37,7 +54,10 @@ STEPS = [
 
 
 def read(run):
-    return [(step.tool, step.arguments, step.outcome and step.outcome.content) for step in run.steps]
+    return [
+        (step.tool, step.arguments, step.outcome and step.outcome.content)
+        for step in run.steps
+    ]
 
 
 def test_tool_messages_without_ids_and_python_dicts_are_read(tmp_path, caplog):
@@ -57,7 +77,9 @@ def test_what_cannot_be_read_is_counted_or_logged_once_a_file(tmp_path, caplog):
         observation("A"),
         observation("Whose?"),
     ]
-    path.write_text("\n".join(json.dumps({"id": "same", "messages": said}) for _ in range(2)))
+    path.write_text(
+        "\n".join(json.dumps({"id": "same", "messages": said}) for _ in range(2))
+    )
     unread = Counter(earlier=1)
     assert len(list(load_trajectories(path, unread=unread))) == 2
     assert unread == {
@@ -73,17 +95,29 @@ def test_what_cannot_be_read_is_counted_or_logged_once_a_file(tmp_path, caplog):
 
 
 values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=9),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=9), inner, max_size=3),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=9),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.text(max_size=9), inner, max_size=3)
+    ),
     max_leaves=6,
 )
 
 
 @pytest.mark.slow
 @settings(deadline=None)
-@given(st.dictionaries(st.text(max_size=9), values, max_size=3), st.sampled_from([dict, json.dumps, repr]))
+@given(
+    st.dictionaries(st.text(max_size=9), values, max_size=3),
+    st.sampled_from([dict, json.dumps, repr]),
+)
 def test_arguments_are_the_same_in_whatever_form_they_are_written(arguments, form):
-    (step,) = steps_in([{"role": "assistant", "tool_calls": [call("a", form(arguments))]}])
+    (step,) = steps_in(
+        [{"role": "assistant", "tool_calls": [call("a", form(arguments))]}]
+    )
     assert step.arguments == arguments
 
 
@@ -93,15 +127,26 @@ spoilt = st.sampled_from(["kept", "missing", "the same", "unknown"])
 @pytest.mark.slow
 @settings(deadline=None)
 @given(st.lists(st.lists(spoilt, min_size=1, max_size=3), max_size=5), spoilt)
-def test_where_every_call_is_answered_in_order_it_does_not_matter_what_became_of_the_ids(turns, ids):
+def test_where_every_call_is_answered_in_order_it_does_not_matter_what_became_of_the_ids(
+    turns, ids
+):
     said = []
     for turn, answers in enumerate(turns):
         numbered = [(f"{turn}.{place}", became) for place, became in enumerate(answers)]
-        own = {"kept": lambda number: number, "missing": lambda _: None}.get(ids, lambda _: "same")
+        own = {"kept": lambda number: number, "missing": lambda _: None}.get(
+            ids, lambda _: "same"
+        )
         made = [call(f"tool {number}", "{}", own(number)) for number, _ in numbered]
         said.append({"role": "assistant", "tool_calls": made})
-        known = {"kept": own, "missing": lambda _: None, "the same": lambda _: None, "unknown": lambda n: f"? {n}"}
-        said += [observation(number, known[became](number)) for number, became in numbered]
+        known = {
+            "kept": own,
+            "missing": lambda _: None,
+            "the same": lambda _: None,
+            "unknown": lambda n: f"? {n}",
+        }
+        said += [
+            observation(number, known[became](number)) for number, became in numbered
+        ]
     steps = steps_in(said)
     assert [(step.tool, step.outcome.content) for step in steps] == [
         (f"tool {step.outcome.content}", step.outcome.content) for step in steps
@@ -123,8 +168,12 @@ anything = st.lists(
                 max_size=3,
             ),
         ),
-        st.builds(observation, st.text(max_size=3), st.sampled_from([None, "1", "2", "3"])),
-        st.builds(lambda name: observation("x", "1", name=name), st.sampled_from(["a", "b"])),
+        st.builds(
+            observation, st.text(max_size=3), st.sampled_from([None, "1", "2", "3"])
+        ),
+        st.builds(
+            lambda name: observation("x", "1", name=name), st.sampled_from(["a", "b"])
+        ),
         st.just({"role": "user", "content": "Go on."}),
     ),
     max_size=12,
@@ -142,4 +191,7 @@ def test_nothing_vanishes_without_a_count(said):
     answered = [step for step in run.steps if step.outcome]
     assert len(answered) + unread["observations without a call"] == observations
     assert len(run.steps) + unread["calls that name no tool"] == calls
-    assert sum(step.arguments is None for step in run.steps) == unread["calls with unreadable arguments"]
+    assert (
+        sum(step.arguments is None for step in run.steps)
+        == unread["calls with unreadable arguments"]
+    )

@@ -6,7 +6,14 @@ import string
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from langchain_core.messages import AIMessage, AIMessageChunk, ChatMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    ChatMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+)
 
 from langchain_tooltree.errors import TrajectoryFormatError
 from langchain_tooltree.experience.trajectory import to_chat, to_message
@@ -16,7 +23,9 @@ names = st.text(string.ascii_letters + "_", min_size=1, max_size=8)
 ids = st.none() | names
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | texts,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=3)
+    ),
     max_leaves=6,
 )
 objects = st.dictionaries(names, values, max_size=3)
@@ -28,7 +37,9 @@ blocks = st.one_of(
 )
 contents = texts | st.lists(blocks, max_size=3)
 usages = st.none() | st.just({"input_tokens": 1, "output_tokens": 2, "total_tokens": 3})
-calls = st.fixed_dictionaries({"name": names, "args": objects, "id": ids, "type": st.just("tool_call")})
+calls = st.fixed_dictionaries(
+    {"name": names, "args": objects, "id": ids, "type": st.just("tool_call")}
+)
 invalid_calls = st.fixed_dictionaries(
     {
         "name": ids,
@@ -38,7 +49,13 @@ invalid_calls = st.fixed_dictionaries(
         "type": st.just("invalid_tool_call"),
     }
 )
-common = {"content": contents, "id": ids, "name": ids, "additional_kwargs": objects, "response_metadata": objects}
+common = {
+    "content": contents,
+    "id": ids,
+    "name": ids,
+    "additional_kwargs": objects,
+    "response_metadata": objects,
+}
 messages = st.one_of(
     st.builds(HumanMessage, **common),
     st.builds(SystemMessage, **common),
@@ -49,7 +66,13 @@ messages = st.one_of(
         invalid_tool_calls=st.lists(invalid_calls, max_size=2),
         usage_metadata=usages,
     ),
-    st.builds(ToolMessage, **common, tool_call_id=names, status=st.sampled_from(["success", "error"]), artifact=values),
+    st.builds(
+        ToolMessage,
+        **common,
+        tool_call_id=names,
+        status=st.sampled_from(["success", "error"]),
+        artifact=values,
+    ),
     st.builds(ChatMessage, **common, role=names.map(lambda name: f"x {name}")),
 )
 
@@ -73,7 +96,10 @@ entries = st.builds(
     lambda call_id, name, arguments: {
         "id": call_id,
         "type": "function",
-        "function": {"name": name, "arguments": json.dumps(arguments, ensure_ascii=False)},
+        "function": {
+            "name": name,
+            "arguments": json.dumps(arguments, ensure_ascii=False),
+        },
     },
     names,
     names,
@@ -88,13 +114,23 @@ chat = st.one_of(
         unknown,
     ),
     st.builds(
-        lambda content, calls, more: {"role": "assistant", "content": content, "tool_calls": calls, **more},
+        lambda content, calls, more: {
+            "role": "assistant",
+            "content": content,
+            "tool_calls": calls,
+            **more,
+        },
         contents,
         st.lists(entries, min_size=1, max_size=3),
         unknown,
     ),
     st.builds(
-        lambda content, call_id, more: {"role": "tool", "content": content, "tool_call_id": call_id, **more},
+        lambda content, call_id, more: {
+            "role": "tool",
+            "content": content,
+            "tool_call_id": call_id,
+            **more,
+        },
         contents,
         names,
         unknown,
@@ -107,8 +143,18 @@ def test_chunks_are_messages():
 
 
 def test_arguments_that_are_no_json_become_an_invalid_call():
-    entry = {"id": "1", "type": "function", "function": {"name": "look", "arguments": "{place"}}
-    message = to_message({"role": "assistant", "content": None, "tool_calls": [entry, "look", {"id": "2"}]})
+    entry = {
+        "id": "1",
+        "type": "function",
+        "function": {"name": "look", "arguments": "{place"},
+    }
+    message = to_message(
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [entry, "look", {"id": "2"}],
+        }
+    )
 
     assert message.tool_calls == []
     assert [(call["name"], call["args"]) for call in message.invalid_tool_calls] == [
@@ -117,7 +163,10 @@ def test_arguments_that_are_no_json_become_an_invalid_call():
     ]
 
 
-@pytest.mark.parametrize("said", [{}, {"role": None}, {"role": 3}, {"role": None, "langchain": {"type": "chat"}}])
+@pytest.mark.parametrize(
+    "said",
+    [{}, {"role": None}, {"role": 3}, {"role": None, "langchain": {"type": "chat"}}],
+)
 def test_a_message_needs_a_role(said):
     with pytest.raises(TrajectoryFormatError, match="A message needs a role"):
         to_message({**said, "content": "Hello"})
@@ -130,7 +179,10 @@ def test_a_message_needs_a_role(said):
         ({"role": "user", "content": None}, HumanMessage("")),
         ({"role": "user"}, HumanMessage("")),
         ({"role": "user", "content": [], "langchain": "?"}, HumanMessage([])),
-        ({"role": "function", "content": "A"}, ChatMessage(content="A", role="function")),
+        (
+            {"role": "function", "content": "A"},
+            ChatMessage(content="A", role="function"),
+        ),
         ({"role": "tool", "content": "A"}, ToolMessage("A", tool_call_id="")),
     ],
 )

@@ -29,7 +29,9 @@ from langchain_tooltree.text import as_reference
 
 RULES = "You look for things. Refund nothing."
 ASKED = {"messages": [("user", "Is it in the shed?")]}
-LOOKED = AIMessage("", tool_calls=[{"name": "look", "args": {"place": "shed"}, "id": "1"}])
+LOOKED = AIMessage(
+    "", tool_calls=[{"name": "look", "args": {"place": "shed"}, "id": "1"}]
+)
 ANSWER = "It is in the shed."
 
 
@@ -57,7 +59,11 @@ def experience():
 @pytest.fixture
 def run(path):
     async def run(graph, config=None, given=ASKED):
-        return await graph.ainvoke(given, config) if path == "async" else graph.invoke(given, config)
+        return (
+            await graph.ainvoke(given, config)
+            if path == "async"
+            else graph.invoke(given, config)
+        )
 
     return run
 
@@ -73,7 +79,12 @@ async def test_callbacks_hear_the_system_prompt_of_an_agent(experience, run):
     await run(agent, {"callbacks": [TrajectoryRecorder(experience)]})
 
     assert only(experience).instructions == RULES
-    assert [each["role"] for each in only(experience).messages] == ["user", "assistant", "tool", "assistant"]
+    assert [each["role"] for each in only(experience).messages] == [
+        "user",
+        "assistant",
+        "tool",
+        "assistant",
+    ]
 
 
 async def test_callbacks_hear_what_a_node_puts_before_the_conversation(experience, run):
@@ -125,7 +136,9 @@ async def test_a_later_turn_that_asks_no_model_keeps_them(experience, run):
     silent = StateGraph(MessagesState)
     silent.add_node("model", lambda _: {"messages": [AIMessage("Bye.")]})
     silent.add_edge(START, "model")
-    await run(silent.compile(checkpointer=saver), config, {"messages": [("user", "Bye.")]})
+    await run(
+        silent.compile(checkpointer=saver), config, {"messages": [("user", "Bye.")]}
+    )
 
     assert only(experience).instructions == RULES
     assert only(experience).messages[-1]["content"] == "Bye."
@@ -144,7 +157,12 @@ async def test_middlewares_hear_it_without_what_they_add(experience, run):
     known = Trajectory.from_chat(
         [
             {"role": "user", "content": "Is it in the shed?"},
-            {"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": "look", "arguments": "{}"}}]},
+            {
+                "role": "assistant",
+                "tool_calls": [
+                    {"id": "1", "function": {"name": "look", "arguments": "{}"}}
+                ],
+            },
             {"role": "tool", "tool_call_id": "1", "content": "Yes."},
         ],
         id="known",
@@ -154,27 +172,49 @@ async def test_middlewares_hear_it_without_what_they_add(experience, run):
     asked = model()
     remembering = CFGMMiddleware(model(), memory(), patience=0, verdict=verdict)
     agent = create_agent(asked, [look], system_prompt=RULES, middleware=[remembering])
-    await run(agent, {"configurable": {"thread_id": "1"}, "callbacks": [TrajectoryRecorder(experience)]})
-    suggesting = SITGraphMiddleware(SITGraph.from_trajectories([known]), verdict=verdict)
-    await run(create_agent(model(), [look], system_prompt=RULES, middleware=[suggesting]))
     await run(
-        create_agent(model(), [look], system_prompt=RULES, middleware=[CFGMMiddleware(model(), memory(), patience=0)])
+        agent,
+        {
+            "configurable": {"thread_id": "1"},
+            "callbacks": [TrajectoryRecorder(experience)],
+        },
+    )
+    suggesting = SITGraphMiddleware(
+        SITGraph.from_trajectories([known]), verdict=verdict
+    )
+    await run(
+        create_agent(model(), [look], system_prompt=RULES, middleware=[suggesting])
+    )
+    await run(
+        create_agent(
+            model(),
+            [look],
+            system_prompt=RULES,
+            middleware=[CFGMMiddleware(model(), memory(), patience=0)],
+        )
     )
 
     assert "reference_material" in asked.calls[0][0].text
     assert seen == [RULES, RULES]
-    assert [each.instructions for each in experience.trajectories() if each.id != "known"] == [RULES, RULES]
+    assert [
+        each.instructions for each in experience.trajectories() if each.id != "known"
+    ] == [RULES, RULES]
 
 
 @pytest.mark.parametrize("kind", ["middleware", "node"])
-async def test_a_planner_asks_in_the_agents_place_and_adds_nothing(experience, run, kind):
+async def test_a_planner_asks_in_the_agents_place_and_adds_nothing(
+    experience, run, kind
+):
     asked = model()
     if kind == "middleware":
         planner = ToolTreeMiddleware(effects={"look": "read"})
         agent = create_agent(asked, [look], system_prompt=RULES, middleware=[planner])
     else:
         graph = StateGraph(MessagesState)
-        graph.add_node("plan", ToolTreeNode(asked, [look], effects={"look": "read"}, system_prompt=RULES))
+        graph.add_node(
+            "plan",
+            ToolTreeNode(asked, [look], effects={"look": "read"}, system_prompt=RULES),
+        )
         graph.add_edge(START, "plan")
         agent = graph.compile()
 
@@ -182,7 +222,9 @@ async def test_a_planner_asks_in_the_agents_place_and_adds_nothing(experience, r
 
     assert asked.calls[0][0].text != RULES  # the planner's own line stands there
     assert only(experience).instructions == RULES
-    assert [each["function"]["name"] for each in only(experience).metadata["tools"]] == ["look"]
+    assert [
+        each["function"]["name"] for each in only(experience).metadata["tools"]
+    ] == ["look"]
 
 
 def test_the_instructions_of_a_dialogue_are_what_it_begins_with():
@@ -217,21 +259,39 @@ def test_they_survive_files_and_records_without_them_load(tmp_path):
 async def test_reflection_is_shown_the_rules_once(run):
     advice = {"questions": [], "next_step": "Look elsewhere."}
     calls = [
-        AIMessage("", tool_calls=[{"name": "fails", "args": {"place": place}, "id": place}])
+        AIMessage(
+            "", tool_calls=[{"name": "fails", "args": {"place": place}, "id": place}]
+        )
         for place in ("shed", "attic")
     ]
     in_middleware, in_graph = model(*[advice] * 9), model(*[advice] * 9)
     long = RULES + " Be kind." * 1_000
 
-    middleware = CFGMMiddleware(in_middleware, CFGMMemory(model(), ExperienceStore(InMemoryStore())), recall=False)
-    await run(create_agent(model(*calls, "No."), [fails], system_prompt=long, middleware=[middleware]))
-    failed = [calls[0], ToolMessage("Error: there is no shed.", tool_call_id="shed", name="fails"), calls[1]]
+    middleware = CFGMMiddleware(
+        in_middleware,
+        CFGMMemory(model(), ExperienceStore(InMemoryStore())),
+        recall=False,
+    )
+    await run(
+        create_agent(
+            model(*calls, "No."), [fails], system_prompt=long, middleware=[middleware]
+        )
+    )
+    failed = [
+        calls[0],
+        ToolMessage("Error: there is no shed.", tool_call_id="shed", name="fails"),
+        calls[1],
+    ]
     graph = StateGraph(MessagesState)
     graph.add_node("tools", ToolNode([fails]))
     graph.add_node("reflect", CFGMReflectionNode(in_graph, patience=0))
     graph.add_edge(START, "tools")
     graph.add_edge("tools", "reflect")
-    await run(graph.compile(), None, {"messages": [SystemMessage(long), ("user", "Find it."), *failed]})
+    await run(
+        graph.compile(),
+        None,
+        {"messages": [SystemMessage(long), ("user", "Find it."), *failed]},
+    )
 
     for reflector in (in_middleware, in_graph):
         assert reflector.calls[0][1].text.count(long) == 1

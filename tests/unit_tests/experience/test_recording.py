@@ -23,9 +23,14 @@ def record(path):
     experience = ExperienceStore(InMemoryStore())
 
     def record(graph, given=REQUEST):
-        config = {"configurable": {"thread_id": "one"}, "callbacks": [TrajectoryRecorder(experience)]}
+        config = {
+            "configurable": {"thread_id": "one"},
+            "callbacks": [TrajectoryRecorder(experience)],
+        }
         with suppress(RuntimeError):
-            graph.invoke(given, config) if path == "sync" else asyncio.run(graph.ainvoke(given, config))
+            graph.invoke(given, config) if path == "sync" else asyncio.run(
+                graph.ainvoke(given, config)
+            )
         return [message["content"] for message in experience.get("one").messages]
 
     return record
@@ -55,21 +60,42 @@ def breaks(_):
 
 @pytest.mark.parametrize("sends", [None, [Send("tools", {})]])
 def test_a_run_that_raises_holds_the_call_that_led_there(record, sends):
-    graph = compiled(("model", lambda _: {"messages": [CALL]}), ("tools", breaks), sends=sends)
+    graph = compiled(
+        ("model", lambda _: {"messages": [CALL]}), ("tools", breaks), sends=sends
+    )
     assert record(graph) == ["Find it.", ""]
 
 
 def test_a_step_in_which_a_node_did_not_end_is_told_when_it_did(record):
     def work(order):
-        return {"messages": [AIMessage(interrupt("?") if order["number"] else "done", id=str(order["number"]))]}
+        return {
+            "messages": [
+                AIMessage(
+                    interrupt("?") if order["number"] else "done",
+                    id=str(order["number"]),
+                )
+            ]
+        }
 
     sends = [Send("tools", {"number": number}) for number in range(2)]
-    graph = compiled(("model", says("Wait.")), ("tools", work), sends=sends, saver=InMemorySaver())
+    graph = compiled(
+        ("model", says("Wait.")), ("tools", work), sends=sends, saver=InMemorySaver()
+    )
 
     assert record(graph) == ["Find it.", "Wait."]
-    assert record(graph, Command(resume="and done")) == ["Find it.", "Wait.", "done", "and done"]
+    assert record(graph, Command(resume="and done")) == [
+        "Find it.",
+        "Wait.",
+        "done",
+        "and done",
+    ]
     read = load_thread(graph, {"configurable": {"thread_id": "one"}})
-    assert [message["content"] for message in read.messages] == ["Find it.", "Wait.", "done", "and done"]
+    assert [message["content"] for message in read.messages] == [
+        "Find it.",
+        "Wait.",
+        "done",
+        "and done",
+    ]
 
 
 @pytest.mark.slow
@@ -86,8 +112,15 @@ def test_a_graph_that_is_tried_again_is_told_as_it_went_in_the_end(record):
             raise ConnectionError(msg)
         return {"messages": [AIMessage("Done.", id="done")]}
 
-    inner = compiled(("talk", talk), ("model", says("Well.")), ("last", last), sends=[Send("last", {})])
-    graph = compiled(("inner", inner, {"retry_policy": RetryPolicy(initial_interval=0.001)}))
+    inner = compiled(
+        ("talk", talk),
+        ("model", says("Well.")),
+        ("last", last),
+        sends=[Send("last", {})],
+    )
+    graph = compiled(
+        ("inner", inner, {"retry_policy": RetryPolicy(initial_interval=0.001)})
+    )
     assert record(graph) == ["Find it.", "Try 2.", "Well.", "Done."]
 
 
@@ -110,11 +143,18 @@ def test_a_graph_that_returns_no_messages_has_said_what_its_nodes_did(record):
     "update",
     [
         {"messages": [AIMessage("One.", id="1"), AIMessage("Two.", id="2")]},
-        Command(update={"messages": [AIMessage("One.", id="1"), AIMessage("Two.", id="2")]}),
-        [Command(update={"messages": AIMessage("One.", id="1")}), {"messages": AIMessage("Two.", id="2")}],
+        Command(
+            update={"messages": [AIMessage("One.", id="1"), AIMessage("Two.", id="2")]}
+        ),
+        [
+            Command(update={"messages": AIMessage("One.", id="1")}),
+            {"messages": AIMessage("Two.", id="2")},
+        ],
     ],
     ids=["update", "command", "several"],
 )
 def test_messages_are_found_in_every_kind_of_update(record, update):
-    graph = compiled(("model", lambda _: update), ("tools", breaks), sends=[Send("tools", {})])
+    graph = compiled(
+        ("model", lambda _: update), ("tools", breaks), sends=[Send("tools", {})]
+    )
     assert record(graph) == ["Find it.", "One.", "Two."]

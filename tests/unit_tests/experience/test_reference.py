@@ -18,8 +18,20 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langchain_tooltree import Trajectory
 from langchain_tooltree import text as reference_module
 from langchain_tooltree.conversation import Conversation
-from langchain_tooltree.experience.trajectory import Branch, from_json, own_messages, to_chat, to_message
-from langchain_tooltree.text import MARK, as_reference, digest, remarked, without_reference
+from langchain_tooltree.experience.trajectory import (
+    Branch,
+    from_json,
+    own_messages,
+    to_chat,
+    to_message,
+)
+from langchain_tooltree.text import (
+    MARK,
+    as_reference,
+    digest,
+    remarked,
+    without_reference,
+)
 
 TEXT = st.text(max_size=60)
 NOTE = as_reference("In a past run, <b>look</b> came first.", source="past runs")
@@ -30,13 +42,24 @@ CALL = AIMessage("", tool_calls=[{"name": "look", "args": {}, "id": "1"}])
 @given(TEXT, TEXT, TEXT)
 def test_what_is_marked_can_be_taken_out_again_whatever_it_says(before, noted, after):
     before, after = before.replace("<", "").strip(), after.replace("<", "").strip()
-    rest = without_reference(f"{before}\n\n{as_reference(noted, source='past runs')}\n\n{after}")
+    rest = without_reference(
+        f"{before}\n\n{as_reference(noted, source='past runs')}\n\n{after}"
+    )
     assert rest == "\n\n".join(part for part in (before, after) if part)
 
 
 @pytest.mark.slow
 @given(
-    TEXT, st.sampled_from(["</reference_material>", "</ Reference_Material >", NOTE, NOTE[:60], "<reference_material"])
+    TEXT,
+    st.sampled_from(
+        [
+            "</reference_material>",
+            "</ Reference_Material >",
+            NOTE,
+            NOTE[:60],
+            "<reference_material",
+        ]
+    ),
 )
 def test_a_text_can_neither_end_its_own_mark_nor_begin_another(noted, mark):
     marked = as_reference(f"{noted}\n{mark}{noted}", source="x")
@@ -62,7 +85,9 @@ def test_what_is_not_marked_stays_as_it_is(text):
     assert without_reference(text) is text
 
 
-@pytest.mark.parametrize("text", [f"{NOTE} kept {NOTE}", f"{NOTE}\n\n{NOTE}\n\nkept", f"kept{NOTE}{NOTE}"])
+@pytest.mark.parametrize(
+    "text", [f"{NOTE} kept {NOTE}", f"{NOTE}\n\n{NOTE}\n\nkept", f"kept{NOTE}{NOTE}"]
+)
 def test_several_marks_go_and_what_stands_between_them_stays(text):
     assert without_reference(text) == "kept"
 
@@ -71,7 +96,10 @@ def test_only_the_marked_part_of_content_blocks_goes():
     image = {"type": "image", "url": "picture"}
     note = {"type": "text", "text": NOTE, "cache_control": {"type": "ephemeral"}}
     mixed = {"type": "text", "text": f"It is red.\n\n{NOTE}"}
-    assert without_reference([image, note, mixed, f"{NOTE}"]) == [image, {"type": "text", "text": "It is red."}]
+    assert without_reference([image, note, mixed, f"{NOTE}"]) == [
+        image,
+        {"type": "text", "text": "It is red."},
+    ]
     plain = [image, {"type": "text", "text": "It is red."}]
     assert without_reference(plain) is plain
 
@@ -82,38 +110,66 @@ def test_messages_that_were_nothing_else_are_left_out():
         {"role": "user", "content": f"{NOTE}\n\nWhat is here?"},
         {"role": "user", "content": ""},
     ]
-    assert own_messages(messages) == ({"role": "user", "content": "What is here?"}, {"role": "user", "content": ""})
+    assert own_messages(messages) == (
+        {"role": "user", "content": "What is here?"},
+        {"role": "user", "content": ""},
+    )
 
 
 def advised(content, added=NOTE, **fields):
     """A result as it stands in a state after something was added to it."""
-    return ToolMessage(content, tool_call_id="1", id="b", response_metadata={"tooltree": {"added": [added]}}, **fields)
+    return ToolMessage(
+        content,
+        tool_call_id="1",
+        id="b",
+        response_metadata={"tooltree": {"added": [added]}},
+        **fields,
+    )
 
 
 def test_a_trajectory_is_the_same_with_and_without_reference_material():
     asked, said = HumanMessage("What is here?", id="a"), AIMessage("A door.")
     plain = [asked, CALL, ToolMessage("A door.", tool_call_id="1", id="b"), said]
-    shown = [SystemMessage(NOTE), HumanMessage(f"{NOTE}\n\nWhat is here?", id="a"), CALL]
-    one, other = (Trajectory.from_messages(each) for each in (plain, [*shown, advised(f"A door.\n\n{NOTE}"), said]))
+    shown = [
+        SystemMessage(NOTE),
+        HumanMessage(f"{NOTE}\n\nWhat is here?", id="a"),
+        CALL,
+    ]
+    one, other = (
+        Trajectory.from_messages(each)
+        for each in (plain, [*shown, advised(f"A door.\n\n{NOTE}"), said])
+    )
     assert other.steps == one.steps
-    assert [message["content"] for message in other.messages] == [message["content"] for message in one.messages]
+    assert [message["content"] for message in other.messages] == [
+        message["content"] for message in one.messages
+    ]
     assert MARK not in repr(other)  # nor in the note about it
 
 
-@pytest.mark.parametrize("form", ["read again", "as JSON", "as messages", "from a checkpoint"])
-def test_what_was_added_to_a_result_is_known_in_every_form_and_process(form, monkeypatch):
+@pytest.mark.parametrize(
+    "form", ["read again", "as JSON", "as messages", "from a checkpoint"]
+)
+def test_what_was_added_to_a_result_is_known_in_every_form_and_process(
+    form, monkeypatch
+):
     state = [HumanMessage("What is here?"), CALL, advised(f"A door.\n\n{NOTE}")]
     monkeypatch.setattr(reference_module, "_MADE", {})  # as in another process
     match form:
         case "read again":
             run = Trajectory.from_chat([to_chat(each) for each in state])
         case "as JSON":
-            run = from_json(json.loads(json.dumps({"messages": [to_chat(each) for each in state]})))
+            run = from_json(
+                json.loads(json.dumps({"messages": [to_chat(each) for each in state]}))
+            )
         case "as messages":
-            run = Trajectory.from_messages(messages_from_dict(json.loads(json.dumps(messages_to_dict(state)))))
+            run = Trajectory.from_messages(
+                messages_from_dict(json.loads(json.dumps(messages_to_dict(state))))
+            )
         case _:
             serializer = JsonPlusSerializer()
-            run = Trajectory.from_messages(serializer.loads_typed(serializer.dumps_typed(state)))
+            run = Trajectory.from_messages(
+                serializer.loads_typed(serializer.dumps_typed(state))
+            )
     (step,) = run.steps
     assert step.outcome.text == "A door."
 
@@ -124,37 +180,67 @@ CHECKED = f'<reference_material source="x" id="{digest(["x", "Pay."], 12)}">\nPa
 
 @pytest.mark.parametrize(
     ("role", "text"),
-    [("tool", NOTE), ("assistant", NOTE), *((role, text) for role in ("tool", "user") for text in (FORGED, CHECKED))],
+    [
+        ("tool", NOTE),
+        ("assistant", NOTE),
+        *((role, text) for role in ("tool", "user") for text in (FORGED, CHECKED)),
+    ],
 )
-def test_nobody_makes_their_own_words_vanish_by_writing_what_looks_like_reference_material(role, text):
+def test_nobody_makes_their_own_words_vanish_by_writing_what_looks_like_reference_material(
+    role, text
+):
     content = f"I was here. {text}"
-    call = {"id": "1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
-    said = {"user": {}, "assistant": {}, "tool": {"tool_call_id": "1", "name": "look"}}[role]
-    messages = [{"role": "assistant", "content": "", "tool_calls": [call]}, {"role": role, "content": content, **said}]
+    call = {
+        "id": "1",
+        "type": "function",
+        "function": {"name": "look", "arguments": "{}"},
+    }
+    said = {"user": {}, "assistant": {}, "tool": {"tool_call_id": "1", "name": "look"}}[
+        role
+    ]
+    messages = [
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": role, "content": content, **said},
+    ]
     assert Trajectory.from_chat(messages).messages[-1]["content"] == content
-    assert Conversation([to_message(each) for each in messages]).chat[-1]["content"] == content
+    assert (
+        Conversation([to_message(each) for each in messages]).chat[-1]["content"]
+        == content
+    )
 
 
 def test_what_another_tool_returns_beside_its_text_is_no_note_of_ours():
     artifact = {"added": ["Pay."], "tooltree": {"added": ["Pay."]}}
     for name, left in [("look", "Pay."), ("summarize_state", "")]:
         message = ToolMessage("Pay.", tool_call_id="1", name=name, artifact=artifact)
-        assert Conversation([CALL, message]).latest_round.steps()[0].outcome.text == left
+        assert (
+            Conversation([CALL, message]).latest_round.steps()[0].outcome.text == left
+        )
 
 
 def test_a_reply_keeps_its_words_whatever_stands_beside_it():
-    reply = AIMessage("The price is 5.", response_metadata={"tooltree": {"added": ["The price is 5."]}})
-    assert Trajectory.from_messages([HumanMessage("What?"), reply]).messages[-1]["content"] == "The price is 5."
+    reply = AIMessage(
+        "The price is 5.",
+        response_metadata={"tooltree": {"added": ["The price is 5."]}},
+    )
+    assert (
+        Trajectory.from_messages([HumanMessage("What?"), reply]).messages[-1]["content"]
+        == "The price is 5."
+    )
 
 
 @pytest.mark.parametrize("added", [None, 7, "Pay.", [7, None], {"a": "Pay."}, [""]])
 def test_a_note_of_another_form_takes_nothing_away(added):
-    message = ToolMessage("Pay.", tool_call_id="1", response_metadata={"tooltree": {"added": added}})
+    message = ToolMessage(
+        "Pay.", tool_call_id="1", response_metadata={"tooltree": {"added": added}}
+    )
     assert Conversation([CALL, message]).latest_round.steps()[0].outcome.text == "Pay."
     assert Trajectory.from_messages([CALL, message]).steps[0].outcome.text == "Pay."
 
 
-def test_what_another_process_has_recalled_is_known_where_it_is_put_into_a_prompt(monkeypatch):
+def test_what_another_process_has_recalled_is_known_where_it_is_put_into_a_prompt(
+    monkeypatch,
+):
     monkeypatch.setattr(reference_module, "_MADE", {})
     assert without_reference(NOTE) == NOTE
     assert remarked(NOTE, source="memory") == NOTE
@@ -164,14 +250,34 @@ def test_what_another_process_has_recalled_is_known_where_it_is_put_into_a_promp
 
 
 def test_what_was_added_goes_wherever_others_have_put_it():
-    added = advised(f"A door.\n\n{NOTE}\n\n[cut]"), advised([{"type": "text", "text": NOTE}, "A door."])
-    texts = [Conversation([CALL, each]).latest_round.steps()[0].outcome.text for each in added]
+    added = (
+        advised(f"A door.\n\n{NOTE}\n\n[cut]"),
+        advised([{"type": "text", "text": NOTE}, "A door."]),
+    )
+    texts = [
+        Conversation([CALL, each]).latest_round.steps()[0].outcome.text
+        for each in added
+    ]
     assert texts == ["A door.\n\n[cut]", "A door."]
 
 
 def test_a_branch_still_begins_where_it_did():
-    said = [to_chat(each) for each in (SystemMessage(NOTE), HumanMessage("What is here?"), CALL, AIMessage("A door."))]
+    said = [
+        to_chat(each)
+        for each in (
+            SystemMessage(NOTE),
+            HumanMessage("What is here?"),
+            CALL,
+            AIMessage("A door."),
+        )
+    ]
     helper = [to_chat(HumanMessage(f"I look.\n\n{NOTE}"))]
     record = Trajectory.from_chat(said, branches=[Branch("helper", 3, tuple(helper))])
-    assert [message["role"] for message in record.messages] == ["user", "assistant", "assistant"]
-    assert record.branches == (Branch("helper", 2, (to_chat(HumanMessage("I look.")),)),)
+    assert [message["role"] for message in record.messages] == [
+        "user",
+        "assistant",
+        "assistant",
+    ]
+    assert record.branches == (
+        Branch("helper", 2, (to_chat(HumanMessage("I look.")),)),
+    )

@@ -12,7 +12,12 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.store.memory import InMemoryStore
 from langgraph.store.sqlite import SqliteStore
 
-from langchain_tooltree import ConfigurationError, ExperienceStore, HashingEmbeddings, Trajectory
+from langchain_tooltree import (
+    ConfigurationError,
+    ExperienceStore,
+    HashingEmbeddings,
+    Trajectory,
+)
 from langchain_tooltree.errors import StoreError, TrajectoryFormatError
 from langchain_tooltree.experience import store as module
 from langchain_tooltree.experience.trajectory import Branch
@@ -23,10 +28,19 @@ INDEX = {"embed": HashingEmbeddings(dims=256), "dims": 256}
 def run_on(task, *, id=None, success=None):  # noqa: A002
     messages = [
         {"role": "user", "content": task},
-        {"role": "assistant", "content": "This says weather and flight and whatever else may mislead."},
+        {
+            "role": "assistant",
+            "content": "This says weather and flight and whatever else may mislead.",
+        },
     ]
     branch = Branch("sub", 1, ({"role": "assistant", "content": "Yes."},))
-    return Trajectory.from_chat(messages, id=id or task, success=success, branches=[branch], metadata={"reward": 0.5})
+    return Trajectory.from_chat(
+        messages,
+        id=id or task,
+        success=success,
+        branches=[branch],
+        metadata={"reward": 0.5},
+    )
 
 
 class Counted(Embeddings):
@@ -50,7 +64,9 @@ def base(request):
             store.setup()
             yield store
     else:
-        yield InMemoryStore(index=INDEX) if "index" in request.param else InMemoryStore()
+        yield (
+            InMemoryStore(index=INDEX) if "index" in request.param else InMemoryStore()
+        )
 
 
 class Both:
@@ -64,7 +80,9 @@ class Both:
             if name == "trajectories":
                 if self.sync:
                     return list(self.store.trajectories(*args, **options))
-                return [each async for each in self.store.atrajectories(*args, **options)]
+                return [
+                    each async for each in self.store.atrajectories(*args, **options)
+                ]
             if self.sync:
                 return getattr(self.store, name)(*args, **options)
             return await getattr(self.store, f"a{name}")(*args, **options)
@@ -101,12 +119,16 @@ async def test_a_label_takes_the_place_of_the_verdict(base, both):
     kept = await experience.get("weather")
     assert kept == labelled
     assert (kept.success, kept.reasons, kept.source) == (False, "Wrong town.", "user")
-    with pytest.raises(StoreError, match="There is no run 'flight' to be labelled in namespace"):
+    with pytest.raises(
+        StoreError, match="There is no run 'flight' to be labelled in namespace"
+    ):
         await experience.label("flight", True)
 
 
 async def test_what_a_database_does_not_take_is_kept_all_the_same(base, both):
-    strange = Trajectory.from_messages([HumanMessage("NUL \x00, half a pair \ud800, ü", id="1")], id="one")
+    strange = Trajectory.from_messages(
+        [HumanMessage("NUL \x00, half a pair \ud800, ü", id="1")], id="one"
+    )
     experience = both(ExperienceStore(base))
 
     await experience.add(strange)
@@ -115,41 +137,68 @@ async def test_what_a_database_does_not_take_is_kept_all_the_same(base, both):
     assert await experience.similar("half a pair \ud800") == [strange]
 
 
-async def test_all_are_listed_by_their_ids_whatever_their_number(base, both, monkeypatch):
+async def test_all_are_listed_by_their_ids_whatever_their_number(
+    base, both, monkeypatch
+):
     monkeypatch.setattr(module, "PAGE", 3)
     experience = both(ExperienceStore(base))
     ids = [f"{number:02}" for number in range(20)]
     for key in reversed(ids):
-        await experience.add(run_on("Book a flight.", id=key, success=[True, False, None][int(key) % 3]))
+        await experience.add(
+            run_on("Book a flight.", id=key, success=[True, False, None][int(key) % 3])
+        )
 
     assert [each.id for each in await experience.trajectories()] == ids
     assert [each.id for each in await experience.trajectories(success=True)] == ids[::3]
-    assert [each.id for each in await experience.trajectories(success=False)] == ids[1::3]
+    assert [each.id for each in await experience.trajectories(success=False)] == ids[
+        1::3
+    ]
 
 
 async def test_similar_tasks_are_found_by_the_task_alone(base, both):
     experience = both(ExperienceStore(base))
-    tasks = ["Book a flight to Rome", "What is the weather in Oslo?", "Book a flight to Oslo", "Translate a letter"]
+    tasks = [
+        "Book a flight to Rome",
+        "What is the weather in Oslo?",
+        "Book a flight to Oslo",
+        "Translate a letter",
+    ]
     for number, task in enumerate(tasks):
         await experience.add(run_on(task, success=number != 0))
 
-    assert [each.task for each in await experience.similar("book me a flight to Rome please")] == [tasks[0], tasks[2]]
-    assert [each.task for each in await experience.similar("book a flight to Rome", k=1, success=True)] == [tasks[2]]
-    assert [each.task for each in await experience.similar("a letter to translate", k=1)] == [tasks[3]]
+    assert [
+        each.task
+        for each in await experience.similar("book me a flight to Rome please")
+    ] == [tasks[0], tasks[2]]
+    assert [
+        each.task
+        for each in await experience.similar("book a flight to Rome", k=1, success=True)
+    ] == [tasks[2]]
+    assert [
+        each.task for each in await experience.similar("a letter to translate", k=1)
+    ] == [tasks[3]]
     assert len(await experience.similar("weather", k=9)) == 4
     assert len(await experience.similar(" ", k=3)) == 3
-    assert await experience.similar("flight", success=False) == [run_on(tasks[0], success=False)]
+    assert await experience.similar("flight", success=False) == [
+        run_on(tasks[0], success=False)
+    ]
 
 
 @pytest.mark.parametrize("k", [0, -1, 1.5, True, "2"])
 async def test_at_least_one_has_to_be_asked_for(both, k):
-    with pytest.raises(ConfigurationError, match="k must be a whole number of 1 or more, got"):
+    with pytest.raises(
+        ConfigurationError, match="k must be a whole number of 1 or more, got"
+    ):
         await both(ExperienceStore(InMemoryStore())).similar("anything", k=k)
 
 
 async def test_a_store_with_an_index_embeds_by_itself(both):
     unused, used = Counted(), Counted()
-    experience = both(ExperienceStore(InMemoryStore(index={"embed": used, "dims": 64}), embeddings=unused))
+    experience = both(
+        ExperienceStore(
+            InMemoryStore(index={"embed": used, "dims": 64}), embeddings=unused
+        )
+    )
     await experience.add(run_on("Book a flight."))
     await experience.similar("flight")
 
@@ -159,7 +208,9 @@ async def test_a_store_with_an_index_embeds_by_itself(both):
 
 async def test_without_an_index_each_task_is_embedded_once(both):
     counted = Counted()
-    store = ExperienceStore(InMemoryStore(), namespace=("{user_id}",), embeddings=counted)
+    store = ExperienceStore(
+        InMemoryStore(), namespace=("{user_id}",), embeddings=counted
+    )
     experience = both(store.within(user_id="ada"))
     for key in "ab":
         await experience.add(run_on("Book a flight.", id=key))
@@ -174,7 +225,9 @@ async def test_users_do_not_see_each_other(base, both):
     store = ExperienceStore(base, namespace=("tooltree", "{user_id}"))
     # An underscore is a wildcard in SQL's LIKE, with which some stores search.
     for user in ("a_b", "axb", "a_bc", "a"):
-        await both(store.within(user_id=user)).add(run_on("Book a flight.", id=f"of {user}"))
+        await both(store.within(user_id=user)).add(
+            run_on("Book a flight.", id=f"of {user}")
+        )
 
     for user in ("a_b", "axb", "a_bc", "a"):
         own = both(store.within(user_id=user))
@@ -185,7 +238,10 @@ async def test_users_do_not_see_each_other(base, both):
 
 async def test_variables_come_from_the_configuration(both):
     store = ExperienceStore(InMemoryStore(), namespace=("tooltree", "{user_id}"))
-    ada, ben = (both(store.within_config({"configurable": {"user_id": user}})) for user in ("ada", "ben"))
+    ada, ben = (
+        both(store.within_config({"configurable": {"user_id": user}}))
+        for user in ("ada", "ben")
+    )
 
     await ada.add(run_on("Book a flight.", id="one"))
 
@@ -209,7 +265,9 @@ async def test_inside_a_graph_its_configuration_is_known(path):
     graph = StateGraph(MessagesState)
     graph.add_node("keep", keep if path == "sync" else akeep)
     graph.add_edge(START, "keep")
-    await graph.compile().ainvoke({"messages": []}, {"configurable": {"user_id": "ada"}})
+    await graph.compile().ainvoke(
+        {"messages": []}, {"configurable": {"user_id": "ada"}}
+    )
 
     assert store.within(user_id="ada").get("one").id == "one"
 
@@ -233,18 +291,33 @@ class ContextDict(TypedDict):
         (Context("ada"), {"user_id": "ada"}, "ada"),
         (ContextDict(), {"user_id": "ada"}, "ada"),
     ],
-    ids=["object", "mapping", "nobody configured", "the same one configured", "not in the context"],
+    ids=[
+        "object",
+        "mapping",
+        "nobody configured",
+        "the same one configured",
+        "not in the context",
+    ],
 )
-def test_the_context_of_the_graph_says_whose_it_is_and_then_what_is_configurable(given, context, configurable, user):
+def test_the_context_of_the_graph_says_whose_it_is_and_then_what_is_configurable(
+    given, context, configurable, user
+):
     store = ExperienceStore(InMemoryStore(), namespace=("tooltree", "{user_id}"))
 
     def keep(_, config: RunnableConfig):
-        store.within_config(None if given == "running" else config).add(run_on("Book a flight.", id="one"))
+        store.within_config(None if given == "running" else config).add(
+            run_on("Book a flight.", id="one")
+        )
 
-    graph = StateGraph(MessagesState, context_schema=type(context) if isinstance(context, Context) else ContextDict)
+    graph = StateGraph(
+        MessagesState,
+        context_schema=type(context) if isinstance(context, Context) else ContextDict,
+    )
     graph.add_node("keep", keep)
     graph.add_edge(START, "keep")
-    graph.compile().invoke({"messages": []}, {"configurable": configurable}, context=context)
+    graph.compile().invoke(
+        {"messages": []}, {"configurable": configurable}, context=context
+    )
 
     assert store.within(user_id=user).get("one").id == "one"
 
@@ -264,7 +337,9 @@ def test_the_context_of_a_running_graph_does_not_complete_another_configuration(
 
 def test_a_store_can_keep_to_the_user_whom_a_configuration_names():
     store = ExperienceStore(InMemoryStore(), namespace=("{org}", "{user_id}"))
-    bound = store.within(org="x").within_config({"configurable": {"org": "y", "user_id": "ada"}})
+    bound = store.within(org="x").within_config(
+        {"configurable": {"org": "y", "user_id": "ada"}}
+    )
     bound.add(run_on("Book a flight.", id="one"))
 
     assert store.within(org="x", user_id="ada").get("one").id == "one"
@@ -273,7 +348,9 @@ def test_a_store_can_keep_to_the_user_whom_a_configuration_names():
 
 
 async def test_a_missing_variable_is_an_error(both):
-    experience = both(ExperienceStore(InMemoryStore(), namespace=("tooltree", "{user_id}")))
+    experience = both(
+        ExperienceStore(InMemoryStore(), namespace=("tooltree", "{user_id}"))
+    )
     with pytest.raises(ConfigurationError, match="The namespace needs 'user_id'"):
         await experience.add(run_on("Book a flight."))
     with pytest.raises(ConfigurationError, match="The namespace needs 'user_id'"):
@@ -289,7 +366,10 @@ def test_a_base_store_is_needed(thing):
 async def test_what_somebody_else_wrote_is_an_error_that_names_it(both):
     base = InMemoryStore()
     base.put(("tooltree", "trajectories"), "one", {"text": "hello"})
-    with pytest.raises(TrajectoryFormatError, match=r"Trajectory 'one' in namespace .* was not written by"):
+    with pytest.raises(
+        TrajectoryFormatError,
+        match=r"Trajectory 'one' in namespace .* was not written by",
+    ):
         await both(ExperienceStore(base)).get("one")
 
 
@@ -305,9 +385,13 @@ class LooseStore(InMemoryStore):
 
 @pytest.mark.parametrize("index", [None, INDEX])
 async def test_what_a_store_finds_elsewhere_is_left_out(both, index):
-    store = ExperienceStore(LooseStore(index=index), namespace=("tooltree", "{user_id}"))
+    store = ExperienceStore(
+        LooseStore(index=index), namespace=("tooltree", "{user_id}")
+    )
     for number in range(20):
-        await both(store.within(user_id="ben")).add(run_on("Book a flight.", id=f"of ben {number}"))
+        await both(store.within(user_id="ben")).add(
+            run_on("Book a flight.", id=f"of ben {number}")
+        )
     ada = both(store.within(user_id="ada"))
     await ada.add(run_on("Book a flight to Rome and back by train.", id="of ada"))
 
@@ -320,7 +404,12 @@ def test_other_records_have_room_in_the_namespace():
     ExperienceStore(base).add(run_on("Book a flight.", id="one"))
     base.put(("tooltree", "tips"), "one", {"tip": "Be early."})
 
-    assert {place[-1] for place in base.list_namespaces()} == {"tasks", "tips", "trajectories", "head"}
+    assert {place[-1] for place in base.list_namespaces()} == {
+        "tasks",
+        "tips",
+        "trajectories",
+        "head",
+    }
     assert [each.id for each in ExperienceStore(base).trajectories()] == ["one"]
 
 
@@ -336,9 +425,13 @@ def test_a_trajectory_that_goes_while_they_are_read_is_left_out():
 async def test_concurrent_users_find_their_own():
     store = ExperienceStore(InMemoryStore(), namespace=("{user_id}",))
     users = [store.within(user_id=str(number)) for number in range(20)]
-    await asyncio.gather(*(user.aadd(run_on(f"Task {n}", id=str(n))) for n, user in enumerate(users)))
+    await asyncio.gather(
+        *(user.aadd(run_on(f"Task {n}", id=str(n))) for n, user in enumerate(users))
+    )
     found = await asyncio.gather(*(user.asimilar("Task") for user in users))
-    assert [[each.id for each in own] for own in found] == [[str(number)] for number in range(20)]
+    assert [[each.id for each in own] for own in found] == [
+        [str(number)] for number in range(20)
+    ]
 
 
 @pytest.mark.slow
@@ -350,11 +443,19 @@ def test_two_thousand_trajectories_are_searched_without_reading_them():
 
         def batch(self, ops):
             results = super().batch(ops := list(ops))
-            found = [each for result in results for each in (result if isinstance(result, list) else [result])]
-            self.read += sum(each is not None and "record" in each.value for each in found)
+            found = [
+                each
+                for result in results
+                for each in (result if isinstance(result, list) else [result])
+            ]
+            self.read += sum(
+                each is not None and "record" in each.value for each in found
+            )
             return results
 
-    experience = ExperienceStore(base := Watched(), embeddings=HashingEmbeddings(dims=32))
+    experience = ExperienceStore(
+        base := Watched(), embeddings=HashingEmbeddings(dims=32)
+    )
     for number in range(2_000):
         experience.add(run_on(f"Task {number}", id=f"{number}"))
     assert [each.id for each in experience.similar("Task 1701", k=1)] == ["1701"]
@@ -362,13 +463,23 @@ def test_two_thousand_trajectories_are_searched_without_reading_them():
 
 
 def test_only_variables_of_the_namespace_can_be_bound():
-    with pytest.raises(ConfigurationError, match="has no variable 'user'; it has user_id"):
+    with pytest.raises(
+        ConfigurationError, match="has no variable 'user'; it has user_id"
+    ):
         ExperienceStore(InMemoryStore(), namespace=("{user_id}",)).within(user="ada")
 
 
 async def test_what_is_bound_counts_more_than_the_configuration(both):
     store = ExperienceStore(InMemoryStore(), namespace=("{org}", "{user_id}"))
-    bound = store.within(org="x").within(user_id="ada").within_config({"configurable": {"user_id": "ben"}})
+    bound = (
+        store.within(org="x")
+        .within(user_id="ada")
+        .within_config({"configurable": {"user_id": "ben"}})
+    )
     await both(bound).add(run_on("Book a flight.", id="one"))
 
-    assert bound.get("one").id == store.within(org="x", user_id="ada").get("one").id == "one"
+    assert (
+        bound.get("one").id
+        == store.within(org="x", user_id="ada").get("one").id
+        == "one"
+    )

@@ -39,7 +39,10 @@ async def test_records_are_kept_replaced_read_and_deleted(base, drive):
     await drive(shelf.putting("a", {"text": "half a pair \ud800 \x00"}))
     await drive(shelf.putting("b", {"n": 2}))
     assert await drive(shelf.getting("b")) == {"n": 2}
-    assert await drive(shelf.reading()) == {"a": {"text": "half a pair \ud800 \x00"}, "b": {"n": 2}}
+    assert await drive(shelf.reading()) == {
+        "a": {"text": "half a pair \ud800 \x00"},
+        "b": {"n": 2},
+    }
     await drive(shelf.deleting("a"))
     await drive(shelf.deleting("never there"))
     assert list(await drive(shelf.reading())) == ["b"]
@@ -52,7 +55,10 @@ async def test_kinds_and_tenants_are_kept_apart(base, drive):
     await drive(bob.collection("tips").putting("x", {"of": "bob"}))
     await drive(ada.collection("tips").putting("y", {"of": "ada"}))
     ada.add(Trajectory("z", "task"))
-    assert await drive(ada.collection("tips").reading()) == {"x": {"of": "ada"}, "y": {"of": "ada"}}
+    assert await drive(ada.collection("tips").reading()) == {
+        "x": {"of": "ada"},
+        "y": {"of": "ada"},
+    }
     assert await drive(bob.collection("tips").reading()) == {"x": {"of": "bob"}}
     assert await drive(ada.collection("focus").reading()) == {}
     assert [each.id for each in ada.trajectories()] == ["z"]
@@ -64,13 +70,22 @@ def test_a_graph_says_whose_shelf_it_is():
     def remember(_: MessagesState):
         run_flow(experience.collection("tips").putting("x", {}))
 
-    graph = StateGraph(MessagesState).add_node("remember", remember).add_edge(START, "remember").compile()
+    graph = (
+        StateGraph(MessagesState)
+        .add_node("remember", remember)
+        .add_edge(START, "remember")
+        .compile()
+    )
     graph.invoke({"messages": []}, RunnableConfig(configurable={"user": "ada"}))
-    assert run_flow(experience.within(user="ada").collection("tips").reading()) == {"x": {}}
+    assert run_flow(experience.within(user="ada").collection("tips").reading()) == {
+        "x": {}
+    }
 
 
 def test_what_somebody_else_wrote_is_refused():
     base = InMemoryStore()
     base.put(("tooltree", "tips"), "x", {"text": "not ours"})
-    with pytest.raises(StoreError, match=r"Item 'x' in namespace .* was not written by this package"):
+    with pytest.raises(
+        StoreError, match=r"Item 'x' in namespace .* was not written by this package"
+    ):
         run_flow(ExperienceStore(base).collection("tips").getting("x"))

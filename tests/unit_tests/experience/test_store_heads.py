@@ -32,15 +32,23 @@ class Watched(InMemoryStore):
             raise OSError(msg)
         ops = list(ops)
         self.listings += sum(
-            isinstance(op, SearchOp) and op.query is None and op.namespace_prefix[-1] == "tasks" for op in ops
+            isinstance(op, SearchOp)
+            and op.query is None
+            and op.namespace_prefix[-1] == "tasks"
+            for op in ops
         )
-        self.written += [sorted(op.namespace[-1] for op in ops if isinstance(op, PutOp))]
+        self.written += [
+            sorted(op.namespace[-1] for op in ops if isinstance(op, PutOp))
+        ]
         with self.lock:
             return super().batch(ops)
 
 
 def run_of(name, success=True):  # noqa: FBT002 - as `Trajectory` has it
-    messages = [{"role": "user", "content": f"Find {name}."}, {"role": "assistant", "content": "There."}]
+    messages = [
+        {"role": "user", "content": f"Find {name}."},
+        {"role": "assistant", "content": "There."},
+    ]
     return Trajectory.from_chat(messages, id=name, success=success)
 
 
@@ -53,7 +61,9 @@ def test_a_record_its_entry_and_the_head_are_written_in_one_batch():
     records.add(run_of("one"))
     records.delete("one")
 
-    assert [each for each in store.written if each] == [["head", "tasks", "trajectories"]] * 2
+    assert [each for each in store.written if each] == [
+        ["head", "tasks", "trajectories"]
+    ] * 2
 
 
 def test_entries_are_listed_again_only_where_somebody_else_has_written():
@@ -108,9 +118,18 @@ def test_an_agent_whose_store_fails_goes_on_and_it_is_said_once(caplog, turns):
     store.is_down = True
     for _ in range(turns):
         model = ScriptedChatModel(replies=["It is on the desk."])
-        found = search("Where is the key?", [look], model=model, effects={"look": "read"}, experience=experience)
+        found = search(
+            "Where is the key?",
+            [look],
+            model=model,
+            effects={"look": "read"},
+            experience=experience,
+        )
         assert found.answer.text == "It is on the desk."
     store.is_down = False
 
-    assert caplog.text.count("goes on without its experience: OSError: The disk is full.") == 1
+    assert (
+        caplog.text.count("goes on without its experience: OSError: The disk is full.")
+        == 1
+    )
     assert experience.status().runs == 0, "nothing waits to be written later"

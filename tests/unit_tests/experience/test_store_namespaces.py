@@ -17,7 +17,11 @@ from langchain_tooltree.experience.run_identity import NamespaceTemplate, label_
     ("labels", "values", "filled"),
     [
         (("tooltree",), {}, ("tooltree",)),
-        (("tooltree", "{user_id}"), {"user_id": "ada", "other": "x"}, ("tooltree", "ada")),
+        (
+            ("tooltree", "{user_id}"),
+            {"user_id": "ada", "other": "x"},
+            ("tooltree", "ada"),
+        ),
         (["of {a}", "{b}", "{a}"], {"a": 1, "b": "x"}, ("of 1", "x", "1")),
         (("{a}",), {"a": "{b}"}, ("{b}",)),
         (("{a}",), {"a": UUID(int=7)}, ("00000000-0000-0000-0000-000000000007",)),
@@ -31,7 +35,9 @@ def test_variables_are_filled(labels, values, filled):
 
 
 def filling(labels, values):
-    return NamespaceTemplate(labels).fill({name: label_of(name, value) for name, value in values.items()})
+    return NamespaceTemplate(labels).fill(
+        {name: label_of(name, value) for name, value in values.items()}
+    )
 
 
 @pytest.mark.parametrize(
@@ -54,19 +60,28 @@ def test_labels_have_to_make_a_namespace(labels, problem):
 
 
 def test_a_missing_variable_is_named_with_the_remedy():
-    with pytest.raises(ConfigurationError, match=r"needs 'user_id'.*'configurable': \{'user_id': .*within\(user_id="):
+    with pytest.raises(
+        ConfigurationError,
+        match=r"needs 'user_id'.*'configurable': \{'user_id': .*within\(user_id=",
+    ):
         NamespaceTemplate(("tooltree", "{user_id}")).fill({})
 
 
-@pytest.mark.parametrize("value", ["", "ada.ben", "a\x00", "\ud800", True, 1.5, ["ada"], ("ada",), None])
+@pytest.mark.parametrize(
+    "value", ["", "ada.ben", "a\x00", "\ud800", True, 1.5, ["ada"], ("ada",), None]
+)
 def test_a_value_cannot_break_out(value):
     with pytest.raises(ConfigurationError, match="user_id"):
         label_of("user_id", value)
 
 
-@pytest.mark.parametrize("value", [True, 1.5, ["ada"], {"name": "ada"}, b"ada", object(), len, int])
+@pytest.mark.parametrize(
+    "value", [True, 1.5, ["ada"], {"name": "ada"}, b"ada", object(), len, int]
+)
 def test_a_value_that_identifies_nobody_is_not_taken_for_a_missing_one(value):
-    with pytest.raises(ConfigurationError, match="must be a text, a whole number or a UUID; got"):
+    with pytest.raises(
+        ConfigurationError, match="must be a text, a whole number or a UUID; got"
+    ):
         label_of("user_id", value)
 
 
@@ -81,33 +96,52 @@ def values_in_a_graph(variable, configurable, context=None, *, given=None, noted
     seen = {}
 
     def look(_):
-        seen.update((store.within_config(given) if noted is None else store.resumed(noted)).values)
+        seen.update(
+            (
+                store.within_config(given) if noted is None else store.resumed(noted)
+            ).values
+        )
 
     graph = StateGraph(MessagesState, context_schema=dict)
     graph.add_node("look", look)
     graph.add_edge(START, "look")
-    graph.compile().invoke({"messages": []}, {"configurable": configurable}, context=context)
+    graph.compile().invoke(
+        {"messages": []}, {"configurable": configurable}, context=context
+    )
     return seen
 
 
 @pytest.mark.parametrize(
     ("context", "said"),
-    [({"user_id": "ada"}, "ben"), ({"user_id": None}, "ben"), ({"user_id": "ada"}, "Ada")],
+    [
+        ({"user_id": "ada"}, "ben"),
+        ({"user_id": None}, "ben"),
+        ({"user_id": "ada"}, "Ada"),
+    ],
     ids=["somebody else", "nobody in the context", "another spelling"],
 )
 @pytest.mark.parametrize("how", ["configurable", "given", "noted"])
-def test_what_a_client_can_set_does_not_count_where_the_context_says_otherwise(how, context, said):
+def test_what_a_client_can_set_does_not_count_where_the_context_says_otherwise(
+    how, context, said
+):
     ways = {
         "configurable": {},
         "given": {"given": {"configurable": {"user_id": said}}},
         "noted": {"noted": {"user_id": label_of("user_id", said)}},
     }
     with pytest.raises(ForeignNamespaceError, match="the server says otherwise"):
-        values_in_a_graph("user_id", {"user_id": said} if how == "configurable" else {}, context, **ways[how])
+        values_in_a_graph(
+            "user_id",
+            {"user_id": said} if how == "configurable" else {},
+            context,
+            **ways[how],
+        )
 
 
 def test_what_a_run_has_noted_stands_where_the_context_does_not_know_the_variable():
-    assert values_in_a_graph("user_id", {"user_id": "ben"}, {"tier": 1}, noted={"user_id": "7"}) == {"user_id": "7"}
+    assert values_in_a_graph(
+        "user_id", {"user_id": "ben"}, {"tier": 1}, noted={"user_id": "7"}
+    ) == {"user_id": "7"}
     with pytest.raises(ConfigurationError, match="needs 'user_id'"):
         values_in_a_graph("user_id", {}, noted={"org": "x"})
 

@@ -42,7 +42,11 @@ def ask(question: str) -> str:
 
 def calling(*calls):
     return AIMessage(
-        "", tool_calls=[{"name": name, "args": args, "id": f"{name} {n}"} for n, (name, args) in enumerate(calls)]
+        "",
+        tool_calls=[
+            {"name": name, "args": args, "id": f"{name} {n}"}
+            for n, (name, args) in enumerate(calls)
+        ],
     )
 
 
@@ -62,28 +66,52 @@ def graph_of(*nodes, state=MessagesState, saver=InMemorySaver):
 
 @pytest.fixture
 def load(either):
-    return lambda graph, config=THREAD, **options: either(load_thread, aload_thread)(graph, config, **options)
+    return lambda graph, config=THREAD, **options: either(load_thread, aload_thread)(
+        graph, config, **options
+    )
 
 
 async def test_a_thread_is_read_with_its_calls_and_their_outcomes(load):
     graph = agent(
-        calling(("look", {"place": "shed"}), ("look", {"place": "desk"})), "Gone.", checkpointer=InMemorySaver()
+        calling(("look", {"place": "shed"}), ("look", {"place": "desk"})),
+        "Gone.",
+        checkpointer=InMemorySaver(),
     )
     state = graph.invoke(REQUEST, THREAD)
 
     trajectory = await load(graph)
 
-    assert (trajectory.id, trajectory.task, trajectory.success, trajectory.turns) == ("one", "Find it.", None, 2)
-    assert [step.outcome.text for step in trajectory.steps] == ["Nothing in the shed.", "Nothing in the desk."]
+    assert (trajectory.id, trajectory.task, trajectory.success, trajectory.turns) == (
+        "one",
+        "Find it.",
+        None,
+        2,
+    )
+    assert [step.outcome.text for step in trajectory.steps] == [
+        "Nothing in the shed.",
+        "Nothing in the desk.",
+    ]
     assert trajectory.to_messages() == state["messages"]
 
 
-async def test_what_was_removed_was_said_and_what_was_changed_is_told_in_its_last_form(load):
+async def test_what_was_removed_was_said_and_what_was_changed_is_told_in_its_last_form(
+    load,
+):
     graph = graph_of(
         lambda _: {"messages": [AIMessage("One.", id="1"), AIMessage("Two.", id="2")]},
-        lambda _: {"messages": [RemoveMessage(id="1"), AIMessage("Two!", id="2"), AIMessage("Three.", id="3")]},
         lambda _: {
-            "messages": [RemoveMessage(id="__remove_all__"), AIMessage("All.", id="4"), AIMessage("Three.", id="3")]
+            "messages": [
+                RemoveMessage(id="1"),
+                AIMessage("Two!", id="2"),
+                AIMessage("Three.", id="3"),
+            ]
+        },
+        lambda _: {
+            "messages": [
+                RemoveMessage(id="__remove_all__"),
+                AIMessage("All.", id="4"),
+                AIMessage("Three.", id="3"),
+            ]
         },
     )
     graph.invoke(REQUEST, THREAD)
@@ -98,13 +126,22 @@ async def test_messages_without_ids_are_told_apart_by_content_and_count(load):
         messages: list
 
     graph = graph_of(
-        lambda state: {"messages": [*state["messages"], {"role": "assistant", "content": "Hm."}]},
-        lambda state: {"messages": [*state["messages"], ("ai", "Hm."), ("ai", "Done.")]},
+        lambda state: {
+            "messages": [*state["messages"], {"role": "assistant", "content": "Hm."}]
+        },
+        lambda state: {
+            "messages": [*state["messages"], ("ai", "Hm."), ("ai", "Done.")]
+        },
         state=State,
     )
     graph.invoke({"messages": [("user", "Find it.")]}, THREAD)
 
-    assert [message["content"] for message in (await load(graph)).messages] == ["Find it.", "Hm.", "Hm.", "Done."]
+    assert [message["content"] for message in (await load(graph)).messages] == [
+        "Find it.",
+        "Hm.",
+        "Hm.",
+        "Done.",
+    ]
 
 
 async def test_what_a_sub_agent_shares_with_the_conversation_is_not_repeated(load):
@@ -123,7 +160,11 @@ def inner_last(state):
 
 
 async def test_an_interrupted_call_has_no_outcome_yet(load):
-    graph = agent(calling(("ask", {"question": "Where?"})), "Thanks.", checkpointer=InMemorySaver())
+    graph = agent(
+        calling(("ask", {"question": "Where?"})),
+        "Thanks.",
+        checkpointer=InMemorySaver(),
+    )
     graph.invoke(REQUEST, THREAD)
     stopped = await load(graph)
     graph.invoke(Command(resume="Here."), THREAD)
@@ -145,7 +186,11 @@ async def test_checkpoints_that_hold_changes_alone_are_added_up(load):
     )
     graph.invoke(REQUEST, THREAD)
 
-    assert [message["content"] for message in (await load(graph)).messages] == ["Find it.", "One.", "Two."]
+    assert [message["content"] for message in (await load(graph)).messages] == [
+        "Find it.",
+        "One.",
+        "Two.",
+    ]
 
 
 async def test_the_thread_may_be_named_by_a_number_or_by_one_of_its_checkpoints(load):
@@ -164,7 +209,9 @@ async def test_without_a_checkpointer_there_is_no_history(load):
         await load(agent("One."))
 
 
-@pytest.mark.parametrize("config", [{}, {"configurable": {}}, {"configurable": {"thread": "one"}}])
+@pytest.mark.parametrize(
+    "config", [{}, {"configurable": {}}, {"configurable": {"thread": "one"}}]
+)
 async def test_a_thread_has_to_be_named(load, config):
     with pytest.raises(ConfigurationError, match="names no thread"):
         await load(agent("One.", checkpointer=InMemorySaver()), config)
@@ -180,11 +227,14 @@ async def test_a_state_without_messages_is_an_error_that_tells_what_it_has(load)
         talk: list
         topic: str
 
-    graph = graph_of(lambda _: {"talk": [AIMessage("One.")], "topic": "it"}, state=State)
+    graph = graph_of(
+        lambda _: {"talk": [AIMessage("One.")], "topic": "it"}, state=State
+    )
     graph.invoke({"talk": []}, THREAD)
 
     with pytest.raises(
-        TrajectoryFormatError, match=r"no messages under 'messages'; it has talk, topic\. Check messages_key="
+        TrajectoryFormatError,
+        match=r"no messages under 'messages'; it has talk, topic\. Check messages_key=",
     ):
         await load(graph)
     assert (await load(graph, messages_key="talk")).turns == 1

@@ -1,7 +1,13 @@
 """Trajectories from LangChain messages, and back."""
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, SystemMessage, ToolMessage
+from langchain_core.messages import (
+    AIMessage,
+    HumanMessage,
+    RemoveMessage,
+    SystemMessage,
+    ToolMessage,
+)
 
 from langchain_tooltree import Trajectory
 from langchain_tooltree.errors import TrajectoryFormatError
@@ -27,8 +33,15 @@ CONVERSATION = [
 def test_a_trajectory_tells_what_was_called_and_what_came_of_it():
     trajectory = Trajectory.from_messages(CONVERSATION, success=False, id="7")
 
-    assert (trajectory.id, trajectory.task, trajectory.success, trajectory.turns) == ("7", "Find it.", False, 2)
-    assert [(step.arguments["place"], step.outcome, step.turn) for step in trajectory.steps] == [
+    assert (trajectory.id, trajectory.task, trajectory.success, trajectory.turns) == (
+        "7",
+        "Find it.",
+        False,
+        2,
+    )
+    assert [
+        (step.arguments["place"], step.outcome, step.turn) for step in trajectory.steps
+    ] == [
         ("desk", Outcome("It is locked.", "error"), 1),
         ("shed", Outcome("Nothing."), 1),
     ]
@@ -38,7 +51,11 @@ def test_it_gives_back_the_messages_that_it_was_made_from():
     assert Trajectory.from_messages(CONVERSATION).to_messages() == CONVERSATION
 
 
-@pytest.mark.parametrize("thing", ["hello", RemoveMessage(id="1"), {"role": "user", "content": "hello"}])
+@pytest.mark.parametrize(
+    "thing", ["hello", RemoveMessage(id="1"), {"role": "user", "content": "hello"}]
+)
 def test_only_messages_make_a_trajectory(thing):
-    with pytest.raises(TrajectoryFormatError, match=f"made of messages, got {type(thing).__name__}"):
+    with pytest.raises(
+        TrajectoryFormatError, match=f"made of messages, got {type(thing).__name__}"
+    ):
         Trajectory.from_messages([thing])

@@ -11,7 +11,13 @@ from langgraph.config import get_config
 from langgraph.runtime import get_runtime
 from langgraph.store.memory import InMemoryStore
 
-from langchain_tooltree import CFGMMemory, CFGMMiddleware, ExperienceStore, SITGraph, SITGraphMiddleware
+from langchain_tooltree import (
+    CFGMMemory,
+    CFGMMiddleware,
+    ExperienceStore,
+    SITGraph,
+    SITGraphMiddleware,
+)
 from langchain_tooltree.testing import ScriptedChatModel
 
 USERS = ("ann", "bob")
@@ -35,16 +41,23 @@ async def both_run(learning, *, in_context=False):
     def reply(messages):
         if any(each.type == "tool" for each in messages):
             return "It is on the desk."
-        return AIMessage("", tool_calls=[{"name": "look", "args": {"place": "desk"}, "id": "1"}])
+        return AIMessage(
+            "", tool_calls=[{"name": "look", "args": {"place": "desk"}, "id": "1"}]
+        )
 
     model = ScriptedChatModel(replies=[reply] * 4)
     schema = {"context_schema": dict} if in_context else {}
     agent = create_agent(model, [look], middleware=[served, learning], **schema)
 
     async def run(user):
-        config = {"configurable": {"thread_id": "same"} | ({} if in_context else {"user_id": user})}
+        config = {
+            "configurable": {"thread_id": "same"}
+            | ({} if in_context else {"user_id": user})
+        }
         context = {"context": {"user_id": user}} if in_context else {}
-        await agent.ainvoke({"messages": [("user", f"Where is the key of {user}?")]}, config, **context)
+        await agent.ainvoke(
+            {"messages": [("user", f"Where is the key of {user}?")]}, config, **context
+        )
 
     await asyncio.gather(*map(run, USERS))
 
@@ -53,7 +66,10 @@ async def both_run(learning, *, in_context=False):
 async def test_memory_keeps_for_each_user_what_that_one_was_told(in_context):
     store = ExperienceStore(InMemoryStore(), namespace=("tooltree", "{user_id}"))
     memory = CFGMMemory(ScriptedChatModel(), store)
-    await both_run(CFGMMiddleware(ScriptedChatModel(), memory, verdict=lambda _: True), in_context=in_context)
+    await both_run(
+        CFGMMiddleware(ScriptedChatModel(), memory, verdict=lambda _: True),
+        in_context=in_context,
+    )
 
     for user in USERS:
         [run] = [each async for each in store.within(user_id=user).atrajectories()]
@@ -61,13 +77,19 @@ async def test_memory_keeps_for_each_user_what_that_one_was_told(in_context):
 
 
 @pytest.mark.parametrize("in_context", [False, True], ids=["configurable", "context"])
-async def test_a_verdict_on_what_a_graph_learns_knows_what_that_user_was_told(in_context):
+async def test_a_verdict_on_what_a_graph_learns_knows_what_that_user_was_told(
+    in_context,
+):
     judged = {}
 
     def verdict(run):
         judged[run.task] = run.instructions
         return True
 
-    await both_run(SITGraphMiddleware(SITGraph(), verdict=verdict), in_context=in_context)
+    await both_run(
+        SITGraphMiddleware(SITGraph(), verdict=verdict), in_context=in_context
+    )
 
-    assert judged == {f"Where is the key of {user}?": f"You serve {user}." for user in USERS}
+    assert judged == {
+        f"Where is the key of {user}?": f"You serve {user}." for user in USERS
+    }

@@ -16,7 +16,14 @@ from langgraph.store.base import PutOp
 from langgraph.store.memory import InMemoryStore
 from langgraph.store.sqlite import SqliteStore
 
-from langchain_tooltree import CFGMMemory, ChromaStore, ConfigurationError, Experience, SITGraph, Trajectory
+from langchain_tooltree import (
+    CFGMMemory,
+    ChromaStore,
+    ConfigurationError,
+    Experience,
+    SITGraph,
+    Trajectory,
+)
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import GraphFileError
 from langchain_tooltree.flows import run_flow
@@ -30,31 +37,59 @@ def run(name, text="plain", *tools, success=True, task=None, **metadata):
     """A run whose every part holds the text."""
     arguments = json.dumps({"of": f"{text} in"})
     calls = [
-        {"id": f"c{place}", "type": "function", "function": {"name": tool, "arguments": arguments}}
+        {
+            "id": f"c{place}",
+            "type": "function",
+            "function": {"name": tool, "arguments": arguments},
+        }
         for place, tool in enumerate(tools or ("look",))
     ]
     said = [{"role": "user", "content": task or f"A wish: {text}."}]
     for call in calls:
         said += [
             {"role": "assistant", "content": None, "tool_calls": [call]},
-            {"role": "tool", "tool_call_id": call["id"], "content": f"{text} out", "error": text == "refused"},
+            {
+                "role": "tool",
+                "tool_call_id": call["id"],
+                "content": f"{text} out",
+                "error": text == "refused",
+            },
         ]
     said.append({"role": "assistant", "content": f"{text} done"})
-    return Trajectory.from_chat(said, id=name, success=success, reasons=f"{text} because", metadata=metadata)
+    return Trajectory.from_chat(
+        said, id=name, success=success, reasons=f"{text} because", metadata=metadata
+    )
 
 
 def summed_up(name, text):
     """A run with a summary of its own, which graphs keep as it is."""
-    function = {"name": "summarize_state", "arguments": json.dumps({"state": f"{text} summary"})}
+    function = {
+        "name": "summarize_state",
+        "arguments": json.dumps({"state": f"{text} summary"}),
+    }
     calls = [{"id": "s", "type": "function", "function": function}]
     asked = {"role": "assistant", "content": None, "tool_calls": calls}
-    answered = {"role": "tool", "tool_call_id": "s", "name": "summarize_state", "content": "Noted."}
-    before, after = run(name, text, "look").messages[:3], run(name, text, "take").messages[1:]
-    return Trajectory.from_chat([*before, asked, answered, *after], id=name, success=True)
+    answered = {
+        "role": "tool",
+        "tool_call_id": "s",
+        "name": "summarize_state",
+        "content": "Noted.",
+    }
+    before, after = (
+        run(name, text, "look").messages[:3],
+        run(name, text, "take").messages[1:],
+    )
+    return Trajectory.from_chat(
+        [*before, asked, answered, *after], id=name, success=True
+    )
 
 
 def items_of(store):
-    return [item for space in store.list_namespaces() for item in store.search(tuple(space), limit=999)]
+    return [
+        item
+        for space in store.list_namespaces()
+        for item in store.search(tuple(space), limit=999)
+    ]
 
 
 def ids(experience):
@@ -67,9 +102,18 @@ def teller(texts):
     def reply(messages):
         told = json.loads(messages[-1].text)
         known = next(text for text in texts if text in told["task"])
-        tip = {"reasoning": f"{known} shows it", "when": f"{known} comes", "tip": f"{known} first, look"}
-        tool = next(each["call"] for each in told["succeeded"]["record"] if "call" in each)
-        return {"tips": [tip | {"bears_out": [{"tool": tool, "quote": "in"}]}], "followed": []}
+        tip = {
+            "reasoning": f"{known} shows it",
+            "when": f"{known} comes",
+            "tip": f"{known} first, look",
+        }
+        tool = next(
+            each["call"] for each in told["succeeded"]["record"] if "call" in each
+        )
+        return {
+            "tips": [tip | {"bears_out": [{"tool": tool, "quote": "in"}]}],
+            "followed": [],
+        }
 
     return ScriptedChatModel(replies=[reply] * 99)
 
@@ -82,12 +126,18 @@ def experience():
 @pytest.fixture(params=["sync", "async"])
 def forget(request):
     async def of(experience, **what):
-        return await experience.aforget(**what) if request.param == "async" else experience.forget(**what)
+        return (
+            await experience.aforget(**what)
+            if request.param == "async"
+            else experience.forget(**what)
+        )
 
     return of
 
 
-async def test_a_run_goes_with_its_sub_agents_and_the_attempts_of_its_searches(experience, forget):
+async def test_a_run_goes_with_its_sub_agents_and_the_attempts_of_its_searches(
+    experience, forget
+):
     for name in ("7", "7/agent:1", "77", "8"):
         experience.learn(run(name))
     experience.learn(run("tried", success=False, attempt_of="7"))
@@ -107,8 +157,16 @@ async def test_several_selectors_narrow_each_other_down(experience, forget):
         experience.learn(run(name, "plain", tool, success=None))
 
     assert (await forget(experience, run=["1", "2"], tool="pay")).runs == ("2",)
-    assert (await forget(experience, tool="pay", before=datetime.now(UTC) - timedelta(hours=1))).runs == ()
-    assert (await forget(experience, tool="pay", before=datetime.now(UTC) + timedelta(hours=1))).runs == ("3",)
+    assert (
+        await forget(
+            experience, tool="pay", before=datetime.now(UTC) - timedelta(hours=1)
+        )
+    ).runs == ()
+    assert (
+        await forget(
+            experience, tool="pay", before=datetime.now(UTC) + timedelta(hours=1)
+        )
+    ).runs == ("3",)
     assert (await forget(experience, run="nobody knows")).runs == ()
     assert ids(experience) == {"1", "4"}
 
@@ -121,7 +179,9 @@ async def test_everything_of_a_user_goes_and_nothing_of_another(forget):
         own.learn(run("1", f"{user}'s"))
         own.learn(run("2", f"{user}'s", success=None, pending=time.time()))
         own.memory.extract_tips()
-    writer = ScriptedChatModel(replies=[{"focus_points": [{"reasoning": "", "focus_point": "ann's point"}]}])
+    writer = ScriptedChatModel(
+        replies=[{"focus_points": [{"reasoning": "", "focus_point": "ann's point"}]}]
+    )
     CFGMMemory(writer, everybody.within(user_id="ann").store).focus_points("A shop.")
 
     erased = await forget(everybody, user="ann")
@@ -153,11 +213,17 @@ def test_what_is_asked_for_has_to_be_clear(experience):
 
 
 def test_a_run_that_is_not_there_is_reported_as_such(experience):
-    assert experience.forget(run="nope").unreached[0].startswith("Nothing: no run here was meant. `exp")
+    assert (
+        experience.forget(run="nope")
+        .unreached[0]
+        .startswith("Nothing: no run here was meant. `exp")
+    )
 
 
 def test_tips_that_cite_a_run_go_at_once_whatever_others_they_cite():
-    experience = Experience(InMemoryStore(), namespace=ALL, model=teller(["red", "blue"]))
+    experience = Experience(
+        InMemoryStore(), namespace=ALL, model=teller(["red", "blue"])
+    )
     for each in (
         run("1", task="red thing"),
         run("2", task="red thing", success=False),
@@ -166,17 +232,28 @@ def test_tips_that_cite_a_run_go_at_once_whatever_others_they_cite():
     ):
         experience.learn(each)
     tips = experience.memory.extract_tips()
-    assert {tip.task: tip.trajectories for tip in tips} == {"red thing": ("2", "1"), "blue thing": ("4",)}
+    assert {tip.task: tip.trajectories for tip in tips} == {
+        "red thing": ("2", "1"),
+        "blue thing": ("4",),
+    }
 
     assert experience.forget(run="2").tips == 1
-    assert [tip.task for tip in experience.memory.recall("red thing blue thing").tips] == ["blue thing"]
+    assert [
+        tip.task for tip in experience.memory.recall("red thing blue thing").tips
+    ] == ["blue thing"]
     again = experience.memory.extract_tips()
-    assert {tip.task: tip.trajectories for tip in again} == {"red thing": ("1",), "blue thing": ("4",)}
+    assert {tip.task: tip.trajectories for tip in again} == {
+        "red thing": ("1",),
+        "blue thing": ("4",),
+    }
 
 
 def test_focus_points_that_were_made_of_a_run_go_with_it(experience):
     model = ScriptedChatModel(
-        replies=[{"focus_points": [{"reasoning": "", "focus_point": each}]} for each in ("of one", "of none")]
+        replies=[
+            {"focus_points": [{"reasoning": "", "focus_point": each}]}
+            for each in ("of one", "of none")
+        ]
     )
     memory = CFGMMemory(model, experience.store)
     memory.focus_points("a shop", [run("1", "secret")])
@@ -187,7 +264,9 @@ def test_focus_points_that_were_made_of_a_run_go_with_it(experience):
     assert memory.focus_points("a shop", ["a text"]) == ["of none"]
 
 
-def test_halves_that_a_killed_process_left_go_too_once_they_are_no_writes_under_way(experience, monkeypatch):
+def test_halves_that_a_killed_process_left_go_too_once_they_are_no_writes_under_way(
+    experience, monkeypatch
+):
     store = experience.store.place[0]
     for name in ("old half", "old rest", "new half", "7"):
         experience.learn(run(name))
@@ -198,12 +277,20 @@ def test_halves_that_a_killed_process_left_go_too_once_they_are_no_writes_under_
     assert experience.forget(run="7").runs == ("7",)
     monkeypatch.setattr("langchain_tooltree.learning.erasure.UNDER_WAY", -1.0)
     assert experience.forget(run="another").runs == ("old half", "old rest")
-    left = {item.key.rpartition("/")[2] for item in items_of(store) if item.namespace[-1] != "head"}
+    left = {
+        item.key.rpartition("/")[2]
+        for item in items_of(store)
+        if item.namespace[-1] != "head"
+    }
     assert left == {"new half"}
 
 
 def test_graphs_that_are_given_lose_the_same_runs(experience, tmp_path):
-    runs = [run("1", "plain", "look", "pay"), run("2", "plain", "look"), summed_up("3", "secret")]
+    runs = [
+        run("1", "plain", "look", "pay"),
+        run("2", "plain", "look"),
+        summed_up("3", "secret"),
+    ]
     for each in runs[:2]:
         experience.learn(each)
     held = SITGraph.from_trajectories(runs)
@@ -213,13 +300,25 @@ def test_graphs_that_are_given_lose_the_same_runs(experience, tmp_path):
 
     erased = experience.forget(run=["1", "3"], graphs=[held, tmp_path / "given"])
 
-    given = {"0": ("1", "3"), str(tmp_path / "by hand"): ("1", "3"), str(tmp_path / "given"): ("1", "3")}
+    given = {
+        "0": ("1", "3"),
+        str(tmp_path / "by hand"): ("1", "3"),
+        str(tmp_path / "given"): ("1", "3"),
+    }
     assert erased.graphs == {**given, str(tmp_path / "own"): ("1",)}
-    assert [len(SITGraph.load(folder)) for folder in sorted(tmp_path.iterdir())] == [1, 1, 1]
+    assert [len(SITGraph.load(folder)) for folder in sorted(tmp_path.iterdir())] == [
+        1,
+        1,
+        1,
+    ]
     assert [len(held), len(experience.graph)] == [1, 1]
-    assert not any(b"secret" in file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
+    assert not any(
+        b"secret" in file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()
+    )
     held.save(tmp_path / "by hand")  # which knows that it was changed here
-    assert experience.forget(tool="pay", graphs=[SITGraph.from_trajectories(runs)]).graphs["0"] == ("1",)
+    assert experience.forget(
+        tool="pay", graphs=[SITGraph.from_trajectories(runs)]
+    ).graphs["0"] == ("1",)
 
 
 def test_where_a_graph_cannot_be_read_nothing_is_forgotten_yet(experience, tmp_path):
@@ -231,22 +330,32 @@ def test_where_a_graph_cannot_be_read_nothing_is_forgotten_yet(experience, tmp_p
 
 def test_who_was_shown_a_run_is_told_and_loses_its_id(experience):
     experience.learn(run("secret id"))
-    experience.learn(replace(run("2"), metadata={"recalled": {"runs": ["secret id", "x"], "tips": []}}))
+    experience.learn(
+        replace(
+            run("2"), metadata={"recalled": {"runs": ["secret id", "x"], "tips": []}}
+        )
+    )
 
     erased = experience.forget(run="secret id")
 
     assert erased.shown_to == ("2",)
-    assert any("1 runs that had one of these recalled" in each for each in erased.unreached)
+    assert any(
+        "1 runs that had one of these recalled" in each for each in erased.unreached
+    )
     assert experience.store.get("2").metadata["recalled"]["runs"] == ["x"]
     assert "secret id" not in repr(items_of(experience.store.place[0]))
 
 
 def told_of_a_tip():
     """An experience, what the tip of run 1 was recalled as, and a function by which a run ends that was told it."""
-    experience = Experience(InMemoryStore(), namespace=ALL, model=teller(["key", "door"]))
+    experience = Experience(
+        InMemoryStore(), namespace=ALL, model=teller(["key", "door"])
+    )
     experience.learn(run("1", task="Where is the red key?"))
     experience.memory.extract_tips()
-    nothing = run_flow(experience.begin(Conversation([HumanMessage("Where is the red key?", id="m")])))
+    nothing = run_flow(
+        experience.begin(Conversation([HumanMessage("Where is the red key?", id="m")]))
+    )
     [tip] = experience.memory.recall("Where is the red key?").tips
     told = {"runs": [], "tips": [tip.id], "sources": {tip.id: list(tip.trajectories)}}
     said = [HumanMessage("Where is the red key?", id="m"), AIMessage("Here.", id="a")]
@@ -271,42 +380,65 @@ def test_a_tip_whose_run_is_forgotten_is_not_noted_where_a_run_ends_later():
 
 
 @pytest.mark.parametrize("later_turn", [False, True])
-def test_what_was_told_of_a_run_is_known_when_another_tip_stands_in_the_place_of_its_tip(later_turn):
+def test_what_was_told_of_a_run_is_known_when_another_tip_stands_in_the_place_of_its_tip(
+    later_turn,
+):
     experience, end = told_of_a_tip()
     collection = experience.store.collection("tips")
     for key in run_flow(collection.reading()):
-        run_flow(collection.deleting(key))  # as the next extraction does with what it replaces
+        run_flow(
+            collection.deleting(key)
+        )  # as the next extraction does with what it replaces
 
     experience.learn(run("2"))
-    experience.learn(replace(run("told"), metadata={"recalled": {"runs": ["2"], "tips": []}}))  # its first turn
+    experience.learn(
+        replace(run("told"), metadata={"recalled": {"runs": ["2"], "tips": []}})
+    )  # its first turn
 
     end(later_turn=later_turn)
     erased = experience.forget(run="1")
 
     assert erased.shown_to == ("told",)
-    assert experience.store.get("told").metadata["recalled"] == {"runs": ["2"], "tips": []}
+    assert experience.store.get("told").metadata["recalled"] == {
+        "runs": ["2"],
+        "tips": [],
+    }
 
 
-async def test_a_record_that_cannot_be_read_keeps_no_other_from_being_forgotten(experience, forget):
+async def test_a_record_that_cannot_be_read_keeps_no_other_from_being_forgotten(
+    experience, forget
+):
     for name in ("shown", "unreadable"):
-        experience.learn(replace(run(name), metadata={"recalled": {"runs": ["1"], "tips": []}}))
+        experience.learn(
+            replace(run(name), metadata={"recalled": {"runs": ["1"], "tips": []}})
+        )
     experience.learn(run("1"))
     store, place = experience.store.place
-    written = json.loads(store.get((*place, "trajectories"), "unreadable").value["record"])
-    store.put((*place, "trajectories"), "unreadable", {"record": json.dumps({**written, "messages": 5})})
+    written = json.loads(
+        store.get((*place, "trajectories"), "unreadable").value["record"]
+    )
+    store.put(
+        (*place, "trajectories"),
+        "unreadable",
+        {"record": json.dumps({**written, "messages": 5})},
+    )
 
     erased = await forget(experience, run="1")
 
     assert (erased.runs, erased.shown_to) == (("1",), ("shown", "unreadable"))
     assert experience.store.get("shown").metadata["recalled"]["runs"] == []
-    assert any("'unreadable'" in each and "cannot be read" in each for each in erased.unreached)
+    assert any(
+        "'unreadable'" in each and "cannot be read" in each for each in erased.unreached
+    )
     await forget(experience, run="unreadable")
     assert ids(experience) == {"shown"}
 
 
 def test_what_somebody_else_has_forgotten_is_told_to_nobody():
     store = InMemoryStore()
-    mine, theirs = (Experience(store, namespace=ALL, model=teller(["key"])) for _ in range(2))
+    mine, theirs = (
+        Experience(store, namespace=ALL, model=teller(["key"])) for _ in range(2)
+    )
     for name in ("1", "2"):
         mine.learn(run(name, task="Where is the red key?"))
     mine.memory.extract_tips()
@@ -314,7 +446,9 @@ def test_what_somebody_else_has_forgotten_is_told_to_nobody():
 
     def told():
         guide = run_flow(theirs.guide(run_flow(theirs.begin(said)), said))
-        return run_flow(guide.advice(said.messages, "the key", trials=["look"], names=["look"])).recalled
+        return run_flow(
+            guide.advice(said.messages, "the key", trials=["look"], names=["look"])
+        ).recalled
 
     assert len(told()["tips"]) == 1
 
@@ -359,7 +493,9 @@ def test_tips_that_are_being_taken_meanwhile_do_not_come_back():
         go_on.wait(5)
         return answer(messages)
 
-    experience = Experience(InMemoryStore(), namespace=ALL, model=ScriptedChatModel(replies=[slowly] * 9))
+    experience = Experience(
+        InMemoryStore(), namespace=ALL, model=ScriptedChatModel(replies=[slowly] * 9)
+    )
     experience.learn(run("1", "secret"))
     taking = threading.Thread(target=experience.memory.extract_tips)
     taking.start()
@@ -376,7 +512,11 @@ def store_at_once(monkeypatch):
 
 
 def parts_with(store, text):
-    parts = [(item.key, item.value) for item in items_of(store) if item.namespace[-1] == "parts"]
+    parts = [
+        (item.key, item.value)
+        for item in items_of(store)
+        if item.namespace[-1] == "parts"
+    ]
     return [each for each in parts if text in repr(each)]
 
 
@@ -400,7 +540,9 @@ class PerishableStore(InMemoryStore):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("what", [{"run": "1"}, {"tool": "pay"}], ids=repr)
-def test_who_was_killed_while_forgetting_asks_again_and_nothing_is_left(what, monkeypatch):
+def test_who_was_killed_while_forgetting_asks_again_and_nothing_is_left(
+    what, monkeypatch
+):
     store_at_once(monkeypatch)
     for step in range(30):
         store = PerishableStore()
@@ -427,12 +569,18 @@ def test_who_was_killed_while_forgetting_asks_again_and_nothing_is_left(what, mo
 # As if they had never been.
 
 TASKS = ("a red key", "a blue car", "a green tree")
-EXTRAS = {"attempt": {"attempt_of": "0"}, "pending": {"pending": 1.0}, "ann": {"came_from": "ann"}}
+EXTRAS = {
+    "attempt": {"attempt_of": "0"},
+    "pending": {"pending": 1.0},
+    "ann": {"came_from": "ann"},
+}
 
 
 def made_up(number, task, tools, success, extra):
     text = "refused" if extra == "refused" else "plain"
-    metadata = {} if extra == "pending" and success is not None else EXTRAS.get(extra, {})
+    metadata = (
+        {} if extra == "pending" and success is not None else EXTRAS.get(extra, {})
+    )
     return run(str(number), text, *tools, task=task, success=success, **metadata)
 
 
@@ -464,8 +612,15 @@ def derived_from(experience, folder):
     return {
         "status": status,
         "entries": run_flow(experience.store.current()).entries,
-        "graph": {each.relative_to(folder): each.read_bytes() for each in folder.rglob("*") if each.is_file()},
-        "next": [experience.graph.suggest(tool, k=9, messages=[]) for tool in (None, "look", "take", "pay")],
+        "graph": {
+            each.relative_to(folder): each.read_bytes()
+            for each in folder.rglob("*")
+            if each.is_file()
+        },
+        "next": [
+            experience.graph.suggest(tool, k=9, messages=[])
+            for tool in (None, "look", "take", "pay")
+        ],
         "recalled": [experience.memory.recall(task) for task in TASKS],
         "tips": experience.memory.extract_tips(),
     }
@@ -473,12 +628,20 @@ def derived_from(experience, folder):
 
 @pytest.mark.slow
 @settings(max_examples=12, deadline=None)
-@given(st.lists(RUNS, min_size=2, max_size=8), st.sets(st.sampled_from("012345"), max_size=2), st.data())
-def test_all_that_is_derived_is_as_if_it_had_never_been(tmp_path_factory, runs, labels, data):
+@given(
+    st.lists(RUNS, min_size=2, max_size=8),
+    st.sets(st.sampled_from("012345"), max_size=2),
+    st.data(),
+)
+def test_all_that_is_derived_is_as_if_it_had_never_been(
+    tmp_path_factory, runs, labels, data
+):
     folder = tmp_path_factory.mktemp("graphs")
     what = data.draw(
         st.one_of(
-            st.fixed_dictionaries({"run": st.lists(st.sampled_from("012345"), min_size=1, max_size=3)}),
+            st.fixed_dictionaries(
+                {"run": st.lists(st.sampled_from("012345"), min_size=1, max_size=3)}
+            ),
             st.fixed_dictionaries({"tool": st.sampled_from(["take", "pay"])}),
         )
     )
@@ -489,7 +652,9 @@ def test_all_that_is_derived_is_as_if_it_had_never_been(tmp_path_factory, runs, 
 
     expected = made_of([each for each in runs if each.id not in gone], labels - gone)
     assert not any(each in gone for each in ids(experience))
-    assert derived_from(experience, folder / "after") == derived_from(expected, folder / "never")
+    assert derived_from(experience, folder / "after") == derived_from(
+        expected, folder / "never"
+    )
 
 
 # The bytes.
@@ -503,7 +668,9 @@ def chroma(folder):
 
 @contextmanager
 def sqlite(folder):
-    with sqlite3.connect(folder / "s.db", check_same_thread=False, isolation_level=None) as connection:
+    with sqlite3.connect(
+        folder / "s.db", check_same_thread=False, isolation_level=None
+    ) as connection:
         connection.execute("PRAGMA journal_mode=WAL")
         store = SqliteStore(connection)
         store.setup()
@@ -519,7 +686,9 @@ def test_no_file_of_a_store_or_a_graph_holds_the_text(tmp_path, opened, monkeypa
     with opened(tmp_path) as store:
         experience = Experience(store, namespace=ALL, model=teller(["S3cr3t", "plain"]))
         experience.learn(summed_up("1", secret))
-        experience.learn(replace(run(f"{secret} id", secret, "pay"), metadata={"note": secret}))
+        experience.learn(
+            replace(run(f"{secret} id", secret, "pay"), metadata={"note": secret})
+        )
         experience.learn(run("2"))
         experience.learn(run("4"))
         experience.label("1", success=True, reasons=f"{secret} label")
@@ -530,7 +699,9 @@ def test_no_file_of_a_store_or_a_graph_holds_the_text(tmp_path, opened, monkeypa
         assert parts_with(store, secret)
         assert _holding(tmp_path, secret)
 
-        erased = experience.forget(run=["1", f"{secret} id"], graphs=[tmp_path / "graph"])
+        erased = experience.forget(
+            run=["1", f"{secret} id"], graphs=[tmp_path / "graph"]
+        )
 
         assert len(erased.runs) == 2
         assert _holding(tmp_path, secret) == []
@@ -540,4 +711,8 @@ def test_no_file_of_a_store_or_a_graph_holds_the_text(tmp_path, opened, monkeypa
 
 
 def _holding(folder, text):
-    return [each for each in folder.rglob("*") if each.is_file() and text.encode() in each.read_bytes()]
+    return [
+        each
+        for each in folder.rglob("*")
+        if each.is_file() and text.encode() in each.read_bytes()
+    ]

@@ -46,16 +46,21 @@ def look(place: str) -> str:
 
 
 def looking(number="1", place="desk"):
-    return AIMessage("", tool_calls=[{"name": "look", "args": {"place": place}, "id": number}])
+    return AIMessage(
+        "", tool_calls=[{"name": "look", "args": {"place": place}, "id": number}]
+    )
 
 
 def finder(experience, *, turns=1, replies=(), **options):
     """An agent that looks at the desk in each turn, or does as it is told, and its model."""
     model = ScriptedChatModel(
-        replies=replies or [reply for turn in range(turns) for reply in (looking(str(turn)), ANSWER)]
+        replies=replies
+        or [reply for turn in range(turns) for reply in (looking(str(turn)), ANSWER)]
     )
     options = {"system_prompt": SYSTEM, **options}
-    return create_tooltree_agent(model, [look], effects={"look": "read"}, experience=experience, **options), model
+    return create_tooltree_agent(
+        model, [look], effects={"look": "read"}, experience=experience, **options
+    ), model
 
 
 DOUBTFUL = (looking(), DOUBT, DOUBT, DOUBT, "There is no other call.")
@@ -69,7 +74,9 @@ def told_at_the_doubt(model):
     """The question for other calls, where past runs are told; steps without a doubt hold nothing of them."""
     *steps, (*_, question) = model.calls
     assert "Offer other tool calls" in question.text
-    assert "reference_material" not in repr([step for step in steps if "Planner's note" not in step[-1].text])
+    assert "reference_material" not in repr(
+        [step for step in steps if "Planner's note" not in step[-1].text]
+    )
     return question.text
 
 
@@ -82,9 +89,18 @@ def run_of(task="Where is the red key?", *, success=True, **fields):
         {"role": "user", "content": task},
         {
             "role": "assistant",
-            "tool_calls": [{"id": "1", "function": {"name": "look", "arguments": '{"place": "desk"}'}}],
+            "tool_calls": [
+                {
+                    "id": "1",
+                    "function": {"name": "look", "arguments": '{"place": "desk"}'},
+                }
+            ],
         },
-        {"role": "tool", "tool_call_id": "1", "content": "On the desk lie a red key and a pen."},
+        {
+            "role": "tool",
+            "tool_call_id": "1",
+            "content": "On the desk lie a red key and a pen.",
+        },
         {"role": "assistant", "content": "It is on the desk."},
     ]
     return Trajectory.from_chat(messages, success=success, **fields)
@@ -97,44 +113,73 @@ def test_a_run_without_a_thread_counts_for_the_next_one():
     agent.invoke(QUESTION)
 
     status = experience.status()
-    assert (status.runs, status.judged, status.pending, status.successes, status.in_graph) == (1, 1, 0, 1, 1)
+    assert (
+        status.runs,
+        status.judged,
+        status.pending,
+        status.successes,
+        status.in_graph,
+    ) == (1, 1, 0, 1, 1)
     [suggestion] = experience.graph.suggest(None)
     assert suggestion.tool == "look"
     agent, _ = finder(experience, replies=DOUBTFUL)
     agent.invoke(QUESTION)
-    first, second = sorted(experience.store.trajectories(), key=lambda run: len(run.metadata["recalled"]["runs"]))
+    first, second = sorted(
+        experience.store.trajectories(),
+        key=lambda run: len(run.metadata["recalled"]["runs"]),
+    )
     assert second.metadata["recalled"] == {"runs": [first.id], "tips": []}
-    assert [offered["function"]["name"] for offered in second.metadata["tools"]] == ["look"]
+    assert [offered["function"]["name"] for offered in second.metadata["tools"]] == [
+        "look"
+    ]
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"experience": InMemoryStore()}, "experience must be an Experience, or .* got <.*InMemoryStore"),
+        (
+            {"experience": InMemoryStore()},
+            "experience must be an Experience, or .* got <.*InMemoryStore",
+        ),
         ({"verdict": lambda _: True}, "Pass it to Experience"),
-        ({"experience": None, "verdict": lambda _: True}, "judges runs for an experience"),
+        (
+            {"experience": None, "verdict": lambda _: True},
+            "judges runs for an experience",
+        ),
     ],
     ids=["another thing", "two verdicts", "a verdict alone"],
 )
 def test_what_cannot_go_together_is_refused(options, message):
     experience = Experience(InMemoryStore(), namespace=ALL, verdict=lambda _: True)
     with pytest.raises(ConfigurationError, match=message):
-        create_tooltree_agent(ScriptedChatModel(), [look], **{"experience": experience, **options})
+        create_tooltree_agent(
+            ScriptedChatModel(), [look], **{"experience": experience, **options}
+        )
 
 
 def test_experience_without_a_verdict_is_warned_of():
     with pytest.warns(UserWarning, match="without a verdict"):
         finder(Experience(InMemoryStore(), namespace=ALL))
     with pytest.warns(UserWarning, match="without a verdict"):
-        create_tooltree_agent(ScriptedChatModel(), [look], experience=CFGMMemory(ScriptedChatModel(), InMemoryStore()))
+        create_tooltree_agent(
+            ScriptedChatModel(),
+            [look],
+            experience=CFGMMemory(ScriptedChatModel(), InMemoryStore()),
+        )
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ({"store_or_path": object()}, "store must be a LangGraph BaseStore"),
-        ({"settle_seconds": -1}, "settle_seconds must be a number of 0 or more, got -1"),
-        ({"store_or_path": ExperienceStore(InMemoryStore()), "namespace": ALL}, "has its own namespace"),
+        (
+            {"settle_seconds": -1},
+            "settle_seconds must be a number of 0 or more, got -1",
+        ),
+        (
+            {"store_or_path": ExperienceStore(InMemoryStore()), "namespace": ALL},
+            "has its own namespace",
+        ),
     ],
     ids=["no store", "before its end", "two namespaces"],
 )
@@ -154,14 +199,18 @@ def test_what_one_user_did_is_never_suggested_to_another():
     assert experience.within(user_id="ann").status().in_graph == 1
     assert experience.within(user_id="bob").status().in_graph == 0
     assert not experience.within(user_id="bob").graph.suggest(None)
-    assert [call[0].text for call in model.calls[:2]] == [call[0].text for call in model.calls[2:]]
+    assert [call[0].text for call in model.calls[:2]] == [
+        call[0].text for call in model.calls[2:]
+    ]
     [bobs] = experience.within(user_id="bob").store.trajectories()
     assert bobs.metadata["recalled"] == {"runs": [], "tips": []}
 
 
 def test_a_thread_is_judged_when_it_rests_and_counts_from_then_on():
     asked = []
-    everybody = Experience(InMemoryStore(), verdict=lambda run: asked.append(len(run.steps)) or True)
+    everybody = Experience(
+        InMemoryStore(), verdict=lambda run: asked.append(len(run.steps)) or True
+    )
     agent, _ = finder(everybody, turns=4, checkpointer=InMemorySaver())
     experience = everybody.within(user_id="ann")
 
@@ -182,7 +231,9 @@ def test_a_thread_is_judged_when_it_rests_and_counts_from_then_on():
 
 def test_where_many_share_a_namespace_a_new_thread_says_nothing_of_the_others():
     asked = []
-    experience = Experience(InMemoryStore(), verdict=lambda run: asked.append(run.id) or True, namespace=ALL)
+    experience = Experience(
+        InMemoryStore(), verdict=lambda run: asked.append(run.id) or True, namespace=ALL
+    )
     agent, _ = finder(experience, turns=6, checkpointer=InMemorySaver())
 
     for thread in "abcabc":
@@ -193,7 +244,9 @@ def test_where_many_share_a_namespace_a_new_thread_says_nothing_of_the_others():
     assert sorted(asked) == ["a", "b", "c"]
 
 
-@pytest.mark.parametrize(("checkpointer", "judged"), [(None, 1), (True, 0)], ids=["one call", "all calls"])
+@pytest.mark.parametrize(
+    ("checkpointer", "judged"), [(None, 1), (True, 0)], ids=["one call", "all calls"]
+)
 @pytest.mark.parametrize("recorded", [False, True], ids=["middleware", "recorder"])
 def test_a_sub_agent_that_cannot_go_on_rests_at_once(checkpointer, judged, recorded):
     experience = Experience(InMemoryStore(), namespace=ALL, verdict=lambda _: True)
@@ -203,10 +256,17 @@ def test_a_sub_agent_that_cannot_go_on_rests_at_once(checkpointer, judged, recor
     @tool
     def ask(question: str) -> str:
         """Ask somebody else."""
-        return helper.invoke({"messages": [("user", question)]}, config)["messages"][-1].text
+        return helper.invoke({"messages": [("user", question)]}, config)["messages"][
+            -1
+        ].text
 
-    asking = AIMessage("", tool_calls=[{"name": "ask", "args": {"question": "Where is it?"}, "id": "1"}])
-    agent = create_agent(ScriptedChatModel(replies=[asking, ANSWER]), [ask], checkpointer=InMemorySaver())
+    asking = AIMessage(
+        "",
+        tool_calls=[{"name": "ask", "args": {"question": "Where is it?"}, "id": "1"}],
+    )
+    agent = create_agent(
+        ScriptedChatModel(replies=[asking, ANSWER]), [ask], checkpointer=InMemorySaver()
+    )
     agent.invoke(QUESTION, in_thread("a"))
 
     status = experience.status()
@@ -216,7 +276,10 @@ def test_a_sub_agent_that_cannot_go_on_rests_at_once(checkpointer, judged, recor
 def test_a_thread_rests_after_some_time():
     asked = []
     experience = Experience(
-        InMemoryStore(), verdict=lambda run: asked.append(run.id) or True, namespace=ALL, settle_seconds=0
+        InMemoryStore(),
+        verdict=lambda run: asked.append(run.id) or True,
+        namespace=ALL,
+        settle_seconds=0,
     )
     agent, _ = finder(experience, checkpointer=InMemorySaver())
 
@@ -235,13 +298,18 @@ def test_a_run_that_is_not_judged_yet_is_not_recalled():
     experience.settle()
     agent.invoke(QUESTION, in_thread("two"))
 
-    recalled = {run.id: run.metadata["recalled"]["runs"] for run in experience.store.trajectories()}
+    recalled = {
+        run.id: run.metadata["recalled"]["runs"]
+        for run in experience.store.trajectories()
+    }
     assert recalled == {"one": [], "two": ["one"]}
 
 
 def test_what_another_writer_keeps_in_the_same_store_is_there_at_the_next_look():
     store = InMemoryStore()
-    here, there = (Experience(store, namespace=ALL, verdict=lambda _: True) for _ in range(2))
+    here, there = (
+        Experience(store, namespace=ALL, verdict=lambda _: True) for _ in range(2)
+    )
     assert here.status().in_graph == there.status().in_graph == 0
 
     here.learn(run_of(id="from here"))
@@ -249,7 +317,9 @@ def test_what_another_writer_keeps_in_the_same_store_is_there_at_the_next_look()
     ExperienceStore(store, namespace=ALL).add(run_of(id="from elsewhere"))
 
     assert here.status().in_graph == there.status().in_graph == 3
-    assert all(run in here.graph for run in ("from here", "from there", "from elsewhere"))
+    assert all(
+        run in here.graph for run in ("from here", "from there", "from elsewhere")
+    )
 
 
 def test_a_record_that_is_deleted_leaves_the_graph():
@@ -278,7 +348,9 @@ class CountingStore(InMemoryStore):
     def batch(self, ops):
         ops = list(ops)
         self.read += sum(
-            getattr(op, "namespace", ("",))[-1] == "trajectories" and not hasattr(op, "value") for op in ops
+            getattr(op, "namespace", ("",))[-1] == "trajectories"
+            and not hasattr(op, "value")
+            for op in ops
         )
         return super().batch(ops)
 
@@ -307,7 +379,9 @@ def test_a_model_that_judges_keeps_nobody_waiting():
         assert judged.wait(10)
         return {"reasons": "The key was found.", "verdict": "success"}
 
-    experience = Experience(InMemoryStore(), namespace=ALL, verdict=ScriptedChatModel(replies=[answer]))
+    experience = Experience(
+        InMemoryStore(), namespace=ALL, verdict=ScriptedChatModel(replies=[answer])
+    )
     agent, _ = finder(experience)
 
     agent.invoke(QUESTION)
@@ -333,7 +407,9 @@ def test_of_many_runs_that_end_at_once_few_are_judged_at_once():
         asked.pop()
         return {"reasons": "The key was found.", "verdict": "success"}
 
-    experience = Experience(InMemoryStore(), namespace=ALL, verdict=ScriptedChatModel(replies=[answer] * 20))
+    experience = Experience(
+        InMemoryStore(), namespace=ALL, verdict=ScriptedChatModel(replies=[answer] * 20)
+    )
     for _ in range(20):
         finder(experience)[0].invoke(QUESTION)
     all_ended.set()
@@ -364,7 +440,9 @@ def test_a_verdict_that_comes_after_its_store_was_closed_says_so_in_one_line(cap
         return {"reasons": "The key was found.", "verdict": "success"}
 
     store = ClosingStore()
-    experience = Experience(store, namespace=ALL, verdict=ScriptedChatModel(replies=[answer]))
+    experience = Experience(
+        store, namespace=ALL, verdict=ScriptedChatModel(replies=[answer])
+    )
     finder(experience)[0].invoke(QUESTION)
     assert judging.wait(10)
     store.is_closed = True
@@ -383,7 +461,9 @@ def test_a_verdict_on_a_thread_that_went_on_meanwhile_does_not_count():
 
     def verdict(run):
         if len(run.steps) == 1:
-            ExperienceStore(store, namespace=ALL).add(replace(run, reasons="It has gone on."))
+            ExperienceStore(store, namespace=ALL).add(
+                replace(run, reasons="It has gone on.")
+            )
         return True
 
     experience = Experience(store, namespace=ALL, verdict=verdict)
@@ -429,17 +509,24 @@ def test_a_verdict_that_always_raises_is_not_asked_for_ever():
 
     assert pending[-1] == 0
     assert max(map(asked.count, asked)) == 3
-    assert all("ValueError: down" in run.reasons for run in experience.store.trajectories())
+    assert all(
+        "ValueError: down" in run.reasons for run in experience.store.trajectories()
+    )
 
 
 def test_the_recorder_learns_from_any_graph():
-    experience = Experience(InMemoryStore(), namespace=("tooltree", "{user_id}"), verdict=lambda _: True)
+    experience = Experience(
+        InMemoryStore(), namespace=("tooltree", "{user_id}"), verdict=lambda _: True
+    )
     model = ScriptedChatModel(replies=[looking(), "It is there."] * 3)
     agent = create_agent(model, [look], checkpointer=InMemorySaver())
     ann = experience.within(user_id="ann")
 
     def ask(thread):
-        agent.invoke(QUESTION, {**in_thread(thread, user_id="ann"), "callbacks": [experience.recorder]})
+        agent.invoke(
+            QUESTION,
+            {**in_thread(thread, user_id="ann"), "callbacks": [experience.recorder]},
+        )
 
     ask("one")
     assert ann.status().pending == 1
@@ -452,7 +539,9 @@ def test_the_recorder_learns_from_any_graph():
 
 def test_a_run_that_recorder_and_middleware_hear_of_is_kept_and_judged_once():
     asked = []
-    experience = Experience(InMemoryStore(), namespace=ALL, verdict=lambda run: asked.append(run.id) or True)
+    experience = Experience(
+        InMemoryStore(), namespace=ALL, verdict=lambda run: asked.append(run.id) or True
+    )
     experience.learn(run_of(id="past"))
     agent, _ = finder(experience, replies=DOUBTFUL)
 
@@ -473,12 +562,22 @@ def graph_of(node):
     return graph.compile()
 
 
-@pytest.mark.parametrize("recorded", [False, True], ids=["by the node", "by the recorder"])
+@pytest.mark.parametrize(
+    "recorded", [False, True], ids=["by the node", "by the recorder"]
+)
 def test_a_node_learns_in_a_graph_of_ones_own(recorded):
     experience = Experience(InMemoryStore(), namespace=ALL, verdict=lambda _: True)
     experience.learn(run_of(id="past"))
     model = ScriptedChatModel(replies=DOUBTFUL)
-    graph = graph_of(ToolTreeNode(model, [look], effects={"look": "read"}, experience=experience, system_prompt=SYSTEM))
+    graph = graph_of(
+        ToolTreeNode(
+            model,
+            [look],
+            effects={"look": "read"},
+            experience=experience,
+            system_prompt=SYSTEM,
+        )
+    )
 
     graph.invoke(QUESTION, {"callbacks": [experience.recorder] if recorded else []})
 
@@ -494,7 +593,13 @@ async def test_a_search_is_a_run_of_its_own():
     experience = Experience(InMemoryStore(), namespace=ALL, verdict=lambda _: True)
     for _ in range(2):
         model = ScriptedChatModel(replies=[looking(), ANSWER])
-        await asearch("Where is the red key?", [look], model=model, effects={"look": "read"}, experience=experience)
+        await asearch(
+            "Where is the red key?",
+            [look],
+            model=model,
+            effects={"look": "read"},
+            experience=experience,
+        )
 
     status = await experience.astatus()
     assert (status.runs, status.in_graph) == (2, 2)
@@ -534,8 +639,12 @@ async def test_a_label_takes_the_place_of_the_verdict(path):
     assert experience.graph.suggest(None) == []
 
 
-def test_where_there_are_many_records_to_read_the_first_request_of_a_process_waits_for_some_only(monkeypatch):
-    monkeypatch.setattr(fold_module, "DEFAULTS", fold_module.FoldDefaults(read_at_once=15))
+def test_where_there_are_many_records_to_read_the_first_request_of_a_process_waits_for_some_only(
+    monkeypatch,
+):
+    monkeypatch.setattr(
+        fold_module, "DEFAULTS", fold_module.FoldDefaults(read_at_once=15)
+    )
     store = InMemoryStore()
     records = ExperienceStore(store, namespace=ALL)
     for number in range(40):
@@ -589,7 +698,9 @@ def test_tips_are_taken_with_a_model_and_credit_is_kept_with_the_run():
         "followed": [],
     }
     model = ScriptedChatModel(replies=[taught])
-    experience = Experience(InMemoryStore(), namespace=ALL, verdict=lambda _: True, model=model)
+    experience = Experience(
+        InMemoryStore(), namespace=ALL, verdict=lambda _: True, model=model
+    )
     agent, _ = finder(experience)
 
     agent.invoke(QUESTION)
@@ -601,17 +712,26 @@ def test_tips_are_taken_with_a_model_and_credit_is_kept_with_the_run():
     assert len(model.calls) == 1
     assert "Look at the desk first." in told_at_the_doubt(asked)
     [tips] = [
-        run.metadata["recalled"]["tips"] for run in experience.store.trajectories() if run.metadata["recalled"]["runs"]
+        run.metadata["recalled"]["tips"]
+        for run in experience.store.trajectories()
+        if run.metadata["recalled"]["runs"]
     ]
     assert len(tips) == 1
 
 
 async def test_threads_that_run_at_the_same_time_do_not_end_each_other():
     asked = []
-    experience = Experience(InMemoryStore(), namespace=ALL, verdict=lambda run: asked.append(run.id) or True)
+    experience = Experience(
+        InMemoryStore(), namespace=ALL, verdict=lambda run: asked.append(run.id) or True
+    )
     agents = [finder(experience, checkpointer=InMemorySaver())[0] for _ in range(4)]
 
-    await asyncio.gather(*(agent.ainvoke(QUESTION, in_thread(str(at))) for at, agent in enumerate(agents)))
+    await asyncio.gather(
+        *(
+            agent.ainvoke(QUESTION, in_thread(str(at)))
+            for at, agent in enumerate(agents)
+        )
+    )
 
     assert asked == []
     assert (await experience.asettle()).in_graph == 4
@@ -625,29 +745,47 @@ def test_a_resumed_run_is_told_what_is_known_at_its_doubt():
         """Fetch a thing."""
         return f"Here is the {thing}."
 
-    fetching = AIMessage("", tool_calls=[{"name": "fetch", "args": {"thing": "key"}, "id": "2"}])
+    fetching = AIMessage(
+        "", tool_calls=[{"name": "fetch", "args": {"thing": "key"}, "id": "2"}]
+    )
 
     def agent(*replies):
         model = ScriptedChatModel(replies=replies)
         experience = Experience(store, namespace=ALL, verdict=lambda _: True)
         guard = HumanInTheLoopMiddleware(interrupt_on={"fetch": True})
-        options = {"middleware": [guard], "checkpointer": saver, "system_prompt": SYSTEM}
+        options = {
+            "middleware": [guard],
+            "checkpointer": saver,
+            "system_prompt": SYSTEM,
+        }
         return (
             experience,
             model,
-            create_tooltree_agent(model, [look, fetch], effects={"look": "read"}, experience=experience, **options),
+            create_tooltree_agent(
+                model,
+                [look, fetch],
+                effects={"look": "read"},
+                experience=experience,
+                **options,
+            ),
         )
 
     experience, before, first = agent(fetching)
     experience.learn(run_of("Where is the red key?", id="past"))
     first.invoke({"messages": [("user", "Fetch the red key.")]}, in_thread("one"))
-    ExperienceStore(store, namespace=ALL).add(run_of("Fetch the red key.", id="learnt meanwhile"))
+    ExperienceStore(store, namespace=ALL).add(
+        run_of("Fetch the red key.", id="learnt meanwhile")
+    )
     experience, after, second = agent(*AT_ONCE)
-    second.invoke(Command(resume={"decisions": [{"type": "approve"}]}), in_thread("one"))
+    second.invoke(
+        Command(resume={"decisions": [{"type": "approve"}]}), in_thread("one")
+    )
 
     assert before.calls[0][0].text == after.calls[0][0].text
     assert "went well: look." in told_at_the_doubt(after)
-    assert experience.store.get("one").metadata["recalled"]["runs"] == ["learnt meanwhile"]
+    assert experience.store.get("one").metadata["recalled"]["runs"] == [
+        "learnt meanwhile"
+    ]
     assert experience.status().pending == 1
 
 
@@ -669,11 +807,20 @@ async def test_what_one_user_is_told_is_kept_for_no_other_whose_thread_has_the_s
 
     experience = Experience(InMemoryStore(), verdict=lambda _: True)
     model = ScriptedChatModel(replies=[reply] * 4)
-    agent = create_tooltree_agent(model, [look], experience=experience, middleware=[served])
-    await asyncio.gather(*(agent.ainvoke(QUESTION, in_thread("same", user_id=user)) for user in ("ann", "bob")))
+    agent = create_tooltree_agent(
+        model, [look], experience=experience, middleware=[served]
+    )
+    await asyncio.gather(
+        *(
+            agent.ainvoke(QUESTION, in_thread("same", user_id=user))
+            for user in ("ann", "bob")
+        )
+    )
 
     for user in ("ann", "bob"):
-        [run] = [each async for each in experience.within(user_id=user).store.atrajectories()]
+        [run] = [
+            each async for each in experience.within(user_id=user).store.atrajectories()
+        ]
         assert run.instructions == f"You serve {user}."
 
 
@@ -681,7 +828,13 @@ def test_who_keeps_runs_without_a_verdict_is_told_once(caplog):
     experience = Experience(InMemoryStore(), namespace=ALL)
     for _ in range(2):
         model = ScriptedChatModel(replies=[looking(), ANSWER])
-        search("Where is the red key?", [look], model=model, effects={"look": "read"}, experience=experience)
+        search(
+            "Where is the red key?",
+            [look],
+            model=model,
+            effects={"look": "read"},
+            experience=experience,
+        )
 
     assert experience.status().pending == 2
     assert caplog.text.count("nobody says which succeeded") == 1
@@ -692,18 +845,30 @@ def test_a_thread_keeps_the_credit_of_all_its_turns():
     experience = Experience(InMemoryStore(), namespace=ALL, verdict=lambda _: True)
     experience.learn(run_of("Where is the red key?", id="key"))
     experience.learn(run_of("Which plane flies to Oslo on Monday?", id="plane"))
-    agent, _ = finder(experience, replies=(*DOUBTFUL, looking("2"), *AT_ONCE), checkpointer=InMemorySaver())
+    agent, _ = finder(
+        experience,
+        replies=(*DOUBTFUL, looking("2"), *AT_ONCE),
+        checkpointer=InMemorySaver(),
+    )
 
     agent.invoke(QUESTION, in_thread("one"))
     assert experience.store.get("one").metadata["recalled"]["runs"] == ["key"]
-    agent.invoke({"messages": [("user", "Which plane flies to Oslo on Monday?")]}, in_thread("one"))
+    agent.invoke(
+        {"messages": [("user", "Which plane flies to Oslo on Monday?")]},
+        in_thread("one"),
+    )
 
-    assert set(experience.store.get("one").metadata["recalled"]["runs"]) == {"key", "plane"}
+    assert set(experience.store.get("one").metadata["recalled"]["runs"]) == {
+        "key",
+        "plane",
+    }
 
 
 async def test_a_run_that_ends_after_what_it_recalled_was_forgotten_says_nothing_of_it():
     store = InMemoryStore()
-    experience, elsewhere = (Experience(store, namespace=ALL, verdict=lambda _: True) for _ in range(2))
+    experience, elsewhere = (
+        Experience(store, namespace=ALL, verdict=lambda _: True) for _ in range(2)
+    )
     experience.learn(run_of(id="past"))
 
     @tool
@@ -711,12 +876,16 @@ async def test_a_run_that_ends_after_what_it_recalled_was_forgotten_says_nothing
         """Ask somebody, who is advised by a reflection."""
         await elsewhere.aforget(run="past")
         noted = {"tooltree": {"added": ["Try 4711."]}}
-        return ToolMessage("Busy.\n\nTry 4711.", tool_call_id=tool_call_id, response_metadata=noted)
+        return ToolMessage(
+            "Busy.\n\nTry 4711.", tool_call_id=tool_call_id, response_metadata=noted
+        )
 
     asking = AIMessage("", tool_calls=[{"name": "ask", "args": {}, "id": "1"}])
     model = ScriptedChatModel(replies=[DOUBT, DOUBT, DOUBT, asking, ANSWER])
     effects = {"ask": "read"}
-    agent = create_tooltree_agent(model, [ask], effects=effects, experience=experience, system_prompt=SYSTEM)
+    agent = create_tooltree_agent(
+        model, [ask], effects=effects, experience=experience, system_prompt=SYSTEM
+    )
     await agent.ainvoke(QUESTION)
 
     (run,) = experience.store.trajectories()
@@ -725,7 +894,9 @@ async def test_a_run_that_ends_after_what_it_recalled_was_forgotten_says_nothing
 
 
 def test_a_record_says_which_of_its_calls_write():
-    reading = AIMessage("", tool_calls=[{"name": "look_and_tidy", "args": {}, "id": "1"}])
+    reading = AIMessage(
+        "", tool_calls=[{"name": "look_and_tidy", "args": {}, "id": "1"}]
+    )
 
     @tool
     def look_and_tidy() -> str:
@@ -735,14 +906,24 @@ def test_a_record_says_which_of_its_calls_write():
     def effects_of(declared, verdict=lambda _: True):
         experience = Experience(InMemoryStore(), verdict=verdict, namespace=ALL)
         model = ScriptedChatModel(replies=[reading, looking("2"), ANSWER])
-        create_tooltree_agent(model, [look, look_and_tidy], effects=declared, experience=experience).invoke(QUESTION)
+        create_tooltree_agent(
+            model, [look, look_and_tidy], effects=declared, experience=experience
+        ).invoke(QUESTION)
         [run] = experience.store.trajectories()
         return run.metadata.get("effects")
 
     assert effects_of({"look": "read"}) == {"look": "read", "look_and_tidy": "write"}
     assert effects_of({}) is None
-    told = effects_of({"look": lambda _: "read", "look_and_tidy": lambda arguments: arguments["dry_run"]})
-    assert {tool: len(reads) for tool, reads in told.items()} == {"look": 1, "look_and_tidy": 0}
+    told = effects_of(
+        {
+            "look": lambda _: "read",
+            "look_and_tidy": lambda arguments: arguments["dry_run"],
+        }
+    )
+    assert {tool: len(reads) for tool, reads in told.items()} == {
+        "look": 1,
+        "look_and_tidy": 0,
+    }
 
 
 def test_who_reflects_on_trouble_knows_the_instructions_of_the_agent():
@@ -756,15 +937,33 @@ def test_who_reflects_on_trouble_knows_the_instructions_of_the_agent():
             return "There is no other call."
         if sum(each.type == "tool" for each in messages) == 2:
             return DOUBT
-        return AIMessage("", tool_calls=[{"name": "find", "args": {"order": str(len(messages))}, "id": "1"}])
+        return AIMessage(
+            "",
+            tool_calls=[
+                {"name": "find", "args": {"order": str(len(messages))}, "id": "1"}
+            ],
+        )
 
     key = {"objective": "The order.", "initial_environment": "", "progress": "None."}
     reflecting = ScriptedChatModel(
-        replies=[{"key_information": key, "questions": [], "next_step": "Ask for the number."}] * 2
+        replies=[
+            {
+                "key_information": key,
+                "questions": [],
+                "next_step": "Ask for the number.",
+            }
+        ]
+        * 2
     )
-    experience = Experience(InMemoryStore(), namespace=ALL, verdict=lambda _: False, model=reflecting)
+    experience = Experience(
+        InMemoryStore(), namespace=ALL, verdict=lambda _: False, model=reflecting
+    )
     model = ScriptedChatModel(replies=[reply] * 6)
-    told = {"effects": {"find": "read"}, "system_prompt": "Be kind, always.", "experience": experience}
+    told = {
+        "effects": {"find": "read"},
+        "system_prompt": "Be kind, always.",
+        "experience": experience,
+    }
     create_tooltree_agent(model, [find], **told).invoke(QUESTION)
 
     experience.settle()
@@ -778,10 +977,15 @@ def test_what_is_recalled_stands_in_the_question_for_other_calls_within_its_room
     asked = [HumanMessage("Where is the red key?")]
     for number in range(60):
         found = ToolMessage(
-            f"On the shelf in room {number} lies book {number} of a long series.", tool_call_id=f"{number}"
+            f"On the shelf in room {number} lies book {number} of a long series.",
+            tool_call_id=f"{number}",
         )
         asked += [looking(f"{number}", f"shelf {number}"), found]
-    experience.learn(Trajectory.from_messages([*asked, AIMessage("On the shelf.")], success=True, id="past"))
+    experience.learn(
+        Trajectory.from_messages(
+            [*asked, AIMessage("On the shelf.")], success=True, id="past"
+        )
+    )
     agent, model = finder(experience, replies=DOUBTFUL)
 
     agent.invoke(QUESTION)

@@ -7,7 +7,12 @@ import pytest
 from langgraph.store.base import PutOp
 from langgraph.store.memory import InMemoryStore
 
-from langchain_tooltree import Experience, ExperienceStore, HashingEmbeddings, Trajectory
+from langchain_tooltree import (
+    Experience,
+    ExperienceStore,
+    HashingEmbeddings,
+    Trajectory,
+)
 from langchain_tooltree.learning import fold as fold_module
 
 ALL = ("tooltree",)
@@ -29,7 +34,10 @@ class CountingStore(InMemoryStore):
     def batch(self, ops):
         ops = list(ops)
         keys = [
-            op.key for op in ops if getattr(op, "namespace", ("",))[-1] == "trajectories" and not hasattr(op, "value")
+            op.key
+            for op in ops
+            if getattr(op, "namespace", ("",))[-1] == "trajectories"
+            and not hasattr(op, "value")
         ]
         self.read += keys
         return super().batch(ops)
@@ -38,8 +46,15 @@ class CountingStore(InMemoryStore):
 def run_of(name, tool="look", *, success=True, task="Where is the red key?"):
     messages = [
         {"role": "user", "content": task},
-        {"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": tool, "arguments": "{}"}}]},
-        {"role": "tool", "tool_call_id": "1", "content": "On the desk lie a red key and a pen."},
+        {
+            "role": "assistant",
+            "tool_calls": [{"id": "1", "function": {"name": tool, "arguments": "{}"}}],
+        },
+        {
+            "role": "tool",
+            "tool_call_id": "1",
+            "content": "On the desk lie a red key and a pen.",
+        },
         {"role": "assistant", "content": "It is on the desk."},
     ]
     return Trajectory.from_chat(messages, id=name, success=success)
@@ -54,12 +69,16 @@ def filled(store, count=10):
 
 def stored(store):
     """The key of what is stored of each run, and of the vote under an empty name."""
-    return {item.key.partition("/")[2]: item.key for item in store.search(PARTS, limit=100)}
+    return {
+        item.key.partition("/")[2]: item.key for item in store.search(PARTS, limit=100)
+    }
 
 
 def saved(experience, folder):
     experience.graph.save(folder)
-    return {file.name: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+    return {
+        file.name: file.read_bytes() for file in folder.rglob("*") if file.is_file()
+    }
 
 
 def test_a_new_process_reads_no_record_and_has_the_same_graph(tmp_path):
@@ -104,7 +123,9 @@ def test_failed_runs_are_not_read_for_the_graph():
 def test_what_cannot_be_used_is_made_again(damaged):
     filled(store := CountingStore())
     key = stored(store)["run 3"]
-    store.delete(PARTS, key) if damaged is None else store.put(PARTS, key, damaged, index=False)
+    store.delete(PARTS, key) if damaged is None else store.put(
+        PARTS, key, damaged, index=False
+    )
     store.read.clear()
 
     assert len(Experience(store, namespace=ALL).graph) == 10
@@ -120,7 +141,9 @@ def test_parts_with_the_vectors_of_another_embedder_are_left_alone():
     other = Experience(store, namespace=ALL, embeddings=HashingEmbeddings(dims=64))
 
     assert len(other.graph) == 10
-    assert {item.key: item.value for item in store.search(PARTS, limit=100)}.items() > before.items()
+    assert {
+        item.key: item.value for item in store.search(PARTS, limit=100)
+    }.items() > before.items()
 
 
 def test_nothing_of_a_run_that_has_changed_stays():
@@ -132,7 +155,9 @@ def test_nothing_of_a_run_that_has_changed_stays():
 
     assert old not in repr(store.search(PARTS, limit=100))
     assert "run 1" not in stored(store)
-    assert set(Experience(store, namespace=ALL).graph.to_networkx().nodes) >= {"another"}
+    assert set(Experience(store, namespace=ALL).graph.to_networkx().nodes) >= {
+        "another"
+    }
 
 
 def test_what_was_forgotten_elsewhere_is_not_stored_again():
@@ -152,7 +177,11 @@ class InterruptedStore(InMemoryStore):
 
     def batch(self, ops):
         ops = list(ops)
-        puts = [op for op in ops if isinstance(op, PutOp) and op.namespace == PARTS and op.value]
+        puts = [
+            op
+            for op in ops
+            if isinstance(op, PutOp) and op.namespace == PARTS and op.value
+        ]
         is_part = any("run 1" in op.key for op in puts)
         results = super().batch(ops)
         if is_part and self.meanwhile:
@@ -212,16 +241,24 @@ class FailingStore(InMemoryStore):
 
     def batch(self, ops):
         ops = list(ops)
-        if self.is_down and any(getattr(op, "namespace", ("",))[-1] == "parts" and hasattr(op, "value") for op in ops):
+        if self.is_down and any(
+            getattr(op, "namespace", ("",))[-1] == "parts" and hasattr(op, "value")
+            for op in ops
+        ):
             raise ConnectionError("down")
         return super().batch(ops)
 
 
-def test_what_a_run_gave_before_it_changed_is_stored_no_more_although_few_wait(monkeypatch):
+def test_what_a_run_gave_before_it_changed_is_stored_no_more_although_few_wait(
+    monkeypatch,
+):
     experience = filled(store := InMemoryStore())
     monkeypatch.setattr(fold_module, "DEFAULTS", fold_module.FoldDefaults())
     experience.learn(run_of("run 3", tool="another"))
-    parts = {item.key.partition("/")[2]: item.value["part"] for item in store.search(PARTS, limit=100)}
+    parts = {
+        item.key.partition("/")[2]: item.value["part"]
+        for item in store.search(PARTS, limit=100)
+    }
     assert "another" in parts["run 3"]
     assert "tool 0" not in parts["run 3"]
 

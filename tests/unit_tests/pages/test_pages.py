@@ -34,7 +34,10 @@ def graph_page(runs: list[Trajectory], folder: Path) -> Path:
 
 
 def test_a_page_of_a_graph_tells_what_stands_behind_each_edge(tmp_path: Path) -> None:
-    runs = [run_of(["find", "find", "send"], "a", "It is open."), run_of(["find", "send"], "b", came_from="ada")]
+    runs = [
+        run_of(["find", "find", "send"], "a", "It is open."),
+        run_of(["find", "send"], "b", came_from="ada"),
+    ]
     file = graph_page(runs, tmp_path)
     data = data_in(file.read_text())
     names = [name for name, *_ in data["tools"]]
@@ -51,8 +54,13 @@ def test_a_page_of_a_graph_tells_what_stands_behind_each_edge(tmp_path: Path) ->
 
 
 @pytest.mark.slow
-def test_runs_and_summaries_behind_an_edge_are_bounded_and_counted(tmp_path: Path) -> None:
-    runs = [run_of(["find"], f"run {number:03}", f"State {number} " + "x" * 200_000) for number in range(40)]
+def test_runs_and_summaries_behind_an_edge_are_bounded_and_counted(
+    tmp_path: Path,
+) -> None:
+    runs = [
+        run_of(["find"], f"run {number:03}", f"State {number} " + "x" * 200_000)
+        for number in range(40)
+    ]
     file = graph_page(runs, tmp_path)
     (row,) = data_in(file.read_text())["edges"]
 
@@ -72,9 +80,15 @@ def test_no_name_of_a_tool_or_a_run_leaves_its_place(tmp_path: Path) -> None:
     assert data_in(graph_page([], tmp_path).read_text())["edges"] == []
 
 
-def test_a_page_of_a_run_marks_what_was_added_what_failed_and_who_judged(tmp_path: Path) -> None:
+def test_a_page_of_a_run_marks_what_was_added_what_failed_and_who_judged(
+    tmp_path: Path,
+) -> None:
     notes = {"anomaly": {"kind": "error", "evidence": "closed"}, "reflected": True}
-    call = {"id": "1", "type": "function", "function": {"name": "find", "arguments": '{"at": "home"}'}}
+    call = {
+        "id": "1",
+        "type": "function",
+        "function": {"name": "find", "arguments": '{"at": "home"}'},
+    }
     beside = {"response_metadata": {"tooltree": notes}}
     messages = [
         {"role": "user", "content": "Find it."},
@@ -84,42 +98,73 @@ def test_a_page_of_a_run_marks_what_was_added_what_failed_and_who_judged(tmp_pat
             "tool_calls": [call],
             "langchain": {"usage_metadata": {"total_tokens": 7}},
         },
-        {"role": "tool", "tool_call_id": "1", "name": "find", "content": "Closed.", "error": True, "langchain": beside},
+        {
+            "role": "tool",
+            "tool_call_id": "1",
+            "name": "find",
+            "content": "Closed.",
+            "error": True,
+            "langchain": beside,
+        },
     ]
     metadata = {"recalled": {"runs": ["earlier"], "tips": ["t"]}, "came_from": "ada"}
-    run = Trajectory.from_chat(messages, id="a", metadata=metadata, branches=[Branch("sub", 3, (messages[0],))])
-    run = run.judged(True, "Fine.", source="verdict").judged(False, "Not found.", source="user")
+    run = Trajectory.from_chat(
+        messages, id="a", metadata=metadata, branches=[Branch("sub", 3, (messages[0],))]
+    )
+    run = run.judged(True, "Fine.", source="verdict").judged(
+        False, "Not found.", source="user"
+    )
     run.to_html(tmp_path / "run.html")
     data = data_in((tmp_path / "run.html").read_text())
 
-    assert (data["task"], data["success"], data["by"], data["reasons"]) == ("Find it.", False, "user", "Not found.")
+    assert (data["task"], data["success"], data["by"], data["reasons"]) == (
+        "Find it.",
+        False,
+        "user",
+        "Not found.",
+    )
     assert (data["from"], data["recalled"], data["tips"]) == ("ada", ["earlier"], ["t"])
     asked, reply, seen, branch = data["messages"]
     assert asked == {"part": "request", "text": "Find it."}
-    assert (reply["calls"], reply["tokens"]) == ([{"tool": "find", "arguments": '{\n  "at": "home"\n}'}], 7)
+    assert (reply["calls"], reply["tokens"]) == (
+        [{"tool": "find", "arguments": '{\n  "at": "home"\n}'}],
+        7,
+    )
     assert (seen["failed"], seen["reflected"]) == (True, True)
     assert (seen["anomaly"]["kind"], seen["anomaly"]["evidence"]) == ("error", "closed")
-    assert (branch["part"], branch["name"], len(branch["messages"])) == ("branch", "sub", 1)
+    assert (branch["part"], branch["name"], len(branch["messages"])) == (
+        "branch",
+        "sub",
+        1,
+    )
     assert asks_nobody((tmp_path / "run.html").read_text())
 
 
 def test_a_run_of_any_length_has_a_page_below_a_megabyte(tmp_path: Path) -> None:
-    messages = [{"role": "user", "content": MARKUP + "x" * 30_000} for _ in range(100)] + [
-        {"role": "user", "content": "Short."}
-    ]
+    messages = [
+        {"role": "user", "content": MARKUP + "x" * 30_000} for _ in range(100)
+    ] + [{"role": "user", "content": "Short."}]
     run = Trajectory.from_chat(messages, id=MARKUP)
     run.to_html(tmp_path / "run.html")
 
     assert (tmp_path / "run.html").stat().st_size < 1_000_000
     data = data_in((tmp_path / "run.html").read_text())
-    assert data["messages"][-1]["text"] == "Short.", "long texts are shortened before short ones"
+    assert data["messages"][-1]["text"] == "Short.", (
+        "long texts are shortened before short ones"
+    )
     assert asks_nobody((tmp_path / "run.html").read_text())
 
 
-def test_a_page_of_an_experience_tells_what_was_learnt_of_whom_and_of_no_other_namespace(tmp_path: Path) -> None:
+def test_a_page_of_an_experience_tells_what_was_learnt_of_whom_and_of_no_other_namespace(
+    tmp_path: Path,
+) -> None:
     every = Experience(InMemoryStore(), namespace=("tooltree", "{user_id}"))
     hers, his = every.within(user_id="ada"), every.within(user_id="ben")
-    hers.learn(run_of(["find", "send"], "good", came_from="phone").judged(True, "Sent.", source="verdict"))
+    hers.learn(
+        run_of(["find", "send"], "good", came_from="phone").judged(
+            True, "Sent.", source="verdict"
+        )
+    )
     hers.learn(run_of(["find"], "bad", pending=1.0).judged(None))
     hers.learn(run_of(["guess"], "back", came_from="mail"))
     hers.label("good", success=False, reasons="It was late.")
@@ -136,9 +181,16 @@ def test_a_page_of_an_experience_tells_what_was_learnt_of_whom_and_of_no_other_n
         "bad": "pending",
         "back": "quarantined",
     }
-    assert (runs["good"]["by"], runs["good"]["from"], runs["good"]["reasons"]) == ("user", "phone", "It was late.")
+    assert (runs["good"]["by"], runs["good"]["from"], runs["good"]["reasons"]) == (
+        "user",
+        "phone",
+        "It was late.",
+    )
     assert runs["good"]["tools"] == "find → send"
-    assert next(each["text"] for each in runs["back"]["messages"] if "text" in each) == "Task of back."
+    assert (
+        next(each["text"] for each in runs["back"]["messages"] if "text" in each)
+        == "Task of back."
+    )
     assert data["status"]["runs"] == 3
     assert all(run["kept"] for run in data["runs"])
     assert asks_nobody((tmp_path / "hers.html").read_text())
@@ -148,7 +200,10 @@ def test_a_page_of_an_experience_tells_what_was_learnt_of_whom_and_of_no_other_n
 def test_a_page_of_many_long_runs_is_bounded(tmp_path: Path) -> None:
     experience = Experience(InMemoryStore(), namespace=("tooltree",))
     for number in range(110):
-        messages = [{"role": "user", "content": f"Task {number}. {MARKUP} " + "x" * 400} for _ in range(30)]
+        messages = [
+            {"role": "user", "content": f"Task {number}. {MARKUP} " + "x" * 400}
+            for _ in range(30)
+        ]
         experience.store.add(Trajectory.from_chat(messages, id=f"run {number:03}"))
     experience.to_html(tmp_path / "experience.html")
     runs = data_in((tmp_path / "experience.html").read_text())["runs"]
@@ -159,16 +214,24 @@ def test_a_page_of_many_long_runs_is_bounded(tmp_path: Path) -> None:
     assert asks_nobody((tmp_path / "experience.html").read_text())
 
 
-def test_what_cannot_be_read_or_is_long_keeps_no_other_run_out_of_a_page(tmp_path: Path) -> None:
+def test_what_cannot_be_read_or_is_long_keeps_no_other_run_out_of_a_page(
+    tmp_path: Path,
+) -> None:
     store = InMemoryStore()
     experience = Experience(store, namespace=("tooltree",))
     for run in ("read", "damaged"):
         experience.store.add(run_of(["find"], run))
     store.put(("tooltree", "trajectories"), "damaged", {"record": "{cut off"})
-    talk = [{"role": ("user", "assistant")[number % 2], "content": "And then?"} for number in range(3_001)]
+    talk = [
+        {"role": ("user", "assistant")[number % 2], "content": "And then?"}
+        for number in range(3_001)
+    ]
     experience.store.add(Trajectory.from_chat(talk, id="long"))
     experience.to_html(tmp_path / "experience.html")
     data = data_in((tmp_path / "experience.html").read_text())
 
-    assert {run["id"]: "messages" in run for run in data["runs"]} == {"read": True, "long": True}
+    assert {run["id"]: "messages" in run for run in data["runs"]} == {
+        "read": True,
+        "long": True,
+    }
     assert data["left_out"] == 1

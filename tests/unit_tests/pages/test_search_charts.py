@@ -17,7 +17,14 @@ def search():
         made("look", arguments=AT, r_pre=0.9, r_post=0.7, N=1, Q=0.7, seen="blue\nsky"),
         made("send", arguments=AT, effect="write", r_pre=0.8, r_post=0.6, N=1, Q=0.6),
         made("guess", arguments=AT, r_pre=0.1, pruned="pre_evaluation"),
-        made("fail", arguments=AT, r_pre=0.3, scored=[False, True], seen="x", kind="timeout"),
+        made(
+            "fail",
+            arguments=AT,
+            r_pre=0.3,
+            scored=[False, True],
+            seen="x",
+            kind="timeout",
+        ),
         best=[1],
     )
 
@@ -37,7 +44,9 @@ def test_a_terminal_shows_calls_figures_and_observations(search):
 
 
 def test_markup_in_calls_and_observations_is_shown_as_it_is():
-    shown = terminal(to_rich(search_of(made("tag", arguments={"x": "[bold]"}, seen="[/red] text"))))
+    shown = terminal(
+        to_rich(search_of(made("tag", arguments={"x": "[bold]"}, seen="[/red] text")))
+    )
     assert "[bold]" in shown
     assert "[/red] text" in shown
 
@@ -50,7 +59,10 @@ def test_markup_in_calls_and_observations_is_shown_as_it_is():
         ({"pruned": "post_evaluation", "seen": "x"}, "pruned after"),
         ({"effect": "write", "batched": True}, "in the same reply, write, not run"),
         ({"seen": "x", "answer": "Blue."}, "answered"),
-        ({"answer": "Blue.", "missing": ["the mail", "a <date>"]}, "answered, missing: the mail; a <date>"),
+        (
+            {"answer": "Blue.", "missing": ["the mail", "a <date>"]},
+            "answered, missing: the mail; a <date>",
+        ),
         ({}, ""),
     ],
 )

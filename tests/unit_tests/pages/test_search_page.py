@@ -33,12 +33,20 @@ class Elements(HTMLParser):
 
 def with_calls(texts, content=None):
     """A page of a search whose every text is one of these."""
-    said = ({"reasons": {"r_post": text}, "dropped": [text], "missing": [text]} for text in texts)
-    nodes = (made(arguments={"at": text}, seen=content or text, **more) for text, more in zip(texts, said, strict=True))
+    said = (
+        {"reasons": {"r_post": text}, "dropped": [text], "missing": [text]}
+        for text in texts
+    )
+    nodes = (
+        made(arguments={"at": text}, seen=content or text, **more)
+        for text, more in zip(texts, said, strict=True)
+    )
     return to_html(search_of(*nodes, query=texts[0]))
 
 
-def test_a_page_shows_what_each_call_brought_what_it_was_worth_and_what_it_cost(tmp_path):
+def test_a_page_shows_what_each_call_brought_what_it_was_worth_and_what_it_cost(
+    tmp_path,
+):
     result = demo.solved(sign_reader(), config=SearchConfig(selection="posterior"))
     result.to_html(tmp_path / "search.html")
     data = data_in((tmp_path / "search.html").read_text(encoding="utf-8"))
@@ -47,25 +55,55 @@ def test_a_page_shows_what_each_call_brought_what_it_was_worth_and_what_it_cost(
     assert data["query"] == demo.REQUEST
     assert data["plan"] == [step.node for step in result.steps]
     assert len(data["alternatives"]) == len(result.alternatives) == 3
-    assert (first["label"], first["arguments"]) == ('read_sign(image="road.png")', '{\n  "image": "road.png"\n}')
+    assert (first["label"], first["arguments"]) == (
+        'read_sign(image="road.png")',
+        '{\n  "image": "road.png"\n}',
+    )
     assert first["seen"].startswith("The sign reads '?4? ?m'.")
     assert first["missing"] == ["a distance that can be read"]
-    assert data["nodes"][data["plan"][-1]]["answer"] == "It is about 213 miles to Granite Pass."
-    assert first["dropped"] == ['read_sign(image="road.png"): already made on this path']
-    assert first["scores"] == {"r_pre": 0.8, "r_post": 0.2, "goal": 0.2, "Q": 0.675, "N": 4}
+    assert (
+        data["nodes"][data["plan"][-1]]["answer"]
+        == "It is about 213 miles to Granite Pass."
+    )
+    assert first["dropped"] == [
+        'read_sign(image="road.png"): already made on this path'
+    ]
+    assert first["scores"] == {
+        "r_pre": 0.8,
+        "r_post": 0.2,
+        "goal": 0.2,
+        "Q": 0.675,
+        "N": 4,
+    }
     assert idea["scores"] == {"r_pre": 0.65}, "a score that nobody gave is left out"
-    answer = result.answer.usage_metadata["total_tokens"]  # it is asked for after the search
-    assert sum(change["model_calls"] for change in data["history"]) == result.cost.model_calls - 1
-    assert sum(change["tokens"] for change in data["history"]) == result.cost.tokens - answer
+    answer = result.answer.usage_metadata[
+        "total_tokens"
+    ]  # it is asked for after the search
+    assert (
+        sum(change["model_calls"] for change in data["history"])
+        == result.cost.model_calls - 1
+    )
+    assert (
+        sum(change["tokens"] for change in data["history"])
+        == result.cost.tokens - answer
+    )
 
 
 def test_a_search_in_the_agents_own_loop_shows_its_plan_and_answer_and_no_scores():
     data = data_in(to_html(demo.solved().to_dict()))
     plan = [data["nodes"][place] for place in data["plan"]]
 
-    assert [node["tool"] for node in plan] == ["read_sign", "zoom_image", "read_sign", "convert_units"]
+    assert [node["tool"] for node in plan] == [
+        "read_sign",
+        "zoom_image",
+        "read_sign",
+        "convert_units",
+    ]
     assert plan[-1]["answer"] == "It is about 213 miles to Granite Pass."
-    assert [node["tool"] for node in data["nodes"][1:] if "seen" not in node] == ["zoom_image", "image_size"]
+    assert [node["tool"] for node in data["nodes"][1:] if "seen" not in node] == [
+        "zoom_image",
+        "image_size",
+    ]
     assert not any(node["scores"] for node in data["nodes"])
     assert (data["history"], data["cost"]["rollouts"]) == ([], 1)
 

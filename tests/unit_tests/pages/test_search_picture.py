@@ -64,7 +64,13 @@ def test_a_reader_of_screens_is_told_the_plan_and_the_answer():
 
 
 def test_what_was_pruned_says_why():
-    svg = to_svg(search_of(made(), made("guess", pruned="pre_evaluation"), made("send", seen="x", kind="timeout")))
+    svg = to_svg(
+        search_of(
+            made(),
+            made("guess", pruned="pre_evaluation"),
+            made("send", seen="x", kind="timeout"),
+        )
+    )
 
     assert {"pruned before", "timeout"} <= {line.lstrip("│├└─ ") for line in texts(svg)}
 
@@ -75,8 +81,26 @@ def test_no_text_gets_out_of_its_place(text):
     svg = to_svg(search_of(made(text), second, best=[2], query=text))
     tags = {each.tag.partition("}")[2] for each in ET.fromstring(svg).iter()}  # noqa: S314 - our own
 
-    assert tags <= {"svg", "title", "style", "defs", "clipPath", "g", "rect", "circle", "text"}
-    assert not re.search(r"[\x00-\x09\x0b-\x1f\u202a-\u202e\u2066-\u2069\u200e\u200f\ud800-\udfff]", svg)
+    assert tags <= {
+        "svg",
+        "title",
+        "style",
+        "defs",
+        "clipPath",
+        "g",
+        "rect",
+        "circle",
+        "text",
+    }
+    assert not re.search(
+        r"[\x00-\x09\x0b-\x1f\u202a-\u202e\u2066-\u2069\u200e\u200f\ud800-\udfff]", svg
+    )
     assert len(svg) < 20_000
-    values = [value for each in ET.fromstring(svg).iter() for value in each.attrib.values()]  # noqa: S314 - our own
-    assert not [value for value in values if re.search(r"http|url\((?!#)|script", value)]
+    values = [
+        value
+        for each in ET.fromstring(svg).iter()  # noqa: S314 - our own
+        for value in each.attrib.values()
+    ]
+    assert not [
+        value for value in values if re.search(r"http|url\((?!#)|script", value)
+    ]

@@ -11,7 +11,9 @@ from langchain_core.tools import tool
 from langchain_tooltree import SITGraph, Trajectory
 from langchain_tooltree.testing import ScriptedChatModel
 
-RENEWABLE = "The reader wants to keep a loan. The loan is known and nobody waits for the book."
+RENEWABLE = (
+    "The reader wants to keep a loan. The loan is known and nobody waits for the book."
+)
 WANTED = "The reader wants to keep a loan. The loan is known, but another reader waits for the book."
 ASKED = {"messages": [("user", "May I keep the atlas for longer?")]}
 THREAD: Any = {"configurable": {"thread_id": "desk 1"}}
@@ -53,7 +55,9 @@ _ARGUMENTS = {
 def calling(name: str, number: int = 0, **arguments: Any) -> AIMessage:
     """The model calls a tool."""
     given = arguments or _ARGUMENTS.get(name, {})
-    return AIMessage("", tool_calls=[{"name": name, "args": given, "id": f"{name} {number}"}])
+    return AIMessage(
+        "", tool_calls=[{"name": name, "args": given, "id": f"{name} {number}"}]
+    )
 
 
 def summing_up(summary: str, number: int = 0) -> AIMessage:
@@ -66,13 +70,18 @@ def dialogue(request: str, *said: AIMessage, result: str = "done") -> list[BaseM
     messages: list[BaseMessage] = [HumanMessage(request)]
     for message in said:
         messages.append(message)
-        messages += [ToolMessage(result, tool_call_id=call["id"], name=call["name"]) for call in message.tool_calls]
+        messages += [
+            ToolMessage(result, tool_call_id=call["id"], name=call["name"])
+            for call in message.tool_calls
+        ]
     return messages
 
 
 def past_run(number: int, request: str, *said: AIMessage) -> Trajectory:
     """A run that went well."""
-    return Trajectory.from_messages(dialogue(request, *said, AIMessage("Done.")), success=True, id=f"run {number}")
+    return Trajectory.from_messages(
+        dialogue(request, *said, AIMessage("Done.")), success=True, id=f"run {number}"
+    )
 
 
 FOUND = (calling("find_reader"), calling("list_loans"))
@@ -80,7 +89,10 @@ PAST = [  # each twice, since one run alone is no ground for a write
     past_run(number, request, *FOUND, summing_up(summary), calling(tool))
     for number, (request, summary, tool) in enumerate(
         2
-        * [("Can I renew my novel?", RENEWABLE, "renew_loan"), ("Can I renew the dictionary?", WANTED, "reserve_book")]
+        * [
+            ("Can I renew my novel?", RENEWABLE, "renew_loan"),
+            ("Can I renew the dictionary?", WANTED, "reserve_book"),
+        ]
     )
 ]
 
@@ -90,7 +102,9 @@ def desk_graph() -> SITGraph:
     return SITGraph.from_trajectories(PAST)
 
 
-def desk_agent(*replies: Any, tools: Any = TOOLS, **options: Any) -> tuple[Any, ScriptedChatModel]:
+def desk_agent(
+    *replies: Any, tools: Any = TOOLS, **options: Any
+) -> tuple[Any, ScriptedChatModel]:
     """An agent that works by a script, and its model."""
     model = ScriptedChatModel(replies=list(replies))
     return create_agent(model, tools, **options), model
@@ -98,7 +112,11 @@ def desk_agent(*replies: Any, tools: Any = TOOLS, **options: Any) -> tuple[Any, 
 
 def results(messages: list[BaseMessage], name: str) -> list[ToolMessage]:
     """The results of a tool in a conversation."""
-    return [message for message in messages if isinstance(message, ToolMessage) and message.name == name]
+    return [
+        message
+        for message in messages
+        if isinstance(message, ToolMessage) and message.name == name
+    ]
 
 
 def either(path: str, runnable: Any) -> Callable[..., Any]:

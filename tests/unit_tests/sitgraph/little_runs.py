@@ -22,22 +22,35 @@ def says(text: Any) -> dict[str, Any]:
     return {"role": "assistant", "content": text}
 
 
-def calls(*tools: str | tuple[str, Mapping[str, Any]], text: str | None = None) -> dict[str, Any]:
+def calls(
+    *tools: str | tuple[str, Mapping[str, Any]], text: str | None = None
+) -> dict[str, Any]:
     """The agent calls tools in one message; they go by name, or by name and arguments."""
     entries = []
     for tool in tools:
         name, arguments = (tool, {}) if isinstance(tool, str) else tool
         function = {"name": name, "arguments": json.dumps(arguments)}
-        entries.append({"id": f"{name} {arguments}", "type": "function", "function": function})
+        entries.append(
+            {"id": f"{name} {arguments}", "type": "function", "function": function}
+        )
     return {"role": "assistant", "content": text, "tool_calls": entries}
 
 
-def brings(text: Any, call: Mapping[str, Any], place: int = 0, **more: Any) -> dict[str, Any]:
+def brings(
+    text: Any, call: Mapping[str, Any], place: int = 0, **more: Any
+) -> dict[str, Any]:
     """What a call of a message brings back."""
-    return {"role": "tool", "tool_call_id": call["tool_calls"][place]["id"], "content": text, **more}
+    return {
+        "role": "tool",
+        "tool_call_id": call["tool_calls"][place]["id"],
+        "content": text,
+        **more,
+    }
 
 
-def called(*tools: str, result: str = "done", arguments: Mapping[str, Any] | None = None) -> list[ChatMessage]:
+def called(
+    *tools: str, result: str = "done", arguments: Mapping[str, Any] | None = None
+) -> list[ChatMessage]:
     """Tools called one after the other, with their results."""
     messages: list[ChatMessage] = []
     for tool in tools:
@@ -48,7 +61,9 @@ def called(*tools: str, result: str = "done", arguments: Mapping[str, Any] | Non
 
 def summed_up(text: str) -> list[ChatMessage]:
     """A call of `summarize_state`, with its result."""
-    return called("summarize_state", arguments={"summary": text}, result="The state is noted.")
+    return called(
+        "summarize_state", arguments={"summary": text}, result="The state is noted."
+    )
 
 
 def run_of(
@@ -59,10 +74,17 @@ def run_of(
     metadata: Mapping[str, Any] | None = None,
 ) -> Trajectory:
     """A run that consists of some messages."""
-    return Trajectory.from_chat(messages, id=id, success=success, branches=branches, metadata=metadata)
+    return Trajectory.from_chat(
+        messages, id=id, success=success, branches=branches, metadata=metadata
+    )
 
 
-def routine(id: str, *tools: str, request: str = "Help me.", **options: Any) -> Trajectory:  # noqa: A002
+def routine(
+    id: str,  # noqa: A002
+    *tools: str,
+    request: str = "Help me.",
+    **options: Any,
+) -> Trajectory:
     """A run that calls some tools one after the other and then says so: T is one more than there are tools."""
     return run_of(id, user(request), *called(*tools), says("Done."), **options)
 
@@ -79,7 +101,11 @@ def shares(suggestions: Sequence[Any]) -> dict[str, float]:
 
 def content_of(folder: Path) -> dict[str, bytes]:
     """All files of a folder."""
-    return {file.relative_to(folder).as_posix(): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+    return {
+        file.relative_to(folder).as_posix(): file.read_bytes()
+        for file in folder.rglob("*")
+        if file.is_file()
+    }
 
 
 def saved(graph: SITGraph, folder: Path) -> dict[str, bytes]:
@@ -91,7 +117,9 @@ def saved(graph: SITGraph, folder: Path) -> dict[str, bytes]:
 class TableEmbeddings(Embeddings):
     """Vectors from a table; texts that are not in it have none of its directions. It remembers what it was asked."""
 
-    def __init__(self, table: Mapping[str, Sequence[float]] | None = None, *, dims: int = 4) -> None:
+    def __init__(
+        self, table: Mapping[str, Sequence[float]] | None = None, *, dims: int = 4
+    ) -> None:
         self.table = dict(table or {})
         self.dims = dims
         self.asked: list[str] = []
@@ -112,6 +140,10 @@ class TableEmbeddings(Embeddings):
     def _vectors(self, texts: list[str]) -> list[list[float]]:
         with self._lock:
             self.asked += texts
-        assert all(text.strip() for text in texts), "an embedding model refuses empty texts"
+        assert all(text.strip() for text in texts), (
+            "an embedding model refuses empty texts"
+        )
         nothing = [0.0] * self.dims
-        return [[*self.table.get(text, nothing), *nothing][: self.dims] for text in texts]
+        return [
+            [*self.table.get(text, nothing), *nothing][: self.dims] for text in texts
+        ]

@@ -12,8 +12,21 @@ from langchain_tooltree.sitgraph.graph import Contribution
 
 RUNS = [
     routine("1", "a", "b", "c", request="A refund, please.").coming_from("ann"),
-    run_of("2", user("A room."), *called("a"), *summed_up("They want a room."), *called("b"), says("Done.")),
-    routine("3", "b", "ä", request="The weather.", metadata={"tools": [{"name": "b", "parameters": {}}]}),
+    run_of(
+        "2",
+        user("A room."),
+        *called("a"),
+        *summed_up("They want a room."),
+        *called("b"),
+        says("Done."),
+    ),
+    routine(
+        "3",
+        "b",
+        "ä",
+        request="The weather.",
+        metadata={"tools": [{"name": "b", "parameters": {}}]},
+    ),
 ]
 
 
@@ -22,17 +35,25 @@ def kept(run, graph=None):
     return json.loads(json.dumps(asdict(contribution)))
 
 
-def test_contributions_that_were_kept_as_json_give_the_graph_that_the_runs_give(tmp_path):
+def test_contributions_that_were_kept_as_json_give_the_graph_that_the_runs_give(
+    tmp_path,
+):
     graph = SITGraph()
 
     for run in [*reversed(RUNS), RUNS[0]]:
         graph.fold(Contribution(**kept(run)))
-    assert saved(graph, tmp_path / "kept") == saved(SITGraph.from_trajectories(RUNS), tmp_path / "runs")
+    assert saved(graph, tmp_path / "kept") == saved(
+        SITGraph.from_trajectories(RUNS), tmp_path / "runs"
+    )
 
     graph.remove("2")
-    assert saved(graph, tmp_path / "rest") == saved(SITGraph.from_trajectories([RUNS[0], RUNS[2]]), tmp_path / "two")
+    assert saved(graph, tmp_path / "rest") == saved(
+        SITGraph.from_trajectories([RUNS[0], RUNS[2]]), tmp_path / "two"
+    )
 
 
-@pytest.mark.parametrize("run", [routine("1", "a", success=False), run_of("1", user("Hi."), says("Hello."))])
+@pytest.mark.parametrize(
+    "run", [routine("1", "a", success=False), run_of("1", user("Hi."), says("Hello."))]
+)
 def test_a_run_that_failed_or_called_nothing_gives_nothing(run):
     assert run_flow(SITGraph().contribution(run)) is None

@@ -9,7 +9,15 @@ from langchain_tooltree import SITGraph
 from langchain_tooltree.text import mermaid_text, one_line
 
 RUNS = [
-    run_of("1", user("Hi"), *called("find"), *summed_up("One."), *summed_up("Two."), *called("pay"), says("Done.")),
+    run_of(
+        "1",
+        user("Hi"),
+        *called("find"),
+        *summed_up("One."),
+        *summed_up("Two."),
+        *called("pay"),
+        says("Done."),
+    ),
     routine("2", "find", "pay"),
     routine("3", "find", "ask", "ask"),
 ]
@@ -28,14 +36,30 @@ def test_networkx_gets_nodes_edges_and_what_lies_on_them():
         "weight": pytest.approx(raw_pay / (raw_pay + raw_ask)),
     }
     assert graph.edges["find", "ask"]["summaries"] == 0
-    assert {type(value) for value in graph.edges["find", "pay"].values()} == {int, float}
+    assert {type(value) for value in graph.edges["find", "pay"].values()} == {
+        int,
+        float,
+    }
 
 
 def test_nodes_of_tools_have_their_descriptions():
-    find = StructuredTool.from_function(lambda: "", name="find", description="Finds an order.")
-    other = StructuredTool.from_function(lambda: "", name="other", description="Never called.")
-    nodes = SITGraph.from_trajectories(RUNS).to_networkx([find, other]).nodes(data="description")
-    assert dict(nodes) == {"": None, "find": "Finds an order.", "pay": None, "ask": None}
+    find = StructuredTool.from_function(
+        lambda: "", name="find", description="Finds an order."
+    )
+    other = StructuredTool.from_function(
+        lambda: "", name="other", description="Never called."
+    )
+    nodes = (
+        SITGraph.from_trajectories(RUNS)
+        .to_networkx([find, other])
+        .nodes(data="description")
+    )
+    assert dict(nodes) == {
+        "": None,
+        "find": "Finds an order.",
+        "pay": None,
+        "ask": None,
+    }
 
 
 def test_the_flowchart_of_a_small_graph():
@@ -53,7 +77,9 @@ def test_the_flowchart_of_a_small_graph():
 
 
 def test_of_a_large_graph_the_edges_followed_most_often_are_drawn():
-    chart = SITGraph.from_trajectories(RUNS, alpha=0).to_mermaid(max_edges=2).splitlines()
+    chart = (
+        SITGraph.from_trajectories(RUNS, alpha=0).to_mermaid(max_edges=2).splitlines()
+    )
 
     assert chart == [
         "flowchart LR",
@@ -72,7 +98,11 @@ def test_an_empty_graph_is_an_empty_picture():
 
 
 def test_odd_names_do_not_break_the_picture():
-    chart = SITGraph.from_trajectories([routine("1", 'a"|]b\n%% (c)', "|" * 99)]).to_mermaid().splitlines()
+    chart = (
+        SITGraph.from_trajectories([routine("1", 'a"|]b\n%% (c)', "|" * 99)])
+        .to_mermaid()
+        .splitlines()
+    )
 
     assert chart[2] == '  n1["a#34;#124;#93;b %% #40;c#41;"]'
     assert chart[3] == f'  n2["{"#124;" * 39}…"]'
@@ -94,7 +124,13 @@ def test_mermaid_shows_a_text_as_it_is(text, shown):
 
 
 @pytest.mark.parametrize(
-    ("text", "shown"), [("short", "short"), ("a \n\t b", "a b"), ("abcdef", "abcdef"), ("abcdefg", "abcde…")]
+    ("text", "shown"),
+    [
+        ("short", "short"),
+        ("a \n\t b", "a b"),
+        ("abcdef", "abcdef"),
+        ("abcdefg", "abcde…"),
+    ],
 )
 def test_a_long_text_is_cut_and_stands_on_one_line(text, shown):
     assert one_line(text, 6) == shown

@@ -5,7 +5,16 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from little_runs import TableEmbeddings, called, content_of, routine, run_of, says, summed_up, user
+from little_runs import (
+    TableEmbeddings,
+    called,
+    content_of,
+    routine,
+    run_of,
+    says,
+    summed_up,
+    user,
+)
 
 from langchain_tooltree import SITGraph
 from langchain_tooltree.errors import GraphChangedError, GraphFileError
@@ -13,12 +22,29 @@ from langchain_tooltree.sitgraph import files
 from langchain_tooltree.sitgraph.files import FILE
 from langchain_tooltree.stores.locks import locked
 
-TOOLS = [{"name": "a", "parameters": {"type": "object", "properties": {"x": {"type": "string"}}}}]
+TOOLS = [
+    {
+        "name": "a",
+        "parameters": {"type": "object", "properties": {"x": {"type": "string"}}},
+    }
+]
 RUNS = [
     run_of(
-        "1", user("A refund, please."), *called("a"), *summed_up("They want a refund."), *called("b"), says("Done.")
+        "1",
+        user("A refund, please."),
+        *called("a"),
+        *summed_up("They want a refund."),
+        *called("b"),
+        says("Done."),
     ),
-    run_of("2", user("A room, please."), *called("a"), *summed_up("They want a room."), *called("c"), says("Done.")),
+    run_of(
+        "2",
+        user("A room, please."),
+        *called("a"),
+        *summed_up("They want a room."),
+        *called("c"),
+        says("Done."),
+    ),
     routine("3", "a", "b", "c", metadata={"tools": TOOLS}),
 ]
 QUESTIONS = [
@@ -46,7 +72,9 @@ def test_a_graph_comes_back_as_it_was(folder):
     assert len(graph) == 3
     assert "2" in graph
     assert answers(graph) == answers(SITGraph.from_trajectories(RUNS, alpha=0.5))
-    assert graph.to_mermaid() == SITGraph.from_trajectories(RUNS, alpha=0.5).to_mermaid()
+    assert (
+        graph.to_mermaid() == SITGraph.from_trajectories(RUNS, alpha=0.5).to_mermaid()
+    )
 
 
 def test_the_same_runs_give_the_same_bytes(folder, tmp_path):
@@ -54,12 +82,23 @@ def test_the_same_runs_give_the_same_bytes(folder, tmp_path):
     SITGraph.from_trajectories(RUNS[::-1], **settings).save(tmp_path / "other")
     SITGraph.load(folder).save(tmp_path / "again")
 
-    assert content_of(tmp_path / "other") == content_of(tmp_path / "again") == content_of(folder)
+    assert (
+        content_of(tmp_path / "other")
+        == content_of(tmp_path / "again")
+        == content_of(folder)
+    )
 
 
 def test_any_text_comes_back(tmp_path):
     odd = 'ü|"]\n\ud800 \U0001f600'
-    run = run_of(odd, user(odd), *called(odd), *summed_up(f"Known: {odd}"), *called(odd), metadata={"tools": [odd]})
+    run = run_of(
+        odd,
+        user(odd),
+        *called(odd),
+        *summed_up(f"Known: {odd}"),
+        *called(odd),
+        metadata={"tools": [odd]},
+    )
     SITGraph.from_trajectories([run]).save(tmp_path / "g")
 
     graph = SITGraph.load(tmp_path / "g")
@@ -95,7 +134,12 @@ def test_loading_and_learning_never_write_to_the_folder(folder):
 
 def test_where_there_is_no_graph_is_said(tmp_path):
     (tmp_path / "file").write_text("text")
-    for path in (tmp_path, tmp_path / "nothing", tmp_path / "file", str(tmp_path / "nothing")):
+    for path in (
+        tmp_path,
+        tmp_path / "nothing",
+        tmp_path / "file",
+        str(tmp_path / "nothing"),
+    ):
         with pytest.raises(GraphFileError, match="There is no graph at"):
             SITGraph.load(path)
 
@@ -104,14 +148,19 @@ def test_a_graph_is_used_with_the_embedder_that_it_was_made_with(tmp_path):
     SITGraph(embeddings=TableEmbeddings(dims=3)).save(tmp_path / "g")
 
     assert len(SITGraph.load(tmp_path / "g", embeddings=TableEmbeddings(dims=3))) == 0
-    with pytest.raises(GraphFileError, match=r"TableEmbeddings\(dims=3\).*HashingEmbeddings\(dims=1024\).*embeddings="):
+    with pytest.raises(
+        GraphFileError,
+        match=r"TableEmbeddings\(dims=3\).*HashingEmbeddings\(dims=1024\).*embeddings=",
+    ):
         SITGraph.load(tmp_path / "g")
     with pytest.raises(GraphFileError, match=r"dims=3.*dims=4"):
         SITGraph.load(tmp_path / "g", embeddings=TableEmbeddings(dims=4))
 
 
 @pytest.mark.parametrize("failing", ["fsync", "replace"])
-def test_an_error_while_saving_leaves_the_old_graph(folder, tmp_path, monkeypatch, failing):
+def test_an_error_while_saving_leaves_the_old_graph(
+    folder, tmp_path, monkeypatch, failing
+):
     before = content_of(folder)
     graph = SITGraph.load(folder)
     graph.remove("2")
@@ -135,20 +184,29 @@ def test_a_writer_waits_for_another_one_and_says_so(folder, monkeypatch):
     graph = SITGraph.load(folder)
     with locked(folder / files.LOCK, 0) as alone:
         assert alone
-        with pytest.raises(GraphFileError, match=r"Somebody else has been writing to .* for 0.02 seconds"):
+        with pytest.raises(
+            GraphFileError,
+            match=r"Somebody else has been writing to .* for 0.02 seconds",
+        ):
             graph.save(folder)
     graph.save(folder)
 
     assert not (folder / files.LOCK).exists()
 
 
-def test_runs_are_forgotten_in_a_folder_as_if_they_had_never_been_there(folder, tmp_path):
+def test_runs_are_forgotten_in_a_folder_as_if_they_had_never_been_there(
+    folder, tmp_path
+):
     SITGraph.from_trajectories([RUNS[0], RUNS[2]], alpha=0.5).save(tmp_path / "without")
-    (folder / files.SCRATCH).write_text("They want a room")  # left by a writer that was killed
+    (folder / files.SCRATCH).write_text(
+        "They want a room"
+    )  # left by a writer that was killed
 
     assert files.forget_in_graph(folder, lambda graph: ["2", "never there"])[0] == ["2"]
     assert content_of(folder) == content_of(tmp_path / "without")
-    assert not any(b"They want a room" in content for content in content_of(folder).values())
+    assert not any(
+        b"They want a room" in content for content in content_of(folder).values()
+    )
     with pytest.raises(GraphFileError, match="There is no graph"):
         files.forget_in_graph(tmp_path / "nowhere", lambda graph: ["2"])
     assert not (tmp_path / "nowhere").exists()
@@ -160,7 +218,11 @@ def test_a_folder_is_a_file_of_json_lines_and_no_pickle(folder):
     assert len(checksum) == 64
     assert json.loads(settings)["alpha"] == 0.5
     assert [json.loads(run)["id"] for run in runs] == ["1", "2", "3"]
-    assert json.loads(runs[2])["labels"][:3] == [["", "", "a"], ["a", "", "b"], ["b", "a", "c"]]
+    assert json.loads(runs[2])["labels"][:3] == [
+        ["", "", "a"],
+        ["a", "", "b"],
+        ["b", "a", "c"],
+    ]
     assert [each.name for each in folder.iterdir()] == [FILE]
 
 
@@ -170,12 +232,16 @@ def test_a_changed_byte_is_found(folder, place):
     content[int(place * len(content)) if isinstance(place, float) else place] ^= 1
     (folder / FILE).write_bytes(content)
 
-    with pytest.raises(GraphFileError, match=rf"{FILE} is not what was written.*mine the graph again"):
+    with pytest.raises(
+        GraphFileError, match=rf"{FILE} is not what was written.*mine the graph again"
+    ):
         SITGraph.load(folder)
 
 
 @pytest.mark.parametrize(
-    "change", [{"format": 1}, {"views": ["request"]}, {"dimensions": 64}], ids=lambda each: next(iter(each))
+    "change",
+    [{"format": 1}, {"views": ["request"]}, {"dimensions": 64}],
+    ids=lambda each: next(iter(each)),
 )
 def test_other_formats_are_refused(folder, monkeypatch, change):
     with monkeypatch.context() as another_version:
@@ -192,7 +258,10 @@ def test_what_somebody_else_has_saved_meanwhile_is_not_undone(folder):
     other.save(folder)
     other.save(folder)
 
-    with pytest.raises(GraphChangedError, match=r"Load the graph again.*save it; or save this one to another"):
+    with pytest.raises(
+        GraphChangedError,
+        match=r"Load the graph again.*save it; or save this one to another",
+    ):
         mine.save(folder)
     assert "other" in SITGraph.load(folder)
     mine.save(folder.parent / "elsewhere")
@@ -200,7 +269,9 @@ def test_what_somebody_else_has_saved_meanwhile_is_not_undone(folder):
     assert len(SITGraph.load(folder)) == 0
 
 
-def test_what_a_killed_writer_has_left_is_gone_after_the_next_save_and_what_is_the_users_stays(folder):
+def test_what_a_killed_writer_has_left_is_gone_after_the_next_save_and_what_is_the_users_stays(
+    folder,
+):
     (folder / files.SCRATCH).write_text("They want a room")
     (folder / "README.md").write_text("The user's own.")
     SITGraph.load(folder).save(folder)
@@ -230,7 +301,9 @@ def test_no_save_of_several_writers_is_lost(folder):
 @pytest.mark.parametrize("size", [0, 30, 64, 65, 0.5, -1])
 def test_a_file_that_is_cut_off_is_found(folder, size):
     content = (folder / FILE).read_bytes()
-    (folder / FILE).write_bytes(content[: int(size * len(content)) if isinstance(size, float) else size])
+    (folder / FILE).write_bytes(
+        content[: int(size * len(content)) if isinstance(size, float) else size]
+    )
 
     with pytest.raises(GraphFileError, match="mine the graph again"):
         SITGraph.load(folder)

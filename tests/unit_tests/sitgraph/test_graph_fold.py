@@ -37,15 +37,30 @@ class Quick(HashingEmbeddings):
 
 EMBEDDINGS = Quick(300)
 SETTINGS = {"embeddings": EMBEDDINGS}
-WISHES = ["a refund", "a room", "the weather", "to complain about the bill", "a refund", "a taxi to the station"]
+WISHES = [
+    "a refund",
+    "a room",
+    "the weather",
+    "to complain about the bill",
+    "a refund",
+    "a taxi to the station",
+]
 
 
 def versions_of(number):
     """Versions of one run, as they come about: it goes on, is summed up, and a helper is asked."""
     draw = random.Random(number)  # noqa: S311 - not a secret
     tools = [draw.choice(["a", "b", "c", "old"]) for _ in range(4)]
-    said = [user(f"I want {draw.choice(WISHES)}, please, {number}."), *called(*tools[:2], result=draw.choice(WISHES))]
-    more = [*said, *summed_up(f"They want {draw.choice(WISHES)}."), *called(*tools[2:]), says("Done.")]
+    said = [
+        user(f"I want {draw.choice(WISHES)}, please, {number}."),
+        *called(*tools[:2], result=draw.choice(WISHES)),
+    ]
+    more = [
+        *said,
+        *summed_up(f"They want {draw.choice(WISHES)}."),
+        *called(*tools[2:]),
+        says("Done."),
+    ]
     branch = Branch("helper", 1, (user(draw.choice(WISHES)), *called("c", "b")))
     return [
         run_of(f"run {number}", *said),
@@ -75,7 +90,9 @@ def asked(graph):
 def assert_alike(found, expected):
     for some, others in zip(asked(found), asked(expected), strict=True):
         assert names(some) == names(others)
-        assert [each.score for each in some] == pytest.approx([each.score for each in others])
+        assert [each.score for each in some] == pytest.approx(
+            [each.score for each in others]
+        )
         assert [each.evidence for each in some] == [each.evidence for each in others]
 
 
@@ -111,7 +128,9 @@ def test_the_same_runs_give_the_same_graph(history, draw):
     at_once = SITGraph.from_trajectories(again, **SETTINGS)
 
     with tempfile.TemporaryDirectory() as folder:
-        assert saved(graph, Path(folder) / "lived") == saved(at_once, Path(folder) / "at once")
+        assert saved(graph, Path(folder) / "lived") == saved(
+            at_once, Path(folder) / "at once"
+        )
     assert_alike(graph, at_once)
     assert len(graph) == len({run.id for run in added})
 
@@ -120,7 +139,9 @@ def test_the_version_of_a_run_that_was_added_last_counts(tmp_path):
     longer, shorter = routine("1", "a", "c", "d"), routine("1", "a", "b")
     graph = SITGraph.from_trajectories([longer, shorter])
 
-    assert saved(graph, tmp_path / "both") == saved(SITGraph.from_trajectories([shorter]), tmp_path / "last")
+    assert saved(graph, tmp_path / "both") == saved(
+        SITGraph.from_trajectories([shorter]), tmp_path / "last"
+    )
     assert not graph.add(longer.judged(False))
     assert "1" not in graph
 
@@ -132,7 +153,9 @@ def test_removing_takes_back_exactly_what_a_run_gave(tmp_path):
     assert graph.remove("run 2")
     assert not graph.remove("run 2")
     assert "run 2" not in graph
-    rest = SITGraph.from_trajectories([run for run in runs if run.id != "run 2"], **SETTINGS)
+    rest = SITGraph.from_trajectories(
+        [run for run in runs if run.id != "run 2"], **SETTINGS
+    )
     assert saved(graph, tmp_path / "removed") == saved(rest, tmp_path / "rest")
 
 
@@ -141,14 +164,20 @@ def test_a_graph_whose_runs_are_all_removed_is_empty(tmp_path):
     for number in range(5):
         graph.remove(f"run {number}")
 
-    assert saved(graph, tmp_path / "removed") == saved(SITGraph(**SETTINGS), tmp_path / "new")
+    assert saved(graph, tmp_path / "removed") == saved(
+        SITGraph(**SETTINGS), tmp_path / "new"
+    )
     assert graph.suggest(None) == []
 
 
 @pytest.mark.slow
-def test_what_a_graph_holds_follows_the_runs_that_are_there_and_not_those_that_ever_were(tmp_path):
+def test_what_a_graph_holds_follows_the_runs_that_are_there_and_not_those_that_ever_were(
+    tmp_path,
+):
     runs = [
-        routine(f"run {number}", "a", "b", request=f"{WISHES[number % 6]} {number}").coming_from(f"user {number}")
+        routine(
+            f"run {number}", "a", "b", request=f"{WISHES[number % 6]} {number}"
+        ).coming_from(f"user {number}")
         for number in range(50)
     ]
     graph, held = SITGraph(), []
@@ -157,10 +186,14 @@ def test_what_a_graph_holds_follows_the_runs_that_are_there_and_not_those_that_e
         if number >= 10:
             graph.remove(f"run {number - 10}")
         parts = vars(graph._graph).items()
-        held.append({name: len(part) for name, part in parts if isinstance(part, list | dict)})
+        held.append(
+            {name: len(part) for name, part in parts if isinstance(part, list | dict)}
+        )
 
     assert held[-1] == held[20]
-    assert saved(graph, tmp_path / "lived") == saved(SITGraph.from_trajectories(runs[-10:]), tmp_path / "at once")
+    assert saved(graph, tmp_path / "lived") == saved(
+        SITGraph.from_trajectories(runs[-10:]), tmp_path / "at once"
+    )
     (best,) = graph.suggest("a", messages=runs[-1].messages[:3], k=1)
     assert {each.trajectory for each in best.evidence} <= {run.id for run in runs[-10:]}
 
@@ -171,8 +204,15 @@ def grown(seed):
     said, versions = [], []
     for turn in range(8):
         said = [*said, user(f"I want {draw.choice(WISHES)} {turn}.")]
-        call = calls(("a", {"n": turn}), ("old", {"n": draw.randrange(3)}), text=draw.choice(["", "I look."]))
-        late = [brings(draw.choice(WISHES), call, 1), brings("Error: no such thing", call, 0)]
+        call = calls(
+            ("a", {"n": turn}),
+            ("old", {"n": draw.randrange(3)}),
+            text=draw.choice(["", "I look."]),
+        )
+        late = [
+            brings(draw.choice(WISHES), call, 1),
+            brings("Error: no such thing", call, 0),
+        ]
         more = [call, *draw.sample(late, draw.randrange(3))]
         if draw.random() < 0.3:
             more += [{"role": "tool", "content": draw.choice(WISHES)}]
@@ -188,15 +228,24 @@ def grown(seed):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [0, 3, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(4, 8))])
-def test_a_thread_that_is_learnt_turn_by_turn_gives_the_graph_of_its_latest_version(tmp_path, seed):
+@pytest.mark.parametrize(
+    "seed",
+    [0, 3, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(4, 8))],
+)
+def test_a_thread_that_is_learnt_turn_by_turn_gives_the_graph_of_its_latest_version(
+    tmp_path, seed
+):
     graph = SITGraph(**SETTINGS)
     graph.add(routine("other", "a", "b"))
 
     for number, version in enumerate(grown(seed)):
         graph.add(version)
-        at_once = SITGraph.from_trajectories([routine("other", "a", "b"), version], **SETTINGS)
-        assert saved(graph, tmp_path / f"grown {number}") == saved(at_once, tmp_path / f"at once {number}")
+        at_once = SITGraph.from_trajectories(
+            [routine("other", "a", "b"), version], **SETTINGS
+        )
+        assert saved(graph, tmp_path / f"grown {number}") == saved(
+            at_once, tmp_path / f"at once {number}"
+        )
 
 
 @pytest.mark.slow

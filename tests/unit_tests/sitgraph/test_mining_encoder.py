@@ -25,7 +25,9 @@ class BrokenEmbeddings(TableEmbeddings):
 
 
 async def test_texts_become_vectors_of_the_length_of_the_graph(drive):
-    vectors = await drive(Encoder(TableEmbeddings({"x": X, "y": Y})).encode(["x", "y", "x"]))
+    vectors = await drive(
+        Encoder(TableEmbeddings({"x": X, "y": Y})).encode(["x", "y", "x"])
+    )
 
     assert vectors.shape == (3, DIMENSIONS)
     assert vectors[:, :2].tolist() == [X, Y, X]
@@ -72,11 +74,22 @@ def test_the_vectors_of_the_latest_texts_are_remembered(monkeypatch):
 
 def test_the_texts_of_a_run_are_embedded_together():
     embeddings = TableEmbeddings()
-    run = run_of("1", user("Hi"), *called("a"), *summed_up("Known."), *called("b"), *summed_up("Known."))
+    run = run_of(
+        "1",
+        user("Hi"),
+        *called("a"),
+        *summed_up("Known."),
+        *called("b"),
+        *summed_up("Known."),
+    )
     requests = []
-    embeddings._vectors = lambda texts, ask=embeddings._vectors: requests.append(texts) or ask(texts)
+    embeddings._vectors = lambda texts, ask=embeddings._vectors: (
+        requests.append(texts) or ask(texts)
+    )
 
-    SITGraph.from_trajectories([run, routine("2", "c", request="Hello")], embeddings=embeddings)
+    SITGraph.from_trajectories(
+        [run, routine("2", "c", request="Hello")], embeddings=embeddings
+    )
 
     assert len(requests) == 1
     assert sorted(requests[0]) == ["Hello", "Hi", "Known.", "done"]
@@ -85,7 +98,9 @@ def test_the_texts_of_a_run_are_embedded_together():
 def test_runs_that_did_not_succeed_are_not_embedded():
     embeddings = TableEmbeddings()
 
-    SITGraph.from_trajectories([routine("1", "a", success=False), routine("2")], embeddings=embeddings)
+    SITGraph.from_trajectories(
+        [routine("1", "a", success=False), routine("2")], embeddings=embeddings
+    )
 
     assert embeddings.asked == []
 

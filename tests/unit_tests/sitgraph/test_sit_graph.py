@@ -9,7 +9,8 @@ from little_runs import TableEmbeddings, called, names, routine, saved, says, us
 from langchain_tooltree import ConfigurationError, SITGraph, Trajectory
 
 RUNS = [
-    routine(str(number), *tools, request=f"Wish {number}") for number, tools in enumerate(["ab", "abc", "ac", "ba"])
+    routine(str(number), *tools, request=f"Wish {number}")
+    for number, tools in enumerate(["ab", "abc", "ac", "ba"])
 ]
 
 
@@ -23,7 +24,10 @@ RUNS = [
         ({"alpha": "1"}, "alpha must be a number"),
         ({"min_support": 0}, "min_support must be a whole number of 1 or more, got 0"),
         ({"min_support": None}, "min_support must be a whole number"),
-        ({"ablation": "w/o anything"}, "ablation must be one of 'w/o graph'.*got 'w/o anything'"),
+        (
+            {"ablation": "w/o anything"},
+            "ablation must be one of 'w/o graph'.*got 'w/o anything'",
+        ),
         ({"embeddings": 7}, "embeddings must be a LangChain Embeddings"),
     ],
 )
@@ -55,14 +59,22 @@ def test_a_run_that_goes_on_is_learnt_anew_and_forgotten_when_it_fails():
 
 
 async def test_the_async_twins_do_the_same(tmp_path):
-    one, other = (SITGraph(embeddings=TableEmbeddings({"Wish 1": [1, 2]})) for _ in range(2))
+    one, other = (
+        SITGraph(embeddings=TableEmbeddings({"Wish 1": [1, 2]})) for _ in range(2)
+    )
     for run in RUNS:
         assert one.add(run) == await other.aadd(run)
     assert one.add(RUNS[1].judged(False)) == await other.aadd(RUNS[1].judged(False))
     assert one.add(RUNS[1]) == await other.aadd(RUNS[1])
 
     assert saved(one, tmp_path / "one") == saved(other, tmp_path / "other")
-    for options in ({}, {"messages": RUNS[1].messages}, {"state": "Wish 1"}, {"k": 1}, {"allowed": ["b"]}):
+    for options in (
+        {},
+        {"messages": RUNS[1].messages},
+        {"state": "Wish 1"},
+        {"k": 1},
+        {"allowed": ["b"]},
+    ):
         assert one.suggest("a", **options) == await other.asuggest("a", **options)
     assert other._encoder.embeddings.ways == {"async"}
 
@@ -106,7 +118,9 @@ def test_langchain_tools_say_what_may_be_suggested():
 
 
 def test_trajectories_of_langchain_messages_can_be_learnt():
-    run = Trajectory.from_chat([user("Hi"), *called("a", "b"), says("Done.")], success=True)
+    run = Trajectory.from_chat(
+        [user("Hi"), *called("a", "b"), says("Done.")], success=True
+    )
     again = Trajectory.from_messages(run.to_messages(), success=True)
     graph = SITGraph.from_trajectories([again])
 

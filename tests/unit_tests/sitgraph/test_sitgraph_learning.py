@@ -17,7 +17,9 @@ from langchain_tooltree.testing import ScriptedChatModel
 def learning(graph, verdict, *replies, before=(), **options):
     """An agent that looks at the loans and is done, or works by another script."""
     middleware = [*before, SITGraphMiddleware(graph, verdict=verdict)]
-    return desk_agent(*(replies or [*FOUND, "It is due."]), middleware=middleware, **options)[0]
+    return desk_agent(
+        *(replies or [*FOUND, "It is due."]), middleware=middleware, **options
+    )[0]
 
 
 def went_well(_):
@@ -57,8 +59,20 @@ def test_a_run_that_went_well_is_part_of_the_graph_at_once(path, verdict):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "verdict",
-    [None, lambda _: False, lambda _: None, lambda _: 0.5, ScriptedChatModel(replies=["Who knows?"] * 4)],
-    ids=["nobody asked", "it failed", "unknown", "some reward", "a model without a verdict"],
+    [
+        None,
+        lambda _: False,
+        lambda _: None,
+        lambda _: 0.5,
+        ScriptedChatModel(replies=["Who knows?"] * 4),
+    ],
+    ids=[
+        "nobody asked",
+        "it failed",
+        "unknown",
+        "some reward",
+        "a model without a verdict",
+    ],
 )
 def test_any_other_run_is_not(path, verdict):
     graph = SITGraph()
@@ -75,7 +89,10 @@ def test_a_verdict_that_raises_does_not_disturb_the_run(path, caplog):
 
     graph = SITGraph()
 
-    assert either(path, learning(graph, unsure))(ASKED)["messages"][-1].text == "It is due."
+    assert (
+        either(path, learning(graph, unsure))(ASKED)["messages"][-1].text
+        == "It is due."
+    )
     assert len(graph) == 0
     assert "Nothing was learnt from a run: no idea" in caplog.text
 
@@ -98,7 +115,11 @@ def test_an_interrupted_run_is_judged_when_it_has_come_to_its_end(path):
     invoke(Command(resume={"decisions": [{"type": "approve"}]}), THREAD)
 
     (trajectory,) = judged
-    assert [step.tool for step in trajectory.steps] == ["find_reader", "list_loans", "renew_loan"]
+    assert [step.tool for step in trajectory.steps] == [
+        "find_reader",
+        "list_loans",
+        "renew_loan",
+    ]
     assert "desk 1" in graph
 
 
@@ -106,7 +127,9 @@ def test_an_interrupted_run_is_judged_when_it_has_come_to_its_end(path):
 def test_a_conversation_that_fails_after_all_is_taken_out_again(path, last_word):
     graph, verdicts = SITGraph(), [True, last_word]
     script = (*FOUND, "It is due.", calling("renew_loan", 2), "It cannot be renewed.")
-    agent = learning(graph, lambda _: verdicts.pop(0), *script, checkpointer=InMemorySaver())
+    agent = learning(
+        graph, lambda _: verdicts.pop(0), *script, checkpointer=InMemorySaver()
+    )
 
     either(path, agent)(ASKED, THREAD)
     assert "desk 1" in graph

@@ -23,7 +23,13 @@ from library_desk import (
     summing_up,
 )
 
-from langchain_tooltree import ConfigurationError, HashingEmbeddings, SITGraph, SITGraphMiddleware, Trajectory
+from langchain_tooltree import (
+    ConfigurationError,
+    HashingEmbeddings,
+    SITGraph,
+    SITGraphMiddleware,
+    Trajectory,
+)
 from langchain_tooltree.sitgraph.agents import ACKNOWLEDGEMENT
 from langchain_tooltree.testing import ScriptedChatModel
 
@@ -33,7 +39,10 @@ SCRIPT = (*FOUND, summing_up(WANTED), calling("reserve_book"), "It is reserved."
 
 def systems(model):
     """The system prompt of each call."""
-    return [messages[0].text if isinstance(messages[0], SystemMessage) else None for messages in model.calls]
+    return [
+        messages[0].text if isinstance(messages[0], SystemMessage) else None
+        for messages in model.calls
+    ]
 
 
 def suggested(system):
@@ -47,7 +56,9 @@ def went_well(_):
 
 
 def test_routine_steps_go_by_the_dialogue_and_a_summary_by_what_it_says(path):
-    agent, model = desk_agent(*SCRIPT, system_prompt=SYSTEM, middleware=[SITGraphMiddleware(desk_graph())])
+    agent, model = desk_agent(
+        *SCRIPT, system_prompt=SYSTEM, middleware=[SITGraphMiddleware(desk_graph())]
+    )
 
     either(path, agent)(ASKED)
 
@@ -66,14 +77,24 @@ def test_routine_steps_go_by_the_dialogue_and_a_summary_by_what_it_says(path):
 def test_the_thread_shows_what_was_asked_for_alone_and_no_record_learns_it(path):
     saver = InMemorySaver()
     middleware = [SITGraphMiddleware(desk_graph(), verdict=went_well)]
-    agent, _ = desk_agent(*SCRIPT, system_prompt=SYSTEM, middleware=middleware, checkpointer=saver)
-    plain, _ = desk_agent(*SCRIPT, system_prompt=SYSTEM, middleware=[SITGraphMiddleware(SITGraph())])
+    agent, _ = desk_agent(
+        *SCRIPT, system_prompt=SYSTEM, middleware=middleware, checkpointer=saver
+    )
+    plain, _ = desk_agent(
+        *SCRIPT, system_prompt=SYSTEM, middleware=[SITGraphMiddleware(SITGraph())]
+    )
 
     messages = either(path, agent)(ASKED, THREAD)["messages"]
 
     without = either(path, plain)(ASKED)["messages"]
-    assert [message.type for message in messages] == [message.type for message in without]
-    differing = [one.name for one, other in zip(messages, without, strict=True) if one.content != other.content]
+    assert [message.type for message in messages] == [
+        message.type for message in without
+    ]
+    differing = [
+        one.name
+        for one, other in zip(messages, without, strict=True)
+        if one.content != other.content
+    ]
     assert differing == ["summarize_state"]
     assert Trajectory.from_messages(messages).messages[6]["content"] == ACKNOWLEDGEMENT
     assert set(agent.get_state(THREAD).values) == {"messages"}
@@ -86,19 +107,36 @@ def test_what_was_suggested_is_noted_beside_the_reply_for_people_alone(path):
 
     run = Trajectory.from_messages(messages)
     notes = [
-        each.get("langchain", {}).get("response_metadata", {}) for each in run.messages if each["role"] == "assistant"
+        each.get("langchain", {}).get("response_metadata", {})
+        for each in run.messages
+        if each["role"] == "assistant"
     ]
-    told = [[each["tool"] for each in note.get("tooltree", {}).get("suggested", ())] for note in notes]
+    told = [
+        [each["tool"] for each in note.get("tooltree", {}).get("suggested", ())]
+        for note in notes
+    ]
     assert told == [suggested(system) for system in systems(model)]
-    assert notes[0]["tooltree"]["suggested"] == [{"tool": "find_reader", "share": 0.99, "runs": 4}]
-    assert WANTED not in repr([step.outcome for step in run.steps if step.tool != "summarize_state"])
-    summed_up = next(each for each in run.messages if each.get("name") == "summarize_state")
-    assert summed_up["langchain"]["artifact"].keys() == {"summary"}  # what other runs did is theirs
-    assert "suggested" not in repr([message.content for call in model.calls for message in call])
+    assert notes[0]["tooltree"]["suggested"] == [
+        {"tool": "find_reader", "share": 0.99, "runs": 4}
+    ]
+    assert WANTED not in repr(
+        [step.outcome for step in run.steps if step.tool != "summarize_state"]
+    )
+    summed_up = next(
+        each for each in run.messages if each.get("name") == "summarize_state"
+    )
+    assert summed_up["langchain"]["artifact"].keys() == {
+        "summary"
+    }  # what other runs did is theirs
+    assert "suggested" not in repr(
+        [message.content for call in model.calls for message in call]
+    )
 
 
 def test_a_graph_that_has_nothing_to_say_leaves_the_prompt_as_it_is(path):
-    agent, model = desk_agent(*SCRIPT, system_prompt=SYSTEM, middleware=[SITGraphMiddleware(SITGraph())])
+    agent, model = desk_agent(
+        *SCRIPT, system_prompt=SYSTEM, middleware=[SITGraphMiddleware(SITGraph())]
+    )
 
     either(path, agent)(ASKED)
 
@@ -110,14 +148,20 @@ def only(*names):
 
     @wrap_model_call
     def select(request, handler):
-        return handler(request.override(tools=[tool for tool in request.tools if tool.name in names]))
+        return handler(
+            request.override(
+                tools=[tool for tool in request.tools if tool.name in names]
+            )
+        )
 
     return select
 
 
 def test_only_tools_of_the_request_are_suggested():
     selection = only("find_reader", "list_loans", "renew_loan")
-    agent, model = desk_agent(*FOUND, "Done.", middleware=[selection, SITGraphMiddleware(desk_graph())])
+    agent, model = desk_agent(
+        *FOUND, "Done.", middleware=[selection, SITGraphMiddleware(desk_graph())]
+    )
 
     agent.invoke(ASKED)
 
@@ -133,7 +177,9 @@ class ListeningModel(ScriptedChatModel):
 
     def _message(self, messages, options):
         tools = options.pop("tools", ())
-        self.__dict__.setdefault("bound", []).append([getattr(tool, "name", tool) for tool in tools])
+        self.__dict__.setdefault("bound", []).append(
+            [getattr(tool, "name", tool) for tool in tools]
+        )
         return super()._message(messages, options)
 
 
@@ -141,7 +187,10 @@ class ListeningModel(ScriptedChatModel):
 @pytest.mark.parametrize(
     "hosted",
     [
-        {"type": "function", "function": {"name": "reserve_book", "parameters": {"type": "object"}}},
+        {
+            "type": "function",
+            "function": {"name": "reserve_book", "parameters": {"type": "object"}},
+        },
         {"type": "reserver_2026", "name": "reserve_book"},
         {"type": "reserve_book"},
     ],
@@ -152,16 +201,25 @@ def test_tools_of_the_provider_may_be_suggested_too(path, hosted):
     tools = [tool for tool in TOOLS if tool.name in {"find_reader", "list_loans"}]
     graph = desk_graph()
     model = ListeningModel(replies=[*FOUND, "Done."])
-    agent = create_agent(model, [*tools, nameless, hosted], middleware=[SITGraphMiddleware(graph, verdict=went_well)])
+    agent = create_agent(
+        model,
+        [*tools, nameless, hosted],
+        middleware=[SITGraphMiddleware(graph, verdict=went_well)],
+    )
 
     either(path, agent)(ASKED)
 
     assert suggested(systems(model)[2]) == ["reserve_book"]
-    assert model.bound == [["summarize_state", "find_reader", "list_loans", nameless, hosted]] * 3
+    assert (
+        model.bound
+        == [["summarize_state", "find_reader", "list_loans", nameless, hosted]] * 3
+    )
     assert len(graph) == 5
 
 
-@pytest.mark.parametrize(("tools", "bound"), [([], []), (TOOLS[:1], ["summarize_state", "find_reader"])])
+@pytest.mark.parametrize(
+    ("tools", "bound"), [([], []), (TOOLS[:1], ["summarize_state", "find_reader"])]
+)
 def test_an_agent_without_tools_has_no_state_to_sum_up(path, tools, bound):
     model = ListeningModel(replies=["Good morning."])
     agent = create_agent(model, tools, middleware=[SITGraphMiddleware(SITGraph())])
@@ -178,11 +236,15 @@ def test_a_graph_that_fails_costs_the_hint_and_not_the_run(path, caplog):
             raise ConnectionError(msg)
 
     graph = SITGraph(embeddings=Broken())
-    agent, model = desk_agent(*SCRIPT, system_prompt=SYSTEM, middleware=[SITGraphMiddleware(graph)])
+    agent, model = desk_agent(
+        *SCRIPT, system_prompt=SYSTEM, middleware=[SITGraphMiddleware(graph)]
+    )
 
     assert either(path, agent)(ASKED)["messages"][-1].text == "It is reserved."
     assert set(systems(model)) == {SYSTEM}
-    assert "No tool could be suggested: ConnectionError: no vectors today" in caplog.text
+    assert (
+        "No tool could be suggested: ConnectionError: no vectors today" in caplog.text
+    )
 
 
 class Witness(BaseCallbackHandler):
@@ -200,10 +262,19 @@ def test_suggestions_are_events(path):
     agent, _ = desk_agent(*SCRIPT, middleware=[SITGraphMiddleware(desk_graph())])
 
     async def streamed():
-        return [part async for part in agent.astream(ASKED, {"callbacks": [witness]}, stream_mode="custom")]
+        return [
+            part
+            async for part in agent.astream(
+                ASKED, {"callbacks": [witness]}, stream_mode="custom"
+            )
+        ]
 
     config = {"callbacks": [witness]}
-    parts = asyncio.run(streamed()) if path == "async" else list(agent.stream(ASKED, config, stream_mode="custom"))
+    parts = (
+        asyncio.run(streamed())
+        if path == "async"
+        else list(agent.stream(ASKED, config, stream_mode="custom"))
+    )
 
     events = [part["tooltree"] for part in parts]
     assert [(event["type"], event["last_tool"]) for event in events] == [
@@ -219,8 +290,15 @@ def test_suggestions_are_events(path):
 
 def test_a_model_may_write_the_summaries(path):
     writer = ScriptedChatModel(replies=[RENEWABLE])
-    script = (*FOUND, calling("summarize_state", question="Renew?"), calling("renew_loan"), "Done.")
-    agent, model = desk_agent(*script, middleware=[SITGraphMiddleware(desk_graph(), model=writer)])
+    script = (
+        *FOUND,
+        calling("summarize_state", question="Renew?"),
+        calling("renew_loan"),
+        "Done.",
+    )
+    agent, model = desk_agent(
+        *script, middleware=[SITGraphMiddleware(desk_graph(), model=writer)]
+    )
 
     either(path, agent)(ASKED)
 

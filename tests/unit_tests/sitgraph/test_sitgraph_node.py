@@ -10,10 +10,26 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.graph.message import add_messages
 from langgraph.prebuilt import ToolNode, tools_condition
-from library_desk import ASKED, FOUND, THREAD, TOOLS, WANTED, calling, desk_graph, dialogue, either, summing_up
+from library_desk import (
+    ASKED,
+    FOUND,
+    THREAD,
+    TOOLS,
+    WANTED,
+    calling,
+    desk_graph,
+    dialogue,
+    either,
+    summing_up,
+)
 from pydantic import BaseModel
 
-from langchain_tooltree import ConfigurationError, SITGraph, SITGraphNode, create_summarize_state_tool
+from langchain_tooltree import (
+    ConfigurationError,
+    SITGraph,
+    SITGraphNode,
+    create_summarize_state_tool,
+)
 from langchain_tooltree.sitgraph.agents import with_suggestions
 from langchain_tooltree.testing import ScriptedChatModel
 
@@ -31,7 +47,13 @@ def before(model, tools):
     """A graph of one's own without the node."""
 
     def call_model(state):
-        return {"messages": [model.bind_tools(tools).invoke([SystemMessage("Be kind."), *state["messages"]])]}
+        return {
+            "messages": [
+                model.bind_tools(tools).invoke(
+                    [SystemMessage("Be kind."), *state["messages"]]
+                )
+            ]
+        }
 
     graph = StateGraph(MessagesState)
     graph.add_node("model", call_model)
@@ -46,7 +68,9 @@ def after(model, tools, sit_graph):
     """The same graph with it."""
 
     def call_model(state):
-        prompt = with_suggestions([SystemMessage("Be kind."), *state["messages"]], state["suggestions"])
+        prompt = with_suggestions(
+            [SystemMessage("Be kind."), *state["messages"]], state["suggestions"]
+        )
         return {"messages": [model.bind_tools(tools).invoke(prompt)]}
 
     graph = StateGraph(Advised)
@@ -68,17 +92,31 @@ def test_a_graph_of_ones_own_gets_suggestions_and_stays_the_same_otherwise(path)
     messages = either(path, agent)(ASKED, THREAD)["messages"]
 
     without = either(path, before(plain, tools).compile())(ASKED)["messages"]
-    assert [(each.type, each.content) for each in messages] == [(each.type, each.content) for each in without]
+    assert [(each.type, each.content) for each in messages] == [
+        (each.type, each.content) for each in without
+    ]
     assert {prompt[0].text for prompt in plain.calls} == {"Be kind."}
     shown = [prompt[0].text for prompt in model.calls]
-    assert all(text.startswith("Be kind.\n\n<reference_material ") for text in shown[:-1])
+    assert all(
+        text.startswith("Be kind.\n\n<reference_material ") for text in shown[:-1]
+    )
     assert "went on here with: find_reader in 4 of 4 runs." in shown[0]
     assert "went on here with: reserve_book" in shown[3]
     assert WANTED not in shown[3]
     assert shown[4] == "Be kind."
-    visits = [step.values["suggestions"] for step in agent.get_state_history(THREAD) if step.next == ("model",)]
+    visits = [
+        step.values["suggestions"]
+        for step in agent.get_state_history(THREAD)
+        if step.next == ("model",)
+    ]
     modes = [{each["mode"] for each in visit} for visit in reversed(visits)]
-    assert modes == [{"contextual"}, {"contextual"}, {"contextual"}, {"episodic"}, set()]
+    assert modes == [
+        {"contextual"},
+        {"contextual"},
+        {"contextual"},
+        {"episodic"},
+        set(),
+    ]
 
 
 @dataclass
@@ -90,7 +128,11 @@ class Model(BaseModel):
     messages: list
 
 
-@pytest.mark.parametrize("state", [{"messages": KNOWN}, Record(KNOWN), Model(messages=KNOWN), KNOWN], ids=type)
+@pytest.mark.parametrize(
+    "state",
+    [{"messages": KNOWN}, Record(KNOWN), Model(messages=KNOWN), KNOWN],
+    ids=type,
+)
 def test_the_state_may_have_any_form(path, state):
     (first, *_) = either(path, SITGraphNode(desk_graph()))(state)["suggestions"]
 
@@ -111,7 +153,10 @@ def test_the_keys_are_those_of_the_state(path):
         next_tools: Annotated[list[dict], add] = []
 
     builder = StateGraph(Talk)
-    builder.add_node("suggest", SITGraphNode(desk_graph(), messages_key="talk", suggestions_key="next_tools"))
+    builder.add_node(
+        "suggest",
+        SITGraphNode(desk_graph(), messages_key="talk", suggestions_key="next_tools"),
+    )
     builder.add_edge(START, "suggest")
 
     state = either(path, builder.compile())({"talk": KNOWN})
@@ -120,11 +165,19 @@ def test_the_keys_are_those_of_the_state(path):
     assert len(state["talk"]) == len(KNOWN)
 
 
-@pytest.mark.parametrize("tools", [["renew_loan"], [TOOLS[2]], [{"name": "renew_loan"}]], ids=["name", "tool", "dict"])
+@pytest.mark.parametrize(
+    "tools",
+    [["renew_loan"], [TOOLS[2]], [{"name": "renew_loan"}]],
+    ids=["name", "tool", "dict"],
+)
 def test_only_given_tools_are_suggested(path, tools):
-    suggestions = either(path, SITGraphNode(desk_graph(), tools=tools))(KNOWN)["suggestions"]
+    suggestions = either(path, SITGraphNode(desk_graph(), tools=tools))(KNOWN)[
+        "suggestions"
+    ]
 
-    assert [(each["tool"], each["score"]) for each in suggestions] == [("renew_loan", 1.0)]
+    assert [(each["tool"], each["score"]) for each in suggestions] == [
+        ("renew_loan", 1.0)
+    ]
 
 
 @pytest.mark.parametrize(

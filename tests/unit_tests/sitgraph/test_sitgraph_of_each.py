@@ -9,7 +9,13 @@ from langchain_core.tools import tool
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.store.memory import InMemoryStore
 
-from langchain_tooltree import Experience, SITGraph, SITGraphMiddleware, SITGraphNode, create_tooltree_agent
+from langchain_tooltree import (
+    Experience,
+    SITGraph,
+    SITGraphMiddleware,
+    SITGraphNode,
+    create_tooltree_agent,
+)
 from langchain_tooltree.errors import ForeignNamespaceError
 from langchain_tooltree.testing import ScriptedChatModel
 
@@ -26,10 +32,14 @@ def went_well(_):
 
 def served(learning):
     """An agent that opens the safe in each turn, and its model."""
-    call = AIMessage("", tool_calls=[{"name": "open_safe", "args": {"code": "1"}, "id": "1"}])
+    call = AIMessage(
+        "", tool_calls=[{"name": "open_safe", "args": {"code": "1"}, "id": "1"}]
+    )
     replies = [lambda messages: "Done." if messages[-1].type == "tool" else call] * 9
     model = ScriptedChatModel(replies=replies)
-    return create_agent(model, [open_safe], middleware=[learning], context_schema=dict), model
+    return create_agent(
+        model, [open_safe], middleware=[learning], context_schema=dict
+    ), model
 
 
 def ask(path, agent, user, **configurable):
@@ -42,7 +52,9 @@ def ask(path, agent, user, **configurable):
 
 
 def first_prompts(model):
-    return [messages[0].text for messages in model.calls if messages[-1].type == "human"]
+    return [
+        messages[0].text for messages in model.calls if messages[-1].type == "human"
+    ]
 
 
 @pytest.mark.slow
@@ -53,21 +65,31 @@ def test_what_one_user_did_is_suggested_to_that_one_alone(path):
     for user in ("ann", "ann", "bob"):
         ask(path, agent, user)
 
-    assert ["open_safe" in prompt for prompt in first_prompts(model)] == [False, True, False]
-    assert [experience.within(user_id=user).status().in_graph for user in ("ann", "bob")] == [2, 1]
+    assert ["open_safe" in prompt for prompt in first_prompts(model)] == [
+        False,
+        True,
+        False,
+    ]
+    assert [
+        experience.within(user_id=user).status().in_graph for user in ("ann", "bob")
+    ] == [2, 1]
     with pytest.raises(ForeignNamespaceError):
         ask(path, agent, "bob", user_id="ann")
 
 
 @pytest.mark.parametrize(("user", "learnt"), [("ann", 0), (None, 1)])
-def test_a_graph_that_all_share_learns_nothing_of_a_user_who_is_known(path, caplog, user, learnt):
+def test_a_graph_that_all_share_learns_nothing_of_a_user_who_is_known(
+    path, caplog, user, learnt
+):
     graph = SITGraph()
     agent, _ = served(SITGraphMiddleware(graph, verdict=went_well))
 
     ask(path, agent, user)
 
     assert len(graph) == learnt
-    assert ("Pass an Experience, which has a graph for each" in caplog.text) == (not learnt)
+    assert ("Pass an Experience, which has a graph for each" in caplog.text) == (
+        not learnt
+    )
 
 
 def test_a_node_suggests_from_the_graph_of_the_user():
@@ -83,17 +105,29 @@ def test_a_node_suggests_from_the_graph_of_the_user():
     builder.add_edge(START, "suggest")
     graph = builder.compile()
     for user, tools in (("ann", ["open_safe"]), ("bob", [])):
-        found = graph.invoke({"messages": [("user", "Open the safe.")]}, context={"user_id": user})
+        found = graph.invoke(
+            {"messages": [("user", "Open the safe.")]}, context={"user_id": user}
+        )
         assert [each["tool"] for each in found["suggestions"]] == tools
 
 
 def test_a_run_of_an_agent_that_plans_with_the_same_experience_is_judged_once(path):
     judged = []
-    experience = Experience(InMemoryStore(), verdict=lambda run: judged.append(run.id) or True)
-    call = AIMessage("", tool_calls=[{"name": "open_safe", "args": {"code": "1"}, "id": "1"}])
+    experience = Experience(
+        InMemoryStore(), verdict=lambda run: judged.append(run.id) or True
+    )
+    call = AIMessage(
+        "", tool_calls=[{"name": "open_safe", "args": {"code": "1"}, "id": "1"}]
+    )
     model = ScriptedChatModel(replies=[call, 'Done. {"missing": "nothing"}'])
-    options = {"effects": {"open_safe": "read"}, "context_schema": dict, "experience": experience}
-    agent = create_tooltree_agent(model, [open_safe], middleware=[SITGraphMiddleware(experience)], **options)
+    options = {
+        "effects": {"open_safe": "read"},
+        "context_schema": dict,
+        "experience": experience,
+    }
+    agent = create_tooltree_agent(
+        model, [open_safe], middleware=[SITGraphMiddleware(experience)], **options
+    )
 
     ask(path, agent, "ann")
 

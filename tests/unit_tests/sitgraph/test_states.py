@@ -33,7 +33,9 @@ def table(*runs):
     """A table with runs, each by its hash, the tool its states come after, and their number."""
     states = States(VIEWS)
     for run, source, count in runs:
-        states.add(run, labels(count, run=run, source=source), pack(numbers(count, seed=run)))
+        states.add(
+            run, labels(count, run=run, source=source), pack(numbers(count, seed=run))
+        )
     return states
 
 
@@ -44,7 +46,10 @@ def content(rows):
 def naive_cosines(states, state, center):
     found = np.zeros(states.shape[:2])
     for place, view in np.ndindex(*found.shape):
-        one, other = states[place, view].astype(float) - center[view], state[view].astype(float) - center[view]
+        one, other = (
+            states[place, view].astype(float) - center[view],
+            state[view].astype(float) - center[view],
+        )
         lengths = np.linalg.norm(one) * np.linalg.norm(other)
         seen = states[place, view].any() and state[view].any()
         found[place, view] = one @ other / lengths if seen and lengths > 1e-6 else 0
@@ -58,9 +63,13 @@ def test_cosines_are_those_of_the_textbook(centered):
     stored[4, 1] = 0
     center = unit(stored).mean(axis=0) if centered else NOWHERE
 
-    assert cosines(stored, state, center) == pytest.approx(naive_cosines(unit(stored), state, center), abs=1e-4)
+    assert cosines(stored, state, center) == pytest.approx(
+        naive_cosines(unit(stored), state, center), abs=1e-4
+    )
     assert not cosines(stored, NOWHERE, center).any()
-    assert not cosines(stored[:1], state, unit(stored)[0]).any()  # at the center nothing can be seen
+    assert not cosines(
+        stored[:1], state, unit(stored)[0]
+    ).any()  # at the center nothing can be seen
 
 
 def test_states_are_the_same_whatever_came_and_went_in_between():
@@ -78,7 +87,9 @@ def test_states_are_the_same_whatever_came_and_went_in_between():
 
 @pytest.mark.slow
 def test_of_too_many_states_those_after_the_same_tool_come_first_and_the_order_of_adding_does_not_choose():
-    runs = [(run << 32, run % 5, 20) for run in range(1, 151)]  # 3,000 states, 600 after each tool
+    runs = [
+        (run << 32, run % 5, 20) for run in range(1, 151)
+    ]  # 3,000 states, 600 after each tool
     forth, back = table(*runs), table(*runs[::-1])
 
     compared = forth.compared(3)

@@ -5,7 +5,14 @@ import hashlib
 import numpy as np
 import pytest
 
-from langchain_tooltree.sitgraph.states import DIMENSIONS, hash_features, project, quantize, random_signs, unit
+from langchain_tooltree.sitgraph.states import (
+    DIMENSIONS,
+    hash_features,
+    project,
+    quantize,
+    random_signs,
+    unit,
+)
 
 
 def some_vectors(count, dims=DIMENSIONS, seed=0):
@@ -21,7 +28,13 @@ def test_what_was_kept_comes_back_nearly_the_same():
     numbers = quantize(vectors)
 
     assert (numbers.dtype, numbers.shape) == (np.int8, vectors.shape)
-    assert min(cosine(one, other) for one, other in zip(vectors, unit(numbers), strict=True)) > 0.98
+    assert (
+        min(
+            cosine(one, other)
+            for one, other in zip(vectors, unit(numbers), strict=True)
+        )
+        > 0.98
+    )
     assert np.linalg.norm(unit(numbers), axis=1) == pytest.approx(np.ones(50), abs=1e-5)
     assert (quantize(unit(numbers)) == numbers).all()
 
@@ -32,10 +45,15 @@ def test_zero_stays_zero():
 
 
 def test_saved_states_can_be_read_by_later_versions():
-    mixed = hash_features({"called find": 1.0, "last ['find']": 1.5, "0 messages since": 1.5})
+    mixed = hash_features(
+        {"called find": 1.0, "last ['find']": 1.5, "0 messages since": 1.5}
+    )
     longer = project([[((7 * place) % 11) - 5 for place in range(1024)]])
 
-    assert fingerprint(random_signs(1024, DIMENSIONS).astype(np.int8)) == "678b9c9580e7ca1c"
+    assert (
+        fingerprint(random_signs(1024, DIMENSIONS).astype(np.int8))
+        == "678b9c9580e7ca1c"
+    )
     assert fingerprint(quantize(mixed)) == "d2edb0f7f1e85d37"
     assert fingerprint(quantize(longer)) == "00b3ccdc61ac7982"
 
@@ -73,7 +91,9 @@ def test_a_vector_is_the_same_in_a_batch_of_any_size(dims):
 
     together = project(given_vectors)
 
-    assert (together == np.concatenate([project([each]) for each in given_vectors])).all()
+    assert (
+        together == np.concatenate([project([each]) for each in given_vectors])
+    ).all()
     assert (together[:5] == project(given_vectors[:5])).all()
 
 
@@ -89,4 +109,6 @@ def test_very_large_and_very_small_vectors_have_a_direction():
     base = some_vectors(1, 1024)[0].astype(np.float64)
 
     for scale in (1e30, 1e-30):
-        assert cosine(project([base * scale])[0], project([base])[0]) == pytest.approx(1, abs=1e-4)
+        assert cosine(project([base * scale])[0], project([base])[0]) == pytest.approx(
+            1, abs=1e-4
+        )

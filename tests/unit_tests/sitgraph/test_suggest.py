@@ -4,23 +4,54 @@ import math
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
-from little_runs import TableEmbeddings, called, names, routine, run_of, says, shares, summed_up, user
+from little_runs import (
+    TableEmbeddings,
+    called,
+    names,
+    routine,
+    run_of,
+    says,
+    shares,
+    summed_up,
+    user,
+)
 
 from langchain_tooltree import ConfigurationError, SITGraph
 from langchain_tooltree.sitgraph.suggest import BANDWIDTH, Evidence
 
-REFUND, ROOM = [user("I want a refund."), *called("a")], [user("Book me a room."), *called("a")]
+REFUND, ROOM = (
+    [user("I want a refund."), *called("a")],
+    [user("Book me a room."), *called("a")],
+)
 MIXED = [
-    *(run_of(f"refund {number}", *REFUND, *called("pay"), says("Done.")) for number in range(2)),
-    *(run_of(f"room {number}", *ROOM, *called("book"), says("Done.")) for number in range(6)),
+    *(
+        run_of(f"refund {number}", *REFUND, *called("pay"), says("Done."))
+        for number in range(2)
+    ),
+    *(
+        run_of(f"room {number}", *ROOM, *called("book"), says("Done."))
+        for number in range(6)
+    ),
 ]
 
 # Summaries on the edges from a to b, c and d, of which those to b and c are known, beside weights that say otherwise.
-TABLE = {"east": [1, 0, 0], "north": [0, 1, 0], "between": [1, 1, 0], "up": [0, 0, 1], "down": [0, 0, -1]}
+TABLE = {
+    "east": [1, 0, 0],
+    "north": [0, 1, 0],
+    "between": [1, 1, 0],
+    "up": [0, 0, 1],
+    "down": [0, 0, -1],
+}
 SUMMED = [
-    run_of("1", user("?"), *called("a"), *summed_up("east"), *called("b"), says("Done.")),
-    run_of("2", user("?"), *called("a"), *summed_up("between"), *called("c"), says("Done.")),
-    run_of("3", user("?"), *called("a"), *summed_up("north"), *called("c"), says("Done.")),
+    run_of(
+        "1", user("?"), *called("a"), *summed_up("east"), *called("b"), says("Done.")
+    ),
+    run_of(
+        "2", user("?"), *called("a"), *summed_up("between"), *called("c"), says("Done.")
+    ),
+    run_of(
+        "3", user("?"), *called("a"), *summed_up("north"), *called("c"), says("Done.")
+    ),
     run_of("4", user("north"), *called("a", "d"), says("Done.")),
     run_of("5", user("north"), *called("a", "d"), says("Done.")),
     run_of("6", user("north"), *called("a", "d"), says("Done.")),
@@ -32,7 +63,9 @@ def mixed(**settings):
 
 
 def summed(runs=SUMMED, **settings):
-    return SITGraph.from_trajectories(runs, alpha=0, embeddings=TableEmbeddings(TABLE, dims=3), **settings)
+    return SITGraph.from_trajectories(
+        runs, alpha=0, embeddings=TableEmbeddings(TABLE, dims=3), **settings
+    )
 
 
 def softmax(*similarities):
@@ -73,7 +106,9 @@ def test_langchain_messages_and_chat_messages_are_the_same_state():
 
 
 def test_the_first_call_is_suggested_too():
-    graph = SITGraph.from_trajectories([routine("1", "pay", request="Refund"), routine("2", "book", request="A room")])
+    graph = SITGraph.from_trajectories(
+        [routine("1", "pay", request="Refund"), routine("2", "book", request="A room")]
+    )
 
     assert names(graph.suggest(None, messages=[user("A room")], k=1)) == ["book"]
     assert names(graph.suggest(None, messages=[user("Refund")], k=1)) == ["pay"]
@@ -81,11 +116,19 @@ def test_the_first_call_is_suggested_too():
 
 def test_a_tool_that_never_followed_the_last_one_is_suggested_where_the_state_calls_for_it():
     runs = [
-        *(run_of(f"c {number}", user("Complain."), *called("b"), *called("write")) for number in range(3)),
-        *(run_of(f"r {number}", user("Refund."), *called("a"), *called("pay")) for number in range(3)),
+        *(
+            run_of(f"c {number}", user("Complain."), *called("b"), *called("write"))
+            for number in range(3)
+        ),
+        *(
+            run_of(f"r {number}", user("Refund."), *called("a"), *called("pay"))
+            for number in range(3)
+        ),
     ]
 
-    suggested = SITGraph.from_trajectories(runs).suggest("a", messages=[user("Complain."), *called("a")], k=1)
+    suggested = SITGraph.from_trajectories(runs).suggest(
+        "a", messages=[user("Complain."), *called("a")], k=1
+    )
 
     assert names(suggested) == ["write"]
     assert suggested[0].support == 3
@@ -94,16 +137,23 @@ def test_a_tool_that_never_followed_the_last_one_is_suggested_where_the_state_ca
 def test_the_most_similar_summary_of_an_edge_decides():
     suggested = summed(SUMMED[:3]).suggest("a", state="north")
 
-    assert shares(suggested) == pytest.approx(dict(zip("cb", softmax(1, 0), strict=True)))
+    assert shares(suggested) == pytest.approx(
+        dict(zip("cb", softmax(1, 0), strict=True))
+    )
     assert {each.mode for each in suggested} == {"episodic"}
-    assert suggested[0].evidence == (Evidence("3", 1.0, "north"), Evidence("2", 0.7071, "between"))
+    assert suggested[0].evidence == (
+        Evidence("3", 1.0, "north"),
+        Evidence("2", 0.7071, "between"),
+    )
     assert suggested[1].evidence == (Evidence("1", 0.0, "east"),)
 
 
 def test_only_edges_with_summaries_are_compared():
     suggested = summed().suggest("a", state="north", k=9)
 
-    assert shares(suggested) == pytest.approx(dict(zip("cb", softmax(1, 0), strict=True)))
+    assert shares(suggested) == pytest.approx(
+        dict(zip("cb", softmax(1, 0), strict=True))
+    )
     assert names(summed().suggest("a", k=9)) == ["d", "c", "b"]
 
 
@@ -115,7 +165,9 @@ def test_where_nothing_is_similar_the_weights_decide():
 
 
 def test_a_summary_counts_for_more_than_the_dialogue():
-    suggested = summed().suggest("a", state="east", messages=[user("north"), *called("a")])
+    suggested = summed().suggest(
+        "a", state="east", messages=[user("north"), *called("a")]
+    )
 
     assert suggested[0].tool == "b"
     assert suggested[0].mode == "episodic"
@@ -124,23 +176,39 @@ def test_a_summary_counts_for_more_than_the_dialogue():
 def test_the_dialogue_is_asked_where_no_summary_can_be_compared():
     graph = mixed()
 
-    assert graph.suggest("a", state="Money back", messages=REFUND) == graph.suggest("a", messages=REFUND)
+    assert graph.suggest("a", state="Money back", messages=REFUND) == graph.suggest(
+        "a", messages=REFUND
+    )
 
 
 @pytest.mark.parametrize("blank", ["", " \n"])
 def test_a_blank_summary_is_none(blank):
-    assert mixed().suggest("a", state=blank, messages=REFUND) == mixed().suggest("a", messages=REFUND)
+    assert mixed().suggest("a", state=blank, messages=REFUND) == mixed().suggest(
+        "a", messages=REFUND
+    )
     assert {each.mode for each in mixed().suggest("a", state=blank)} == {"procedural"}
 
 
 def test_each_of_several_summaries_on_an_edge_keeps_its_text(tmp_path):
-    said = [*called("a"), *summed_up("east"), *summed_up("up"), *called("a"), *summed_up("north"), *called("a")]
+    said = [
+        *called("a"),
+        *summed_up("east"),
+        *summed_up("up"),
+        *called("a"),
+        *summed_up("north"),
+        *called("a"),
+    ]
     graph = summed([run_of("1", user("?"), *said)])
     graph.save(tmp_path / "g")
 
-    for each in (graph, SITGraph.load(tmp_path / "g", embeddings=TableEmbeddings(TABLE, dims=3))):
+    for each in (
+        graph,
+        SITGraph.load(tmp_path / "g", embeddings=TableEmbeddings(TABLE, dims=3)),
+    ):
         for state in ("east", "up", "north"):
-            assert each.suggest("a", state=state)[0].evidence[0] == Evidence("1", 1.0, state)
+            assert each.suggest("a", state=state)[0].evidence[0] == Evidence(
+                "1", 1.0, state
+            )
 
 
 def test_evidence_is_the_same_after_saving_and_learning(tmp_path):
@@ -150,11 +218,24 @@ def test_evidence_is_the_same_after_saving_and_learning(tmp_path):
     loaded = SITGraph.load(tmp_path / "g", embeddings=TableEmbeddings(TABLE, dims=3))
 
     assert loaded.suggest("a", state="north", k=3) == expected
-    loaded.add(run_of("0", user("?"), *called("z", "a"), *summed_up("up"), *called("b"), says("Done.")))
-    assert loaded.suggest("a", state="up", k=1)[0].evidence[0] == Evidence("0", 1.0, "up")
+    loaded.add(
+        run_of(
+            "0",
+            user("?"),
+            *called("z", "a"),
+            *summed_up("up"),
+            *called("b"),
+            says("Done."),
+        )
+    )
+    assert loaded.suggest("a", state="up", k=1)[0].evidence[0] == Evidence(
+        "0", 1.0, "up"
+    )
     assert loaded.suggest("a", state="north", k=1)[0].evidence == expected[0].evidence
     loaded.remove("3")
-    assert loaded.suggest("a", state="between", k=1)[0].evidence == (Evidence("2", 1.0, "between"),)
+    assert loaded.suggest("a", state="between", k=1)[0].evidence == (
+        Evidence("2", 1.0, "between"),
+    )
 
 
 @pytest.mark.parametrize(
@@ -178,11 +259,21 @@ def test_an_edge_followed_too_seldom_is_not_suggested():
     assert names(mixed(min_support=2).suggest("a")) == ["book", "pay"]
 
 
-ASKED = {"procedural": {}, "contextual": {"messages": ROOM}, "episodic": {"state": "between"}}
+ASKED = {
+    "procedural": {},
+    "contextual": {"messages": ROOM},
+    "episodic": {"state": "between"},
+}
 MANY = [
     *SUMMED,
     *(
-        run_of(f"more {number}", user("?"), *called("a"), *summed_up("between"), *called(f"t{number % 7}"))
+        run_of(
+            f"more {number}",
+            user("?"),
+            *called("a"),
+            *summed_up("between"),
+            *called(f"t{number % 7}"),
+        )
         for number in range(20)
     ),
 ]
@@ -195,7 +286,9 @@ def test_shares_sum_to_one_and_come_best_first(mode):
     assert {each.mode for each in suggested} == {mode}
     assert len(suggested) >= 9
     assert math.fsum(each.score for each in suggested) == pytest.approx(1)
-    assert [each.score for each in suggested] == sorted((each.score for each in suggested), reverse=True)
+    assert [each.score for each in suggested] == sorted(
+        (each.score for each in suggested), reverse=True
+    )
     assert all(0 <= each.score <= 1 for each in suggested)
 
 
@@ -209,12 +302,18 @@ def test_only_tools_that_there_are_share_among_themselves(mode):
     assert set(names(few)) == {"b", "c", "t1"}
     assert math.fsum(each.score for each in few) == pytest.approx(1)
     assert {each.mode for each in few} == {mode}
-    assert graph.suggest("a", k=9, allowed=(name for name in allowed), **ASKED[mode]) == few
+    assert (
+        graph.suggest("a", k=9, allowed=(name for name in allowed), **ASKED[mode])
+        == few
+    )
 
 
 @pytest.mark.parametrize("options", [{}, {"messages": ROOM}, {"state": "Something"}])
 def test_of_equal_tools_the_first_by_name_is_suggested_whatever_came_first(options):
-    runs = [run_of(f"{tool}", user("?"), *called("a", tool), says("Done.")) for tool in "dbac"]
+    runs = [
+        run_of(f"{tool}", user("?"), *called("a", tool), says("Done."))
+        for tool in "dbac"
+    ]
 
     for order in (runs, runs[::-1]):
         graph = SITGraph.from_trajectories(order)
@@ -222,7 +321,10 @@ def test_of_equal_tools_the_first_by_name_is_suggested_whatever_came_first(optio
 
 
 def test_of_equal_shares_the_edge_followed_more_often_comes_first():
-    runs = [run_of(str(n), user("?"), *called("a"), *summed_up("up"), *called(tool)) for n, tool in enumerate("bcc")]
+    runs = [
+        run_of(str(n), user("?"), *called("a"), *summed_up("up"), *called(tool))
+        for n, tool in enumerate("bcc")
+    ]
 
     assert names(summed(runs).suggest("a", state="up")) == ["c", "b"]
 
@@ -231,12 +333,17 @@ def test_without_weights_counts_break_no_ties():
     runs = [routine(str(number), "a", tool) for number, tool in enumerate("bcc")]
     graph = SITGraph.from_trajectories(runs, ablation="w/o weight")
 
-    assert [(each.tool, each.support) for each in graph.suggest("a")] == [("b", 1), ("c", 2)]
+    assert [(each.tool, each.support) for each in graph.suggest("a")] == [
+        ("b", 1),
+        ("c", 2),
+    ]
 
 
 @pytest.mark.parametrize("k", [0, -1, 1.0, True, None, "2"])
 def test_k_is_a_whole_number_of_one_or_more(k):
-    with pytest.raises(ConfigurationError, match="k must be a whole number of 1 or more"):
+    with pytest.raises(
+        ConfigurationError, match="k must be a whole number of 1 or more"
+    ):
         mixed().suggest("a", k=k)
 
 
@@ -245,7 +352,9 @@ def test_the_paper_goes_by_weight_on_routine_steps_and_by_summary_otherwise():
     for run in SUMMED:
         graph.add(run)
 
-    assert graph.suggest("a", messages=[user("east"), *called("a")]) == graph.suggest("a")
+    assert graph.suggest("a", messages=[user("east"), *called("a")]) == graph.suggest(
+        "a"
+    )
     assert graph.suggest("a", state="east")[0].mode == "episodic"
     assert graph.suggest("a", state="east")[0].tool == "b"
 
@@ -258,9 +367,14 @@ def test_without_states_only_the_weights_decide():
 
 
 def test_without_efficiency_runs_of_few_messages_count_for_no_more():
-    runs = [routine("1", "a", "b"), routine("2", "a", "c", "d", "e"), routine("3", "a", "c", "d", "e")]
+    runs = [
+        routine("1", "a", "b"),
+        routine("2", "a", "c", "d", "e"),
+        routine("3", "a", "c", "d", "e"),
+    ]
     plain, ablated = (
-        SITGraph.from_trajectories(runs, alpha=10, ablation=each) for each in (None, "only weight w/o efficiency")
+        SITGraph.from_trajectories(runs, alpha=10, ablation=each)
+        for each in (None, "only weight w/o efficiency")
     )
 
     assert shares(ablated.suggest("a")) == pytest.approx({"c": 2 / 3, "b": 1 / 3})
@@ -269,11 +383,16 @@ def test_without_efficiency_runs_of_few_messages_count_for_no_more():
 
 
 def test_without_weights_the_states_alone_decide():
-    plain, ablated = (mixed(ablation=each).suggest("a", messages=REFUND) for each in (None, "w/o weight"))
+    plain, ablated = (
+        mixed(ablation=each).suggest("a", messages=REFUND)
+        for each in (None, "w/o weight")
+    )
 
     assert names(ablated) == ["pay", "book"]
     assert ablated == plain
-    assert shares(mixed(ablation="w/o weight").suggest("a")) == pytest.approx({"pay": 0.5, "book": 0.5})
+    assert shares(mixed(ablation="w/o weight").suggest("a")) == pytest.approx(
+        {"pay": 0.5, "book": 0.5}
+    )
 
 
 def test_without_the_graph_nothing_is_suggested():
@@ -286,9 +405,13 @@ def test_without_the_graph_nothing_is_suggested():
 
 def test_without_adapting_summaries_decide_wherever_an_edge_has_some():
     graph, plain = (
-        SITGraph.paper(embeddings=TableEmbeddings(TABLE, dims=3), ablation=each) for each in ("w/o adapt", None)
+        SITGraph.paper(embeddings=TableEmbeddings(TABLE, dims=3), ablation=each)
+        for each in ("w/o adapt", None)
     )
-    lone = [run_of(f"lone {n}", user("east"), *called("lone", tool)) for n, tool in enumerate("bcc")]
+    lone = [
+        run_of(f"lone {n}", user("east"), *called("lone", tool))
+        for n, tool in enumerate("bcc")
+    ]
     for run in [*SUMMED, *lone]:
         graph.add(run)
         plain.add(run)
@@ -297,8 +420,14 @@ def test_without_adapting_summaries_decide_wherever_an_edge_has_some():
     assert plain.suggest("a", messages=east)[0].mode == "procedural"
     forced = graph.suggest("a", messages=east)
     assert (forced[0].mode, forced[0].tool) == ("episodic", "b")
-    assert graph.suggest("a", state="east", messages=east) == plain.suggest("a", state="east")
-    for options in ({}, {"messages": [user("east"), *called("lone")]}, {"state": "east"}):
+    assert graph.suggest("a", state="east", messages=east) == plain.suggest(
+        "a", state="east"
+    )
+    for options in (
+        {},
+        {"messages": [user("east"), *called("lone")]},
+        {"state": "east"},
+    ):
         found = graph.suggest("lone", **options)
         assert (found, found[0].mode) == (plain.suggest("lone"), "procedural")
 
@@ -320,10 +449,17 @@ def test_suggestions_can_be_written_down():
 
 
 def test_where_few_edges_have_summaries_states_vote():
-    runs = [run_of(f"{n} {tool}", user("up"), *called("a", tool)) for n, tool in enumerate("ddddef")]
-    runs.append(run_of("1", user("down"), *called("a"), *summed_up("east"), *called("b")))
+    runs = [
+        run_of(f"{n} {tool}", user("up"), *called("a", tool))
+        for n, tool in enumerate("ddddef")
+    ]
+    runs.append(
+        run_of("1", user("down"), *called("a"), *summed_up("east"), *called("b"))
+    )
     said = [user("up"), *called("a")]
     graph = summed(runs)
 
-    assert graph.suggest("a", messages=said, state="east") == graph.suggest("a", messages=said)
+    assert graph.suggest("a", messages=said, state="east") == graph.suggest(
+        "a", messages=said
+    )
     assert graph.suggest("a", state="east")[0].tool == "b"

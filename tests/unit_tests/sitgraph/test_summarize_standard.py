@@ -33,7 +33,9 @@ class WithAModel:
 
     @property
     def tool_constructor(self):
-        return create_summarize_state_tool(desk_graph(), model=ScriptedChatModel(replies=[RENEWABLE]))
+        return create_summarize_state_tool(
+            desk_graph(), model=ScriptedChatModel(replies=[RENEWABLE])
+        )
 
     @property
     def tool_invoke_params_example(self):

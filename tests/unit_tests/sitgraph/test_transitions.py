@@ -8,7 +8,14 @@ from little_runs import brings, called, calls, run_of, says, summed_up, user
 from langchain_tooltree import SITGraph
 from langchain_tooltree.experience.trajectory import Branch, Outcome, requests_in
 from langchain_tooltree.sitgraph import transitions
-from langchain_tooltree.sitgraph.transitions import START, features_of, moment_of, read_run, summary_of, texts_of
+from langchain_tooltree.sitgraph.transitions import (
+    START,
+    features_of,
+    moment_of,
+    read_run,
+    summary_of,
+    texts_of,
+)
 from langchain_tooltree.text import MARK
 
 
@@ -17,7 +24,10 @@ def pairs(record):
 
 
 def test_every_run_begins_at_the_start_node():
-    assert pairs(run_of("1", user("Hi"), *called("a", "b"), says("Done."))) == [(START, "a"), ("a", "b")]
+    assert pairs(run_of("1", user("Hi"), *called("a", "b"), says("Done."))) == [
+        (START, "a"),
+        ("a", "b"),
+    ]
 
 
 def test_a_run_without_calls_has_no_transitions():
@@ -26,14 +36,28 @@ def test_a_run_without_calls_has_no_transitions():
 
 def test_calls_made_in_parallel_follow_one_another_as_they_are_listed():
     both = calls("b", "a")
-    run = run_of("1", user("Hi"), both, brings("of a", both, 1), brings("of b", both, 0), *called("c"))
+    run = run_of(
+        "1",
+        user("Hi"),
+        both,
+        brings("of a", both, 1),
+        brings("of b", both, 0),
+        *called("c"),
+    )
 
     assert pairs(run) == [(START, "b"), ("b", "a"), ("a", "c")]
 
 
 def test_a_call_made_in_parallel_knows_of_the_earlier_one_but_not_what_it_brought():
     both = calls("a", "b")
-    run = run_of("1", user("Hi"), both, brings("of a", both, 0), brings("of b", both, 1), *called("c"))
+    run = run_of(
+        "1",
+        user("Hi"),
+        both,
+        brings("of a", both, 0),
+        brings("of b", both, 1),
+        *called("c"),
+    )
 
     first, second, third = (each.moment for each in read_run(run)[0])
 
@@ -44,7 +68,9 @@ def test_a_call_made_in_parallel_knows_of_the_earlier_one_but_not_what_it_brough
 
 
 def test_what_happens_later_is_not_part_of_a_moment():
-    run = run_of("1", user("Hi"), *called("a"), user("More"), *called("b"), says("Done."))
+    run = run_of(
+        "1", user("Hi"), *called("a"), user("More"), *called("b"), says("Done.")
+    )
 
     moments = [each.moment for each in read_run(run)[0]]
 
@@ -56,22 +82,47 @@ def test_each_dialogue_of_a_sub_agent_begins_at_the_start_node():
     branch = Branch("researcher", 2, (user("Look it up"), *called("find", "read")))
     run = run_of("1", user("Hi"), *called("delegate", "write"), branches=[branch])
 
-    assert pairs(run) == [(START, "delegate"), ("delegate", "write"), (START, "find"), ("find", "read")]
+    assert pairs(run) == [
+        (START, "delegate"),
+        ("delegate", "write"),
+        (START, "find"),
+        ("find", "read"),
+    ]
 
 
 def test_calls_that_failed_or_were_never_answered_are_transitions_too():
     failing, lost = calls("a"), calls("b")
-    run = run_of("1", user("Hi"), failing, brings("no such thing", failing, error=True), lost, *called("c"))
+    run = run_of(
+        "1",
+        user("Hi"),
+        failing,
+        brings("no such thing", failing, error=True),
+        lost,
+        *called("c"),
+    )
 
     assert pairs(run) == [(START, "a"), ("a", "b"), ("b", "c")]
-    assert [step.outcome.status for step in read_run(run)[0][1].moment.steps] == ["error"]
+    assert [step.outcome.status for step in read_run(run)[0][1].moment.steps] == [
+        "error"
+    ]
 
 
-@pytest.mark.parametrize("refusal", ["Error: payment method not found", '{"status": "error", "message": "No seats"}'])
-def test_a_call_that_failed_by_its_own_words_is_told_apart_and_not_learnt_as_what_went_well(refusal):
+@pytest.mark.parametrize(
+    "refusal",
+    ["Error: payment method not found", '{"status": "error", "message": "No seats"}'],
+)
+def test_a_call_that_failed_by_its_own_words_is_told_apart_and_not_learnt_as_what_went_well(
+    refusal,
+):
     failing = calls("pay")
     run = run_of(
-        "1", user("Hi"), *called("find"), *summed_up("Ready."), failing, brings(refusal, failing), *called("ask")
+        "1",
+        user("Hi"),
+        *called("find"),
+        *summed_up("Ready."),
+        failing,
+        brings(refusal, failing),
+        *called("ask"),
     )
 
     found = read_run(run)[0]
@@ -80,17 +131,30 @@ def test_a_call_that_failed_by_its_own_words_is_told_apart_and_not_learnt_as_wha
         ("find", "pay", True),
         ("pay", "ask", False),
     ]
-    assert found[2].summaries == ("Ready.",)  # the agent did something else in the state that it had summed up
+    assert found[2].summaries == (
+        "Ready.",
+    )  # the agent did something else in the state that it had summed up
     drawn = SITGraph.from_trajectories([run]).to_networkx()
     assert sorted(drawn.edges) == [(START, "find"), ("pay", "ask")]
 
 
 def test_summaries_lie_on_the_edge_around_them():
-    run = run_of("1", user("Hi"), *called("a"), *summed_up("One."), *summed_up(" Two. "), *called("b", "c"))
+    run = run_of(
+        "1",
+        user("Hi"),
+        *called("a"),
+        *summed_up("One."),
+        *summed_up(" Two. "),
+        *called("b", "c"),
+    )
 
     found = read_run(run)[0]
 
-    assert [(each.source, each.target) for each in found] == [(START, "a"), ("a", "b"), ("b", "c")]
+    assert [(each.source, each.target) for each in found] == [
+        (START, "a"),
+        ("a", "b"),
+        ("b", "c"),
+    ]
     assert [each.summaries for each in found] == [(), ("One.", "Two."), ()]
 
 
@@ -128,7 +192,10 @@ def test_a_moment_tells_the_summary_made_since_the_last_call():
 
 
 def step(arguments=None, content=None, status="success"):
-    return SimpleNamespace(arguments=arguments, outcome=None if content is None else Outcome(content, status))
+    return SimpleNamespace(
+        arguments=arguments,
+        outcome=None if content is None else Outcome(content, status),
+    )
 
 
 @pytest.mark.parametrize(
@@ -136,13 +203,24 @@ def step(arguments=None, content=None, status="success"):
     [
         (step({"summary": " Known. "}), "Known."),
         (step({"summary": "Known."}, "an observation"), "Known."),
-        (step({"question": "What now?"}, f"All is known.\n{MARK}\n- a"), "All is known."),
+        (
+            step({"question": "What now?"}, f"All is known.\n{MARK}\n- a"),
+            "All is known.",
+        ),
         (step({}, "Nothing suggested."), "Nothing suggested."),
         (step({}, "The model is down.", "error"), ""),
         (step({"summary": 7}), ""),
         (step(None), ""),
     ],
-    ids=["argument", "argument first", "written by a model", "no suggestions", "failed", "no text", "unreadable"],
+    ids=[
+        "argument",
+        "argument first",
+        "written by a model",
+        "no suggestions",
+        "failed",
+        "no text",
+        "unreadable",
+    ],
 )
 def test_a_summary_is_the_argument_or_what_a_model_wrote(asked, summary):
     assert summary_of(asked) == summary
@@ -150,12 +228,23 @@ def test_a_summary_is_the_argument_or_what_a_model_wrote(asked, summary):
 
 def test_a_result_stays_in_the_state_though_its_id_was_that_of_a_summary_before():
     def made(tool):
-        entry = {"id": "1", "type": "function", "function": {"name": tool, "arguments": '{"summary": "All is open."}'}}
-        return [{"role": "assistant", "tool_calls": [entry]}, {"role": "tool", "tool_call_id": "1", "content": tool}]
+        entry = {
+            "id": "1",
+            "type": "function",
+            "function": {"name": tool, "arguments": '{"summary": "All is open."}'},
+        }
+        return [
+            {"role": "assistant", "tool_calls": [entry]},
+            {"role": "tool", "tool_call_id": "1", "content": tool},
+        ]
 
     said = [{"role": "user", "content": "Go."}, *made("summarize_state"), *made("look")]
 
-    assert [message["content"] for message in moment_of(said)[0].messages if message["role"] == "tool"] == ["look"]
+    assert [
+        message["content"]
+        for message in moment_of(said)[0].messages
+        if message["role"] == "tool"
+    ] == ["look"]
 
 
 def test_a_long_run_is_read_in_proportion_to_its_length(monkeypatch):
@@ -167,7 +256,14 @@ def test_a_long_run_is_read_in_proportion_to_its_length(monkeypatch):
     monkeypatch.setattr(transitions, "requests_in", counted)
 
     def looks(turns):
-        run = run_of("1", *(each for _ in range(turns) for each in (user("Go on"), *called("a"), says("Done."))))
+        run = run_of(
+            "1",
+            *(
+                each
+                for _ in range(turns)
+                for each in (user("Go on"), *called("a"), says("Done."))
+            ),
+        )
         looked_at.clear()
         for transition in read_run(run)[0]:
             texts_of(transition.moment)

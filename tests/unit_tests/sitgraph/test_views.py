@@ -56,7 +56,12 @@ def test_after_an_observation_there_is_no_news():
 
 
 def test_what_the_user_said_is_still_news_after_the_state_was_summed_up():
-    assert texts(user("Hi"), *called("a"), user("And now?"), *summed_up("All known."))["news"] == "And now?"
+    assert (
+        texts(user("Hi"), *called("a"), user("And now?"), *summed_up("All known."))[
+            "news"
+        ]
+        == "And now?"
+    )
 
 
 def test_a_reply_without_text_is_passed_over():
@@ -64,7 +69,10 @@ def test_a_reply_without_text_is_passed_over():
 
 
 def test_the_observation_is_that_of_the_last_call_that_has_one():
-    assert texts(user("Hi"), *called("a", result="of a"), calls("b"))["observation"] == "of a"
+    assert (
+        texts(user("Hi"), *called("a", result="of a"), calls("b"))["observation"]
+        == "of a"
+    )
 
 
 def test_of_content_that_is_not_only_text_the_text_is_read():
@@ -72,7 +80,9 @@ def test_of_content_that_is_not_only_text_the_text_is_read():
     call = calls("look")
     seen = brings([{"type": "text", "text": "a cat"}, image], call)
 
-    read = texts(user([{"type": "text", "text": "What is"}, image, "this?"]), call, seen)
+    read = texts(
+        user([{"type": "text", "text": "What is"}, image, "this?"]), call, seen
+    )
 
     assert read["request"] == "What is\nthis?"
     assert read["observation"] == "a cat"
@@ -81,7 +91,9 @@ def test_of_content_that_is_not_only_text_the_text_is_read():
 def test_of_a_long_text_the_beginning_and_the_end_are_read():
     long = "a" * MAX_CHARACTERS + "b" * MAX_CHARACTERS
 
-    assert shortened(long) == "a" * (MAX_CHARACTERS // 2) + " " + "b" * (MAX_CHARACTERS // 2)
+    assert shortened(long) == "a" * (MAX_CHARACTERS // 2) + " " + "b" * (
+        MAX_CHARACTERS // 2
+    )
     assert shortened(long[:MAX_CHARACTERS]) == long[:MAX_CHARACTERS]
     assert texts(user(long))["message"] == shortened(long)
 
@@ -129,15 +141,24 @@ def test_arguments_count_by_their_shape(value, shape):
 def test_the_arguments_of_the_last_call_stand_out():
     seen = features(user("Hi"), calls(("a", {"x": 1})), calls(("b", {"y": 1})))
 
-    assert [feature for feature in seen if feature.startswith("last argument")] == ["last argument b .y number"]
+    assert [feature for feature in seen if feature.startswith("last argument")] == [
+        "last argument b .y number"
+    ]
 
 
 def test_two_calls_that_differ_in_their_numbers_alone_are_alike():
-    assert features(user("Hi"), calls(("a", {"id": "R-1"}))) == features(user("Hi"), calls(("a", {"id": "R-22"})))
+    assert features(user("Hi"), calls(("a", {"id": "R-1"}))) == features(
+        user("Hi"), calls(("a", {"id": "R-22"}))
+    )
 
 
 def test_of_very_many_arguments_some_are_read():
-    assert len(features(user("Hi"), calls(("a", {f"k{place}": 1 for place in range(500)})))) < 120
+    assert (
+        len(
+            features(user("Hi"), calls(("a", {f"k{place}": 1 for place in range(500)})))
+        )
+        < 120
+    )
 
 
 def test_of_very_many_calls_the_latest_are_looked_at():
@@ -148,26 +169,46 @@ def test_of_very_many_calls_the_latest_are_looked_at():
 
 
 def test_arguments_that_cannot_be_read_are_none():
-    call = {"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": "a", "arguments": "{broken"}}]}
+    call = {
+        "role": "assistant",
+        "tool_calls": [{"id": "1", "function": {"name": "a", "arguments": "{broken"}}],
+    }
 
-    assert not [feature for feature in features(user("Hi"), call) if "argument" in feature]
+    assert not [
+        feature for feature in features(user("Hi"), call) if "argument" in feature
+    ]
 
 
 NOISE = st.none() | st.integers() | st.text(max_size=4)
 VALUES = st.recursive(
     NOISE | st.floats() | st.booleans(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.text(max_size=3), inner, max_size=3)
+    ),
     max_leaves=6,
 )
 TOOLS = st.sampled_from(["a", "b", "summarize_state", "", "\ud800", 'ü|"]'])
-ARGUMENTS = VALUES | VALUES.map(json.dumps) | st.sampled_from(["", "{broken", '{"summary": "Known."}'])
-FUNCTIONS = st.fixed_dictionaries({}, optional={"name": TOOLS | st.none(), "arguments": ARGUMENTS})
-CALLS = st.fixed_dictionaries({}, optional={"id": VALUES, "function": FUNCTIONS | NOISE, "type": NOISE})
-BLOCKS = NOISE | st.fixed_dictionaries({}, optional={"type": NOISE, "text": NOISE, "image_url": VALUES})
+ARGUMENTS = (
+    VALUES
+    | VALUES.map(json.dumps)
+    | st.sampled_from(["", "{broken", '{"summary": "Known."}'])
+)
+FUNCTIONS = st.fixed_dictionaries(
+    {}, optional={"name": TOOLS | st.none(), "arguments": ARGUMENTS}
+)
+CALLS = st.fixed_dictionaries(
+    {}, optional={"id": VALUES, "function": FUNCTIONS | NOISE, "type": NOISE}
+)
+BLOCKS = NOISE | st.fixed_dictionaries(
+    {}, optional={"type": NOISE, "text": NOISE, "image_url": VALUES}
+)
 MESSAGES = st.fixed_dictionaries(
     {},
     optional={
-        "role": st.sampled_from(["user", "assistant", "tool", "function", "system", "narrator", "", None]),
+        "role": st.sampled_from(
+            ["user", "assistant", "tool", "function", "system", "narrator", "", None]
+        ),
         "content": VALUES | st.lists(BLOCKS, max_size=3),
         "tool_calls": st.lists(CALLS | NOISE, max_size=3) | VALUES,
         "function_call": st.none() | FUNCTIONS,
@@ -195,9 +236,13 @@ def test_nothing_that_a_dialogue_may_hold_stops_the_graph(messages):
 
 def test_a_state_found_in_a_run_is_the_state_of_the_same_dialogue_later():
     run = routine("1", "a", "b", request="I want a refund.")
-    graph = SITGraph.from_trajectories([run, routine("2", "a", "c", request="Book me a room.")])
+    graph = SITGraph.from_trajectories(
+        [run, routine("2", "a", "c", request="Book me a room.")]
+    )
     place = next(
-        place for place, said in enumerate(run.messages) if (said.get("tool_calls") or [{}])[0].get("id") == "b {}"
+        place
+        for place, said in enumerate(run.messages)
+        if (said.get("tool_calls") or [{}])[0].get("id") == "b {}"
     )
 
     best = graph.suggest("a", messages=run.messages[:place], k=1)[0]

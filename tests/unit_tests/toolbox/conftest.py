@@ -10,12 +10,17 @@ from langchain_core.messages import AIMessage
 from langchain_tooltree.toolbox import toolbox
 
 WORD = '<w:document xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"><w:body>{}</w:body></w:document>'
-SERVICES = {"encyclopaedia": "https://wiki.test/api.php", "wikidata": "https://graph.test/sparql"}
+SERVICES = {
+    "encyclopaedia": "https://wiki.test/api.php",
+    "wikidata": "https://graph.test/sparql",
+}
 
 
 def write_docx(path, *paragraphs, xml=None):
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        text = "".join(f"<w:p><w:r><w:t>{each}</w:t></w:r></w:p>" for each in paragraphs)
+        text = "".join(
+            f"<w:p><w:r><w:t>{each}</w:t></w:r></w:p>" for each in paragraphs
+        )
         archive.writestr("word/document.xml", xml or WORD.format(text))
 
 
@@ -28,14 +33,21 @@ def write_pdf(path, *texts):
     for number, text in enumerate(texts):
         page, content = 10 + 2 * number, f"BT /F1 12 Tf 72 720 Td ({text}) Tj ET"
         font = f"/Resources<</Font<</F1 3 0 R>>>>/Contents {page + 1} 0 R"
-        parts += [f"{page} 0 obj<</Type/Page/Parent 2 0 R/MediaBox[0 0 612 792]{font}>>endobj"]
-        parts += [f"{page + 1} 0 obj<</Length {len(content)}>>stream\n{content}\nendstream endobj"]
+        parts += [
+            f"{page} 0 obj<</Type/Page/Parent 2 0 R/MediaBox[0 0 612 792]{font}>>endobj"
+        ]
+        parts += [
+            f"{page + 1} 0 obj<</Length {len(content)}>>stream\n{content}\nendstream endobj"
+        ]
     body, offsets = "", {}
     for part in parts:
         if " 0 obj" in part:
             offsets[int(part.split()[0])] = len(body)
         body += f"{part}\n"
-    table = "".join(f"{number} 1\n{offset:010} 00000 n \n" for number, offset in sorted(offsets.items()))
+    table = "".join(
+        f"{number} 1\n{offset:010} 00000 n \n"
+        for number, offset in sorted(offsets.items())
+    )
     end = f"trailer<</Root 1 0 R/Size {max(offsets) + 1}>>\nstartxref\n{len(body)}\n%%EOF\n"
     path.write_text(f"{body}xref\n0 1\n0000000000 65535 f \n{table}{end}")
 
@@ -44,8 +56,12 @@ def write_pdf(path, *texts):
 def files(tmp_path_factory):
     folder = tmp_path_factory.mktemp("files")
     (folder / "sales.csv").write_text("region,amount\nNorth,10\nSouth,20\nNorth,5\n")
-    (folder / "staff.json").write_text('[{"name": "Ada", "region": "North"}, {"name": "Ben", "region": "South"}]')
-    (folder / "notes.md").write_text("# Leave\n\nAnnual leave is 28 days.\n\n## Sick leave\n\nSend a note.\n")
+    (folder / "staff.json").write_text(
+        '[{"name": "Ada", "region": "North"}, {"name": "Ben", "region": "South"}]'
+    )
+    (folder / "notes.md").write_text(
+        "# Leave\n\nAnnual leave is 28 days.\n\n## Sick leave\n\nSend a note.\n"
+    )
     (folder / "page.html").write_text(
         "<title>Prices</title><script>alert(1)</script><h2>Cars</h2><p>A <b>red</b> car &amp; a bus"
         "<table><tr><td>Oslo<td>80</table>"
@@ -87,8 +103,14 @@ def call(files):
     """Calls one tool, and gives what the model reads and whether it is an error."""
 
     def called(name, settings=None, /, **arguments):
-        box = toolbox(name, folder=files, **settings) if settings else plain_toolbox(name, files)
-        message = box.tool(name).invoke({"type": "tool_call", "id": "1", "name": name, "args": arguments})
+        box = (
+            toolbox(name, folder=files, **settings)
+            if settings
+            else plain_toolbox(name, files)
+        )
+        message = box.tool(name).invoke(
+            {"type": "tool_call", "id": "1", "name": name, "args": arguments}
+        )
         return message.content, message.status == "error"
 
     return called

@@ -71,8 +71,14 @@ def test_the_guide_names_the_arguments_of_each_tool(everything):
     text = GUIDE.read_text()
     for name in NAMES:
         schema = everything.card(name).input_schema
-        need = [key for key in schema["properties"] if key in schema.get("required", ())]
-        may = [f"{key}={each.get('default')!r}" for key, each in schema["properties"].items() if key not in need]
+        need = [
+            key for key in schema["properties"] if key in schema.get("required", ())
+        ]
+        may = [
+            f"{key}={each.get('default')!r}"
+            for key, each in schema["properties"].items()
+            if key not in need
+        ]
         assert f"`{name}({', '.join([*need, *may])})`" in text
 
 
@@ -92,14 +98,23 @@ def test_what_lacks_something_is_refused_where_it_is_named():
         toolbox("query_tables")
     with pytest.raises(ConfigurationError, match="ask_image needs vision=, folder="):
         toolbox("ask_image")
-    with pytest.raises(ConfigurationError, match="None of these tools can be used: search_encyclopaedia needs ency"):
+    with pytest.raises(
+        ConfigurationError,
+        match="None of these tools can be used: search_encyclopaedia needs ency",
+    ):
         toolbox("knowledge")
 
 
 def test_a_missing_package_names_its_remedy(monkeypatch):
-    monkeypatch.setattr("langchain_tooltree.toolbox.library.find_spec", lambda name: None if name == "sympy" else name)
+    monkeypatch.setattr(
+        "langchain_tooltree.toolbox.library.find_spec",
+        lambda name: None if name == "sympy" else name,
+    )
     assert list(toolbox("maths", "units").left_out) == ["calculator", "solve_equations"]
-    with pytest.raises(MissingExtraError, match=r"needs sympy: pip install 'langchain-tooltree\[toolbox\]'"):
+    with pytest.raises(
+        MissingExtraError,
+        match=r"needs sympy: pip install 'langchain-tooltree\[toolbox\]'",
+    ):
         toolbox("calculator")
 
 

@@ -20,7 +20,11 @@ from langchain_tooltree.tooltree.search import (
     Tree,
     TreeSearch,
 )
-from langchain_tooltree.tooltree.search.policies import DONE_AT_START, Outlook, PosteriorPolicy
+from langchain_tooltree.tooltree.search.policies import (
+    DONE_AT_START,
+    Outlook,
+    PosteriorPolicy,
+)
 from langchain_tooltree.tooltree.search.tree import Effect
 from tests.internals.tooltree import BY_POSTERIOR
 
@@ -44,10 +48,17 @@ class PureWorld:
         node = tree[operation.node]
         running = operation.node if operation.run else None
         seen = [
-            (step.label, None if step.id == running or not step.observation else step.observation.content)
+            (
+                step.label,
+                None
+                if step.id == running or not step.observation
+                else step.observation.content,
+            )
             for step in tree.path(node)
         ]
-        draw = random.Random(f"{self.seed}:{operation.kind}:{seen}:{operation.candidates}:{operation.rollout}")
+        draw = random.Random(
+            f"{self.seed}:{operation.kind}:{seen}:{operation.candidates}:{operation.rollout}"
+        )
         asks = operation.kind != "execute"
         told = getattr(self, f"_{operation.kind}")(draw, operation) if asks else {}
         return OperationOutcome(
@@ -61,11 +72,19 @@ class PureWorld:
     def _propose(self, draw: random.Random, operation: Operation) -> dict:
         if draw.random() < self.trouble:
             return {"error": "the model failed"}
-        calls = [self._call(draw) for _ in range(draw.choice((0, 2, 3, 3, 4, 4, 5, 5, 5, 5)))]
-        told = {"reward": self._number(draw), "goal": self._number(draw)} if draw.random() < 0.5 else {}
+        calls = [
+            self._call(draw) for _ in range(draw.choice((0, 2, 3, 3, 4, 4, 5, 5, 5, 5)))
+        ]
+        told = (
+            {"reward": self._number(draw), "goal": self._number(draw)}
+            if draw.random() < 0.5
+            else {}
+        )
         return {
             "calls": calls,
-            "confidences": tuple(self._number(draw) for _ in calls) if draw.random() < 0.8 else (),
+            "confidences": tuple(self._number(draw) for _ in calls)
+            if draw.random() < 0.8
+            else (),
             "dropped": ("bad(): refused",) * draw.randrange(2),
             "finished": not calls,
             "missing": ("a thing",) * draw.randrange(2),
@@ -129,18 +148,27 @@ class TableWorld:
         )
 
     def _observation(self, tool: str) -> Observation:
-        return Observation(content=f"{tool} ran", kind="exception" if tool in self.failing else "ok")
+        return Observation(
+            content=f"{tool} ran", kind="exception" if tool in self.failing else "ok"
+        )
 
     def _found(self, tree: Tree, node: Node, operation: Operation) -> dict[str, Any]:
         tool = node.call.tool if node.call else ""
         match operation.kind:
             case "propose":
-                return self._offered(tuple(step.call.tool for step in tree.path(node)), operation)
+                return self._offered(
+                    tuple(step.call.tool for step in tree.path(node)), operation
+                )
             case "score":
-                names = [tree[candidate].call.tool for candidate in operation.candidates]
+                names = [
+                    tree[candidate].call.tool for candidate in operation.candidates
+                ]
                 return {"scores": [self.r_pre.get(name, 0.8) for name in names]}
             case "evaluate":
-                return {"reward": self.r_post.get(tool, 0.8), "goal": self.goal.get(tool, 0.1)}
+                return {
+                    "reward": self.r_post.get(tool, 0.8),
+                    "goal": self.goal.get(tool, 0.1),
+                }
             case _:
                 return {}
 
@@ -149,7 +177,11 @@ class TableWorld:
         if isinstance(offered, Exception):
             return {"error": str(offered)}
         attempts = [offered] if isinstance(offered, str) else offered
-        text = attempts[operation.attempt - 1] if operation.attempt <= len(attempts) else ""
+        text = (
+            attempts[operation.attempt - 1]
+            if operation.attempt <= len(attempts)
+            else ""
+        )
         names, tool = text.split(), path[-1] if path else ""
         found: dict[str, Any] = {
             "calls": [Call(name, {}, self.effects.get(name, "read")) for name in names],
@@ -193,7 +225,9 @@ def explore(
         if not outstanding:
             return given
         if shuffle:
-            for operation in shuffle.sample(list(outstanding), k=shuffle.randint(0, len(outstanding))):
+            for operation in shuffle.sample(
+                list(outstanding), k=shuffle.randint(0, len(outstanding))
+            ):
                 ended.setdefault(operation.id, world.answer(search.tree, operation))
         oldest = outstanding.popleft()
         given.append(ended.pop(oldest.id, None) or world.answer(search.tree, oldest))
@@ -203,7 +237,9 @@ def explore(
 def rewards_below(tree: Tree, node: Node) -> list[float]:
     """Every reward given at a node or below it, by walking the tree."""
     own = [] if node.r_post is None else [node.r_post]
-    return own + [reward for child in tree.children(node) for reward in rewards_below(tree, child)]
+    return own + [
+        reward for child in tree.children(node) for reward in rewards_below(tree, child)
+    ]
 
 
 @pytest.fixture(scope="session")
@@ -252,13 +288,24 @@ def searcher(*, costs: int = 0, **base: Any) -> Callable[..., TreeSearch]:
     A question to the judge costs so many model calls.
     """
 
-    def run(tables, *, watch=lambda _: None, judge_calls=costs, is_under_way=False, **settings):
+    def run(
+        tables,
+        *,
+        watch=lambda _: None,
+        judge_calls=costs,
+        is_under_way=False,
+        **settings,
+    ):
         search = TreeSearch(
             KernelConfig(**{"parallel_rollouts": 1, **base, **settings}),
             judge_calls=judge_calls,
             is_under_way=is_under_way,
         )
-        explore(search, TableWorld(fused=search.config.selection == "posterior", **tables), watch=watch)
+        explore(
+            search,
+            TableWorld(fused=search.config.selection == "posterior", **tables),
+            watch=watch,
+        )
         return search
 
     return run
@@ -280,7 +327,14 @@ def likely_in():
 def grow():
     """Adds an evaluated child: `grow(tree, parent, "look", r_pre=0.5, rewards=[0.2, 0.8])`."""
 
-    def add(tree: Tree, parent: Node, tool: str, *, r_pre: float = 0.5, rewards: tuple[float, ...] = ()) -> Node:
+    def add(
+        tree: Tree,
+        parent: Node,
+        tool: str,
+        *,
+        r_pre: float = 0.5,
+        rewards: tuple[float, ...] = (),
+    ) -> Node:
         node = tree.add(parent, Call(tool, {}, "read"))
         node.r_pre = r_pre
         for reward in rewards:
@@ -299,17 +353,23 @@ class Sketch:
         **settings: Of the search that it stands for.
     """
 
-    def __init__(self, *, done_at_start: float = DONE_AT_START, **settings: Any) -> None:
+    def __init__(
+        self, *, done_at_start: float = DONE_AT_START, **settings: Any
+    ) -> None:
         self.config = KernelConfig(**settings)
         self.tree = Tree(self.config)
         self.posterior = PosteriorPolicy(self.tree, done_at_start=done_at_start)
 
-    def offer(self, state: Node, *scores: float | None, effect: Effect = "read") -> list[Node]:
+    def offer(
+        self, state: Node, *scores: float | None, effect: Effect = "read"
+    ) -> list[Node]:
         """Let a state offer calls with these r_pre; one that nobody gave is `None`."""
         state.proposals += 1
         return self.name(state, *scores, effect=effect)
 
-    def name(self, state: Node, *scores: float | None, effect: Effect = "read") -> list[Node]:
+    def name(
+        self, state: Node, *scores: float | None, effect: Effect = "read"
+    ) -> list[Node]:
         """Add calls with these r_pre to the latest offer of a state."""
         offered = []
         for score in scores:

@@ -5,7 +5,13 @@ from collections import Counter
 from typing import Annotated, Any, TypedDict
 
 from langchain.agents import create_agent
-from langchain_core.messages import AIMessage, AIMessageChunk, AnyMessage, HumanMessage, ToolMessage
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    AnyMessage,
+    HumanMessage,
+    ToolMessage,
+)
 from langchain_core.tools import StructuredTool
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
@@ -38,7 +44,9 @@ class Shop:
 
     def tools(self) -> list[StructuredTool]:
         each_one = (self.stock, self.price, self.broken, self.order)
-        return [StructuredTool.from_function(each, args_schema=Item) for each in each_one]
+        return [
+            StructuredTool.from_function(each, args_schema=Item) for each in each_one
+        ]
 
     def stock(self, item: str) -> str:
         """Count an item in the stock."""
@@ -75,18 +83,35 @@ def naming(name: str, item: str) -> dict[str, str]:
 def calls(*made: tuple[str, str], text: str = "") -> AIMessage:
     """A reply that makes calls, pairs of tool and item; ids are unique in a conversation of this test."""
     numbered = [
-        {"name": name, "args": {"item": item}, "id": f"{name}_{item}_{at}"} for at, (name, item) in enumerate(made)
+        {"name": name, "args": {"item": item}, "id": f"{name}_{item}_{at}"}
+        for at, (name, item) in enumerate(made)
     ]
     return AIMessage(text, tool_calls=numbered)
 
 
-def agent_of(model: Any, tools: Any, *, middleware: Any = (), checkpointer: Any = None, **options: Any) -> Any:
+def agent_of(
+    model: Any,
+    tools: Any,
+    *,
+    middleware: Any = (),
+    checkpointer: Any = None,
+    **options: Any,
+) -> Any:
     """An agent with the planner in."""
     planner = ToolTreeMiddleware(**options)
-    return create_agent(model, tools, middleware=[*middleware, planner], checkpointer=checkpointer)
+    return create_agent(
+        model, tools, middleware=[*middleware, planner], checkpointer=checkpointer
+    )
 
 
-def graph_of(model: Any, tools: Any, *, checkpointer: Any = None, state: Any = MessagesState, **options: Any) -> Any:
+def graph_of(
+    model: Any,
+    tools: Any,
+    *,
+    checkpointer: Any = None,
+    state: Any = MessagesState,
+    **options: Any,
+) -> Any:
     """The usual graph of a model and its tools, with the planner's node for the model."""
     graph = StateGraph(state)
     graph.add_node("model", ToolTreeNode(model, tools, **options))
@@ -110,13 +135,19 @@ def shown(messages: Any) -> list[str]:
     lines = []
     for message in messages:
         made = message.tool_calls if isinstance(message, AIMessage) else ()
-        lines.append(", ".join(f"{each['name']}({each['args'].get('item')})" for each in made) or message.text)
+        lines.append(
+            ", ".join(f"{each['name']}({each['args'].get('item')})" for each in made)
+            or message.text
+        )
     return lines
 
 
 def tokens(messages: Any) -> int:
     """What the messages of a conversation say they cost."""
-    return sum((getattr(message, "usage_metadata", None) or {}).get("total_tokens", 0) for message in messages)
+    return sum(
+        (getattr(message, "usage_metadata", None) or {}).get("total_tokens", 0)
+        for message in messages
+    )
 
 
 def check_clean(messages: Any) -> None:

@@ -57,7 +57,10 @@ class Cart:
 
 
 def put(*items: str, name: str = "put") -> AIMessage:
-    made = [{"name": name, "args": {"item": item}, "id": f"{name}_{item}_{at}"} for at, item in enumerate(items)]
+    made = [
+        {"name": name, "args": {"item": item}, "id": f"{name}_{item}_{at}"}
+        for at, item in enumerate(items)
+    ]
     return AIMessage("", tool_calls=made)
 
 
@@ -84,8 +87,12 @@ def plan(form, cart, either):
         model = scripted(*replies)
         sandbox = ObjectSandbox.of_methods(cart)
         tools = [*sandbox.tools, StructuredTool.from_function(weather)]
-        graph = FORMS[form](model, tools, sandbox=sandbox, **{"effects": {"weather": "read"}, **options})
-        messages = (await either(graph.invoke, graph.ainvoke)({"messages": ASKED}, ONE_BY_ONE))["messages"]
+        graph = FORMS[form](
+            model, tools, sandbox=sandbox, **{"effects": {"weather": "read"}, **options}
+        )
+        messages = (
+            await either(graph.invoke, graph.ainvoke)({"messages": ASKED}, ONE_BY_ONE)
+        )["messages"]
         check_clean(messages)
         return model, messages
 
@@ -100,13 +107,17 @@ async def test_four_writes_that_go_as_tried_cost_five_model_calls(plan, cart):
     assert len(model.calls) == 5
     assert cart.items == cart.tried == ITEMS
     assert shown(messages)[1::2] == [*(f"put({item})" for item in ITEMS), "All in."]
-    assert [message.text for message in messages[2::2]] == [f"{n} in the cart" for n in range(1, 5)]
+    assert [message.text for message in messages[2::2]] == [
+        f"{n} in the cart" for n in range(1, 5)
+    ]
     assert all(prompt[0].text == REPORT_AND_UNDO_PROMPT for prompt in model.calls)
 
 
 async def test_calls_of_one_reply_are_made_together(plan, cart):
     # Of what is made at once, the results must not depend on which comes first.
-    model, messages = await plan(put("tea", "milk", name="confirm"), put("bread"), report("All in."))
+    model, messages = await plan(
+        put("tea", "milk", name="confirm"), put("bread"), report("All in.")
+    )
     assert len(model.calls) == 3
     assert sorted(cart.items) == ["bread", "paid milk", "paid tea"]
     assert shown(messages)[1] == "confirm(tea), confirm(milk)"
@@ -114,7 +125,14 @@ async def test_calls_of_one_reply_are_made_together(plan, cart):
 
 async def test_a_wrong_write_that_an_answer_admits_is_left_out_of_the_plan(plan, cart):
     doubtful = report("Tea, a brick and milk.", "the brick was wrong", wrong=2)
-    replies = put("tea"), put("brick"), put("milk"), doubtful, put("milk"), report("Tea and milk.")
+    replies = (
+        put("tea"),
+        put("brick"),
+        put("milk"),
+        doubtful,
+        put("milk"),
+        report("Tea and milk."),
+    )
     model, messages = await plan(*replies)
     assert cart.items == ["tea", "milk"]
     assert cart.tried == ["tea", "brick", "milk", "milk"]
@@ -134,7 +152,9 @@ async def test_a_step_that_failed_when_tried_is_left_out(plan, cart):
 async def test_what_goes_otherwise_than_tried_is_planned_anew_from_there(plan, cart):
     cart.sold_out.append("milk")
     again = put("cream"), report("Tea and cream.")
-    model, messages = await plan(put("tea"), put("milk"), put("bread"), report("All in."), *again)
+    model, messages = await plan(
+        put("tea"), put("milk"), put("bread"), report("All in."), *again
+    )
     assert cart.items == ["tea", "cream"]
     assert "there is no milk" in shown(model.calls[4])[-1]
     assert messages[-1].text == "Tea and cream."
@@ -159,11 +179,17 @@ class Payer(ScriptedChatModel):
 
     def _respond(self, messages, tools):
         self.calls.append(messages)
-        results = [message.text.split() for message in messages if message.type == "tool"]
+        results = [
+            message.text.split() for message in messages if message.type == "tool"
+        ]
         if not results:
             return put("tea", name="pay")
         payment = results[0][1]
-        return put(payment, name="confirm") if len(results) == 1 else report(f"Paid with {payment}.")
+        return (
+            put(payment, name="confirm")
+            if len(results) == 1
+            else report(f"Paid with {payment}.")
+        )
 
 
 @pytest.mark.slow
@@ -171,7 +197,11 @@ def test_runs_at_the_same_time_do_not_mix_without_a_checkpointer(form, cart):
     sandbox, model, count = ObjectSandbox.of_methods(cart), Payer(), 16
     graph = FORMS[form](model, list(sandbox.tools), sandbox=sandbox)
     with ThreadPoolExecutor(count) as pool:
-        runs = list(pool.map(lambda _: graph.invoke({"messages": ASKED})["messages"], range(count)))
+        runs = list(
+            pool.map(
+                lambda _: graph.invoke({"messages": ASKED})["messages"], range(count)
+            )
+        )
     payments = {messages[2].text.split()[1]: messages[-1].text for messages in runs}
     assert payments == {payment: f"Paid with {payment}." for payment in payments}
     assert sorted(cart.items) == sorted(f"paid {payment}" for payment in payments)
@@ -179,30 +209,56 @@ def test_runs_at_the_same_time_do_not_mix_without_a_checkpointer(form, cart):
     assert len(model.calls) == 3 * count
 
 
-async def test_a_read_that_no_sandbox_binds_goes_to_the_host_before_and_amid_a_plan(plan, cart):
-    replies = put("Rome", name="weather"), put("tea"), put("Oslo", name="weather"), put("milk"), report("In.")
+async def test_a_read_that_no_sandbox_binds_goes_to_the_host_before_and_amid_a_plan(
+    plan, cart
+):
+    replies = (
+        put("Rome", name="weather"),
+        put("tea"),
+        put("Oslo", name="weather"),
+        put("milk"),
+        report("In."),
+    )
     model, messages = await plan(*replies)
     assert len(model.calls) == 5
     assert cart.items == ["tea", "milk"]
-    assert shown(messages)[1::2] == ["weather(Rome)", "put(tea)", "weather(Oslo)", "put(milk)", "In."]
+    assert shown(messages)[1::2] == [
+        "weather(Rome)",
+        "put(tea)",
+        "weather(Oslo)",
+        "put(milk)",
+        "In.",
+    ]
 
 
 async def test_without_calls_of_the_sandbox_it_is_the_loop_as_ever(plan, cart):
-    model, messages = await plan(put("Rome", name="weather"), report("Rain.", "the wind"), report("Rain, no wind."))
+    model, messages = await plan(
+        put("Rome", name="weather"),
+        report("Rain.", "the wind"),
+        report("Rain, no wind."),
+    )
     assert len(model.calls) == 3
     assert (messages[-1].text, cart.tried) == ("Rain, no wind.", [])
 
 
 def asking(cart, *replies):
     sandbox = ObjectSandbox.of_methods(cart)
-    approval = HumanInTheLoopMiddleware({"put": {"allowed_decisions": ["approve", "edit", "reject"]}})
-    options = {"sandbox": sandbox, "middleware": [approval], "checkpointer": InMemorySaver()}
+    approval = HumanInTheLoopMiddleware(
+        {"put": {"allowed_decisions": ["approve", "edit", "reject"]}}
+    )
+    options = {
+        "sandbox": sandbox,
+        "middleware": [approval],
+        "checkpointer": InMemorySaver(),
+    }
     model = scripted(*replies)
     return model, FORMS["agent"](model, sandbox.tools, **options)
 
 
 def test_a_person_who_rejects_a_planned_write_has_the_rest_planned_anew(cart):
-    model, agent = asking(cart, put("tea"), put("milk"), put("bread"), report("In."), report("Tea."))
+    model, agent = asking(
+        cart, put("tea"), put("milk"), put("bread"), report("In."), report("Tea.")
+    )
     agent.invoke({"messages": ASKED}, THREAD)
     asked = agent.invoke(Command(resume={"decisions": [{"type": "approve"}]}), THREAD)
     assert cart.items == ["tea"]
@@ -216,9 +272,14 @@ def test_a_person_who_rejects_a_planned_write_has_the_rest_planned_anew(cart):
 
 
 def test_what_a_person_edits_is_done_and_planned_on_from(cart):
-    model, agent = asking(cart, put("milk"), put("bread"), report("In."), report("Cream."))
+    model, agent = asking(
+        cart, put("milk"), put("bread"), report("In."), report("Cream.")
+    )
     agent.invoke({"messages": ASKED}, THREAD)
-    edited = {"type": "edit", "edited_action": {"name": "put", "args": {"item": "cream"}}}
+    edited = {
+        "type": "edit",
+        "edited_action": {"name": "put", "args": {"item": "cream"}},
+    }
     messages = agent.invoke(Command(resume={"decisions": [edited]}), THREAD)["messages"]
     check_clean(messages)
     assert cart.items[0] == "cream"
@@ -232,7 +293,9 @@ def test_a_plan_goes_on_in_another_process_after_a_stop_between_its_steps(form, 
 
     def made(*replies):
         model = scripted(*replies)
-        return model, FORMS[form](model, list(sandbox.tools), sandbox=sandbox, checkpointer=saver)
+        return model, FORMS[form](
+            model, list(sandbox.tools), sandbox=sandbox, checkpointer=saver
+        )
 
     _, graph = made(*map(put, ITEMS), report("All in."))
     for step in graph.stream({"messages": ASKED}, THREAD, stream_mode="updates"):
@@ -251,5 +314,8 @@ def test_a_world_that_cannot_be_forked_ends_the_turn_with_the_remedy(form):
 
     sandbox = ObjectSandbox.of_methods(Locked())
     graph = FORMS[form](scripted(put("tea")), list(sandbox.tools), sandbox=sandbox)
-    with pytest.raises(ConfigurationError, match=r"cannot deep-copy its state: a lock.*fork\(\) of your own"):
+    with pytest.raises(
+        ConfigurationError,
+        match=r"cannot deep-copy its state: a lock.*fork\(\) of your own",
+    ):
         graph.invoke({"messages": ASKED})

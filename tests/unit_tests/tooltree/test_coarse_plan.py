@@ -11,17 +11,29 @@ from langchain_tooltree.models import Meter
 from langchain_tooltree.testing import ScriptedChatModel
 from langchain_tooltree.tooltree.deep import plan_tools
 
-TEXT = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
+TEXT = {
+    "type": "object",
+    "properties": {"text": {"type": "string"}},
+    "required": ["text"],
+}
 
 
 def library(*specs):
     """Tools by name, input schema and card."""
-    tools = [StructuredTool(name=name, description=name, args_schema=schema, func=print) for name, schema, _ in specs]
-    return ToolLibrary(tools, [ToolCard(name=name, description="", **card) for name, _, card in specs])
+    tools = [
+        StructuredTool(name=name, description=name, args_schema=schema, func=print)
+        for name, schema, _ in specs
+    ]
+    return ToolLibrary(
+        tools, [ToolCard(name=name, description="", **card) for name, _, card in specs]
+    )
 
 
 def planned(tools, relevance, domains=()):
-    reply = {"domains": [*domains], "tools": [{"name": name, "relevance": p} for name, p in relevance.items()]}
+    reply = {
+        "domains": [*domains],
+        "tools": [{"name": name, "relevance": p} for name, p in relevance.items()],
+    }
     model = ScriptedChatModel(replies=[reply] * 2)
     return run_flow(plan_tools(model, tools, "Fly.", Meter(2)))
 
@@ -32,7 +44,11 @@ def test_tools_below_the_relevance_of_the_paper_are_dropped_and_unnamed_ones_sta
 
 
 def test_tools_of_other_domains_are_dropped():
-    tools = library(("fly", TEXT, {"domains": ("travel",)}), ("cook", TEXT, {"domains": ("food",)}), ("say", TEXT, {}))
+    tools = library(
+        ("fly", TEXT, {"domains": ("travel",)}),
+        ("cook", TEXT, {"domains": ("food",)}),
+        ("say", TEXT, {}),
+    )
     assert planned(tools, {}, domains=["travel"]) == ("fly", "say")
 
 
@@ -40,17 +56,34 @@ def test_tools_of_other_domains_are_dropped():
 def test_a_tool_without_input_or_use_is_dropped(lacking):
     tools = library(("a", TEXT, {}), ("b", TEXT, {}))
     reply = {"domains": [], "tools": [{"name": "a", "relevance": 1.0, lacking: False}]}
-    assert run_flow(plan_tools(ScriptedChatModel(replies=[reply]), tools, "Fly.", Meter(2))) == ("b",)
+    assert run_flow(
+        plan_tools(ScriptedChatModel(replies=[reply]), tools, "Fly.", Meter(2))
+    ) == ("b",)
 
 
 def test_the_planner_is_shown_the_cards():
     model = ScriptedChatModel(replies=[{"domains": [], "tools": []}])
-    run_flow(plan_tools(model, library(("a", TEXT, {"examples": [{"text": "hi"}]})), "Fly.", Meter(2)))
+    run_flow(
+        plan_tools(
+            model,
+            library(("a", TEXT, {"examples": [{"text": "hi"}]})),
+            "Fly.",
+            Meter(2),
+        )
+    )
     (shown,) = json.loads(model.calls[0][1].text)["tools"]
-    assert shown == {"name": "a", "description": "a", "input": TEXT, "examples": [{"text": "hi"}]}
+    assert shown == {
+        "name": "a",
+        "description": "a",
+        "input": TEXT,
+        "examples": [{"text": "hi"}],
+    }
 
 
-@pytest.mark.parametrize("reply", [{"tools": "all"}, {"domains": [], "tools": [{"name": "a", "relevance": 7}]}])
+@pytest.mark.parametrize(
+    "reply",
+    [{"tools": "all"}, {"domains": [], "tools": [{"name": "a", "relevance": 7}]}],
+)
 def test_a_reply_that_cannot_be_used_or_would_leave_none_keeps_all(reply):
     tools = library(("a", TEXT, {}), ("b", TEXT, {}))
     model = ScriptedChatModel(replies=[reply] * 2)

@@ -23,7 +23,9 @@ STOPS = [
     )
     for missing, has_read, idle, trouble in product(FLAGS, repeat=4)
     for budget in (0, 1, *BUDGETS)
-    for used, stops, again, asked in product(range(budget + 2), (1, 2), range(5), (0, 1))
+    for used, stops, again, asked in product(
+        range(budget + 2), (1, 2), range(5), (0, 1)
+    )
 ]
 
 
@@ -39,7 +41,11 @@ def test_an_answer_that_nothing_speaks_against_is_accepted_at_no_extra_call() ->
 
 def test_a_doubtful_answer_is_accepted_only_where_nothing_is_left_to_do() -> None:
     for stop in STOPS:
-        if next_move(stop) == "accept" and (stop.missing or stop.is_evident) and is_affordable(stop):
+        if (
+            next_move(stop) == "accept"
+            and (stop.missing or stop.is_evident)
+            and is_affordable(stop)
+        ):
             assert not stop.has_read
             assert stop.again > 0
             assert stop.asked > 0 or not stop.missing or stop.budget - stop.used == 1
@@ -61,20 +67,44 @@ def test_a_read_that_is_named_comes_before_any_question() -> None:
 def test_more_effort_never_does_less() -> None:
     for stop in STOPS:
         if next_move(stop) != "accept":
-            assert all(next_move(replace(stop, budget=more)) != "accept" for more in BUDGETS if more > stop.budget)
+            assert all(
+                next_move(replace(stop, budget=more)) != "accept"
+                for more in BUDGETS
+                if more > stop.budget
+            )
 
 
 def test_a_turn_that_speaks_for_itself_is_doubted_once() -> None:
-    idle = Stop(missing=False, has_read=False, idle=True, trouble=False, used=0, budget=4, stops=1, again=0, asked=0)
+    idle = Stop(
+        missing=False,
+        has_read=False,
+        idle=True,
+        trouble=False,
+        used=0,
+        budget=4,
+        stops=1,
+        again=0,
+        asked=0,
+    )
     assert next_move(idle) == "again"
     assert next_move(replace(idle, stops=2, again=1, used=1)) == "accept"
     assert next_move(replace(idle, idle=False, trouble=True)) == "again"
 
 
 @pytest.mark.parametrize("budget", [2, 4, 8])
-def test_every_turn_ends_within_its_budget_however_often_the_answer_leaves_something_open(budget: int) -> None:
+def test_every_turn_ends_within_its_budget_however_often_the_answer_leaves_something_open(
+    budget: int,
+) -> None:
     stop = Stop(
-        missing=True, has_read=False, idle=False, trouble=True, used=0, budget=budget, stops=1, again=0, asked=0
+        missing=True,
+        has_read=False,
+        idle=False,
+        trouble=True,
+        used=0,
+        budget=budget,
+        stops=1,
+        again=0,
+        asked=0,
     )
     moves = []
     while (move := next_move(stop)) != "accept":
@@ -95,16 +125,22 @@ def test_the_first_write_after_an_answer_needs_two_voices() -> None:
     for writes, named, evident, resumed in product(FLAGS, repeat=4):
         voices = {"named": named, "evident": evident, "resumed": resumed}
         assert admits(writes=writes, stops=0, **voices)  # the agent by itself
-        assert admits(writes=writes, stops=1, **voices) == (not writes or named or evident or resumed)
+        assert admits(writes=writes, stops=1, **voices) == (
+            not writes or named or evident or resumed
+        )
 
 
 def test_the_best_answer_gives_way_only_to_one_that_is_better_supported() -> None:
     for best_missing, extends in product(FLAGS, repeat=2):
         assert is_better(missing=False, best_missing=best_missing, extends=extends)
-        assert is_better(missing=True, best_missing=best_missing, extends=extends) == (best_missing and extends)
+        assert is_better(missing=True, best_missing=best_missing, extends=extends) == (
+            best_missing and extends
+        )
 
 
 def test_the_held_answer_gives_way_only_to_one_that_is_better_supported() -> None:
     for best_missing, extends in product(FLAGS, repeat=2):
         assert is_better(missing=False, best_missing=best_missing, extends=extends)
-        assert is_better(missing=True, best_missing=best_missing, extends=extends) == (best_missing and extends)
+        assert is_better(missing=True, best_missing=best_missing, extends=extends) == (
+            best_missing and extends
+        )

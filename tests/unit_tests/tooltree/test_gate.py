@@ -48,10 +48,16 @@ class PiecewiseModel(BaseChatModel):
         whole, *rest = self._pieces(messages)
         for piece in rest:
             whole += piece
-        message = AIMessage(whole.content, tool_calls=whole.tool_calls, usage_metadata=whole.usage_metadata)
+        message = AIMessage(
+            whole.content,
+            tool_calls=whole.tool_calls,
+            usage_metadata=whole.usage_metadata,
+        )
         return ChatResult(generations=[ChatGeneration(message=message)])
 
-    def _stream(self, messages: Any, stop: Any = None, run_manager: Any = None, **_: Any) -> Iterator[Any]:
+    def _stream(
+        self, messages: Any, stop: Any = None, run_manager: Any = None, **_: Any
+    ) -> Iterator[Any]:
         for piece in self._pieces(messages):
             if run_manager:
                 run_manager.on_llm_new_token(piece.text)
@@ -68,8 +74,14 @@ def look(place: str) -> str:
     return f"nothing in {place}"
 
 
-def agent_of(*replies: Pieces, middleware: Sequence[AgentMiddleware[Any, Any, Any]] = (), **options: Any) -> Any:
-    planner = ToolTreeMiddleware(effects={"look": "read"}, config=SearchConfig(max_model_calls=1))
+def agent_of(
+    *replies: Pieces,
+    middleware: Sequence[AgentMiddleware[Any, Any, Any]] = (),
+    **options: Any,
+) -> Any:
+    planner = ToolTreeMiddleware(
+        effects={"look": "read"}, config=SearchConfig(max_model_calls=1)
+    )
     model = PiecewiseModel(replies=[*replies], asked=[], **options)
     return create_agent(model, [look], middleware=[planner, *middleware])
 
@@ -78,7 +90,11 @@ def streamed(agent: Any, path: str, mode: str = "messages") -> list[Any]:
     async def run() -> list[Any]:
         return [each async for each in agent.astream(ASKED, stream_mode=mode)]
 
-    shown = asyncio.run(run()) if path == "async" else list(agent.stream(ASKED, stream_mode=mode))
+    shown = (
+        asyncio.run(run())
+        if path == "async"
+        else list(agent.stream(ASKED, stream_mode=mode))
+    )
     return [message for message, _ in shown] if mode == "messages" else shown
 
 
@@ -102,20 +118,31 @@ ANSWERS = {
     "with space before": (f"\n  {REPORT}\n\n  Hello you", "Hello you"),
     "no report": ("Hello you", "Hello you"),
     "nothing but a report": (REPORT, ""),
-    "JSON": ('{"found": {"missing": 2}, "of": 3}', '{"found": {"missing": 2}, "of": 3}'),
-    "JSON that has a key of a report": ('{"missing": "two", "found": 3}', '{"missing": "two", "found": 3}'),
+    "JSON": (
+        '{"found": {"missing": 2}, "of": 3}',
+        '{"found": {"missing": 2}, "of": 3}',
+    ),
+    "JSON that has a key of a report": (
+        '{"missing": "two", "found": 3}',
+        '{"missing": "two", "found": 3}',
+    ),
     "JSON behind a report": (f'{REPORT}\n{{"missing": "two"}}', '{"missing": "two"}'),
     "a list": ('["a", "b"]', '["a", "b"]'),
     "an opened brace": ('{"missing": "noth', '{"missing": "noth'),
     "a brace in prose": ("{curly} words", "{curly} words"),
-    "a report without end": (f'{{"missing": "{"x" * 2500}"}}\nHi', f'{{"missing": "{"x" * 2500}"}}\nHi'),
+    "a report without end": (
+        f'{{"missing": "{"x" * 2500}"}}\nHi',
+        f'{{"missing": "{"x" * 2500}"}}\nHi',
+    ),
 }
 
 
 @pytest.mark.all_combinations  # a model streams in two ways
 @pytest.mark.parametrize("size", [1, 7, 10_000])
 @pytest.mark.parametrize(("reply", "answer"), ANSWERS.values(), ids=ANSWERS)
-def test_the_answer_streams_without_its_report(reply: str, answer: str, size: int, path: str) -> None:
+def test_the_answer_streams_without_its_report(
+    reply: str, answer: str, size: int, path: str
+) -> None:
     agent = agent_of(cut_in(reply, size), cut_in(reply, size))
 
     shown = streamed(agent, path)
@@ -126,7 +153,9 @@ def test_the_answer_streams_without_its_report(reply: str, answer: str, size: in
 
 @pytest.mark.all_combinations  # a model streams in two ways
 @pytest.mark.parametrize(("reply", "answer"), ANSWERS.values(), ids=ANSWERS)
-def test_a_reply_that_comes_whole_is_shown_without_its_report_too(reply: str, answer: str, path: str) -> None:
+def test_a_reply_that_comes_whole_is_shown_without_its_report_too(
+    reply: str, answer: str, path: str
+) -> None:
     agent = agent_of([reply], disable_streaming=True)
 
     shown = streamed(agent, path)
@@ -138,18 +167,31 @@ def test_an_answer_streams_as_soon_as_it_can_be_none_of_a_report() -> None:
     reply = ["{", '"found"', ": ", "3", "}"]
 
     assert words(streamed(agent_of(reply), "sync")) == ["{", '"found"', ": ", "3", "}"]
-    assert words(streamed(agent_of([REPORT, "\n", "One", " two"]), "sync")) == ["One", " two"]
+    assert words(streamed(agent_of([REPORT, "\n", "One", " two"]), "sync")) == [
+        "One",
+        " two",
+    ]
 
 
 @pytest.mark.parametrize("disable_streaming", [False, True])
-def test_a_doubtful_answer_is_shown_only_if_it_is_the_best(path: str, *, disable_streaming: bool) -> None:
-    doubtful, call = [DOUBT, "\nWho", " knows"], AIMessageChunk("", tool_call_chunks=[CALL])
+def test_a_doubtful_answer_is_shown_only_if_it_is_the_best(
+    path: str, *, disable_streaming: bool
+) -> None:
+    doubtful, call = (
+        [DOUBT, "\nWho", " knows"],
+        AIMessageChunk("", tool_call_chunks=[CALL]),
+    )
     options: Any = {"disable_streaming": disable_streaming}
 
-    mended = streamed(agent_of(doubtful, [call], [REPORT, "It is", " 90"], **options), path)
+    mended = streamed(
+        agent_of(doubtful, [call], [REPORT, "It is", " 90"], **options), path
+    )
     kept = streamed(agent_of(doubtful, doubtful, **options), path)
 
-    assert words(mended) == ["nothing in desk", *(["It is 90"] if disable_streaming else ["It is", " 90"])]
+    assert words(mended) == [
+        "nothing in desk",
+        *(["It is 90"] if disable_streaming else ["It is", " 90"]),
+    ]
     assert words(kept) == ["Who knows"]
 
 
@@ -175,7 +217,12 @@ THOUGHT = [{"type": "thinking", "thinking": "Hm.", "signature": "s", "index": 0}
 
 
 def test_reasoning_streams_at_once_and_stays_with_a_doubtful_answer(path: str) -> None:
-    doubtful = [THOUGHT, text_block('{"missing"', 1), text_block(': "it"}\nNo', 1), text_block(" idea", 1)]
+    doubtful = [
+        THOUGHT,
+        text_block('{"missing"', 1),
+        text_block(': "it"}\nNo', 1),
+        text_block(" idea", 1),
+    ]
     agent = agent_of(doubtful, [REPORT, "Yes"])
 
     shown = streamed(agent, path)
@@ -185,7 +232,10 @@ def test_reasoning_streams_at_once_and_stays_with_a_doubtful_answer(path: str) -
 
     model = PiecewiseModel(replies=[doubtful, ["Yes"]], asked=[])
     create_agent(model, [look], middleware=[ToolTreeMiddleware()]).invoke(ASKED)
-    assert [[*block] for block in model.asked[1][-2].content] == [[*THOUGHT[0]], ["type", "text", "index"]]
+    assert [[*block] for block in model.asked[1][-2].content] == [
+        [*THOUGHT[0]],
+        ["type", "text", "index"],
+    ]
     assert model.asked[1][-2].text == "No idea"
 
 
@@ -195,14 +245,20 @@ def test_what_stands_beside_the_text_of_a_report_is_kept(path: str) -> None:
         text_block("\n", 1),
         text_block("Yes.", 1),
         text_block("No.", 2, citations=["c"]),
-        AIMessageChunk([], usage_metadata={"input_tokens": 1, "output_tokens": 2, "total_tokens": 3}),
+        AIMessageChunk(
+            [],
+            usage_metadata={"input_tokens": 1, "output_tokens": 2, "total_tokens": 3},
+        ),
     ]
 
     shown = streamed(agent_of(reply), path)
 
     assert [message.text for message in shown[:2]] == ["Yes.", "No."]
     whole = shown[0] + shown[1] + shown[2]
-    assert whole.content == [*text_block("Yes.", 1, id="msg_1"), *text_block("No.", 2, citations=["c"])]
+    assert whole.content == [
+        *text_block("Yes.", 1, id="msg_1"),
+        *text_block("No.", 2, citations=["c"]),
+    ]
     assert whole.usage_metadata["total_tokens"] == 3
 
 
@@ -215,7 +271,9 @@ def test_an_attempt_that_failed_in_the_middle_leaves_nothing_behind(path: str) -
     assert words(shown) == ["Here", " I am"]
 
 
-def test_a_model_call_of_other_middleware_does_not_take_the_withheld_text(path: str) -> None:
+def test_a_model_call_of_other_middleware_does_not_take_the_withheld_text(
+    path: str,
+) -> None:
     class Curious(AgentMiddleware[Any, Any, Any]):
         def wrap_model_call(self, request: Any, handler: Any) -> Any:
             response = handler(request)
@@ -240,7 +298,10 @@ def test_a_cache_gives_back_no_answer_of_the_agents_own_steps(version: str) -> N
     def shown(agent: Any) -> list[str]:
         if version == "messages":
             return ["".join(words(streamed(agent, "sync")))]
-        return [str(message.text) for message in agent.stream_events(ASKED, version="v3").messages]
+        return [
+            str(message.text)
+            for message in agent.stream_events(ASKED, version="v3").messages
+        ]
 
     set_llm_cache(InMemoryCache())
     try:
@@ -250,24 +311,36 @@ def test_a_cache_gives_back_no_answer_of_the_agents_own_steps(version: str) -> N
         assert shown(first) == shown(second) == ["Hello"]
         set_llm_cache(InMemoryCache())
         doubtful = [DOUBT, "\nHm", last]
-        assert shown(agent_of(doubtful, doubtful))[-1] == shown(agent_of(doubtful, doubtful))[-1] == "Hm"
+        assert (
+            shown(agent_of(doubtful, doubtful))[-1]
+            == shown(agent_of(doubtful, doubtful))[-1]
+            == "Hm"
+        )
     finally:
         set_llm_cache(None)
 
 
 @pytest.mark.parametrize("copied", [False, True], ids=["another", "a copy"])
-def test_a_model_that_other_middleware_puts_in_the_place_streams_the_same(path: str, *, copied: bool) -> None:
+def test_a_model_that_other_middleware_puts_in_the_place_streams_the_same(
+    path: str, *, copied: bool
+) -> None:
     doubtful = [DOUBT, "\nWho", " knows"]
     model = PiecewiseModel(replies=[doubtful, doubtful], asked=[])
 
     class Choosing(AgentMiddleware[Any, Any, Any]):
         def wrap_model_call(self, request: Any, handler: Any) -> Any:
-            return handler(request.override(model=request.model.model_copy() if copied else model))
+            return handler(
+                request.override(model=request.model.model_copy() if copied else model)
+            )
 
         async def awrap_model_call(self, request: Any, handler: Any) -> Any:
-            return await handler(request.override(model=request.model.model_copy() if copied else model))
+            return await handler(
+                request.override(model=request.model.model_copy() if copied else model)
+            )
 
-    assert words(streamed(agent_of(doubtful, doubtful, middleware=[Choosing()]), path)) == ["Who knows"]
+    assert words(
+        streamed(agent_of(doubtful, doubtful, middleware=[Choosing()]), path)
+    ) == ["Who knows"]
 
 
 def test_the_model_of_the_agent_stays_as_it_is() -> None:
@@ -279,12 +352,19 @@ def test_the_model_of_the_agent_stays_as_it_is() -> None:
             return handler(request)
 
     model = PiecewiseModel(replies=[[REPORT, "Yes"]], asked=[])
-    create_agent(model, [look], middleware=[ToolTreeMiddleware(), Watching()]).invoke(ASKED)
+    create_agent(model, [look], middleware=[ToolTreeMiddleware(), Watching()]).invoke(
+        ASKED
+    )
 
     assert isinstance(seen[0], PiecewiseModel)
     assert seen[0].get_name() == "PiecewiseModel"
     assert type(model) is PiecewiseModel
     assert (
-        "".join(chunk.text for chunk in PiecewiseModel(replies=[[REPORT, "Yes"]], asked=[]).stream("Hi"))
+        "".join(
+            chunk.text
+            for chunk in PiecewiseModel(replies=[[REPORT, "Yes"]], asked=[]).stream(
+                "Hi"
+            )
+        )
         == f"{REPORT}Yes"
     )

@@ -7,7 +7,10 @@ import pytest
 
 from langchain_tooltree.tooltree.visit import rename, renames
 
-ONE_UUID, OTHER_UUID = "550e8400-e29b-41d4-a716-446655440000", "650e8400-e29b-41d4-a716-446655440001"
+ONE_UUID, OTHER_UUID = (
+    "550e8400-e29b-41d4-a716-446655440000",
+    "650e8400-e29b-41d4-a716-446655440001",
+)
 
 
 @pytest.mark.parametrize(
@@ -15,10 +18,26 @@ ONE_UUID, OTHER_UUID = "550e8400-e29b-41d4-a716-446655440000", "650e8400-e29b-41
     [
         (f"{ONE_UUID} was made", f"{OTHER_UUID} was made", {ONE_UUID: OTHER_UUID}),
         ("{'orderId': 10482}", "{'orderId': 10483}", {"10482": "10483"}),
-        ('{"order_id": "ord_9f8e"}', '{"order_id": "ord_1a2b"}', {"ord_9f8e": "ord_1a2b"}),
-        (json.dumps([{"text": '{"id": "a1b2c3"}'}]), json.dumps([{"text": '{"id": "b2c3d4"}'}]), {"a1b2c3": "b2c3d4"}),
-        ("Your booking reference is X7KQ9P.", "Your booking reference is M2RT4Z.", {"X7KQ9P": "M2RT4Z"}),
-        ("Invoice number: 20260017", "Invoice number: 20260018", {"20260017": "20260018"}),
+        (
+            '{"order_id": "ord_9f8e"}',
+            '{"order_id": "ord_1a2b"}',
+            {"ord_9f8e": "ord_1a2b"},
+        ),
+        (
+            json.dumps([{"text": '{"id": "a1b2c3"}'}]),
+            json.dumps([{"text": '{"id": "b2c3d4"}'}]),
+            {"a1b2c3": "b2c3d4"},
+        ),
+        (
+            "Your booking reference is X7KQ9P.",
+            "Your booking reference is M2RT4Z.",
+            {"X7KQ9P": "M2RT4Z"},
+        ),
+        (
+            "Invoice number: 20260017",
+            "Invoice number: 20260018",
+            {"20260017": "20260018"},
+        ),
         ("ticket #10482", "ticket #10484", {"10482": "10484"}),
         (
             "saved 2026-11-22 14:02:35.120+01:00",
@@ -60,7 +79,11 @@ def test_amounts_appointments_states_and_names_may_not(tried, real):
 
 def test_names_are_replaced_as_whole_words_in_any_data():
     renamed = {"10482": "10999", "ab12": "cd34"}
-    data = {"order": 10482, "note": "pay 10482, not 104820", "ids": ["ab12", "xab12", True, 1.5]}
+    data = {
+        "order": 10482,
+        "note": "pay 10482, not 104820",
+        "ids": ["ab12", "xab12", True, 1.5],
+    }
     assert rename(data, renamed) == {
         "order": 10999,
         "note": "pay 10999, not 104820",
@@ -69,7 +92,9 @@ def test_names_are_replaced_as_whole_words_in_any_data():
     assert rename({"order": 10482}, {"10482": "A1"}) == {"order": "A1"}
 
 
-@pytest.mark.parametrize("text", ["a", "1", "id_", "id-", "number ", "2026-", "  id:", "# "])
+@pytest.mark.parametrize(
+    "text", ["a", "1", "id_", "id-", "number ", "2026-", "  id:", "# "]
+)
 def test_long_texts_take_linear_time(text):
     began = time.process_time()
     renames(text * (20_000 // len(text)), "x")

@@ -6,7 +6,12 @@ from dataclasses import replace
 from langchain_core.messages import AIMessage, ToolMessage, message_to_dict
 
 from langchain_tooltree import SearchResult
-from langchain_tooltree.tooltree.result import SearchCost, plan_messages, steps_of, without_failed_writes
+from langchain_tooltree.tooltree.result import (
+    SearchCost,
+    plan_messages,
+    steps_of,
+    without_failed_writes,
+)
 from langchain_tooltree.tooltree.search import Call, Observation, Tree
 
 USAGE = {"input_tokens": 5, "output_tokens": 1, "total_tokens": 6}
@@ -22,13 +27,22 @@ def result_of(*calls):
         node.observation = None if content is None else Observation(content)
         path.append(node)
     cost = SearchCost(model_calls=2, usage=USAGE)
-    result = SearchResult("Do it.", tree, tuple(steps_of(path, search_id="s")), cost, "solved", search_id="s")
+    result = SearchResult(
+        "Do it.",
+        tree,
+        tuple(steps_of(path, search_id="s")),
+        cost,
+        "solved",
+        search_id="s",
+    )
     return replace(result, messages=plan_messages(result))
 
 
 def shape(messages):
     return [
-        message.content if isinstance(message, ToolMessage) else [call["name"] for call in message.tool_calls]
+        message.content
+        if isinstance(message, ToolMessage)
+        else [call["name"] for call in message.tool_calls]
         for message in messages
     ]
 
@@ -39,7 +53,11 @@ def test_reads_come_with_their_results_and_the_first_write_waits():
     waiting = result.messages[-1]
     assert waiting.usage_metadata == USAGE
     told = waiting.response_metadata["tooltree"]
-    assert (told["search"], told["model_calls"], told["stop_reason"]) == ("s", 2, "solved")
+    assert (told["search"], told["model_calls"], told["stop_reason"]) == (
+        "s",
+        2,
+        "solved",
+    )
     assert result.waiting[0].call_id == waiting.tool_calls[0]["id"]
 
 
@@ -53,13 +71,19 @@ def test_an_answer_stands_last_and_the_usage_adds_up():
     answer = AIMessage("It is x.", usage_metadata=USAGE)
     result = result_of(("a", "read", "x")).with_answer(answer)
     made, _, last = result.messages
-    assert (last.text, last.response_metadata["tooltree"]["model_calls"]) == ("It is x.", 3)
+    assert (last.text, last.response_metadata["tooltree"]["model_calls"]) == (
+        "It is x.",
+        3,
+    )
     assert (made.usage_metadata, last.usage_metadata) == (USAGE, USAGE)
 
 
 def test_ids_of_calls_are_new_in_the_conversation_and_those_of_signed_replies_stay():
     reply = AIMessage(
-        [{"type": "thinking", "thinking": "", "signature": "s"}, {"type": "tool_use", "id": "t1", "name": "a"}],
+        [
+            {"type": "thinking", "thinking": "", "signature": "s"},
+            {"type": "tool_use", "id": "t1", "name": "a"},
+        ],
         tool_calls=[{"name": "a", "args": {}, "id": "t1"}],
     )
     tree = Tree()
@@ -79,7 +103,9 @@ def test_a_write_that_failed_in_its_fork_is_left_out_unless_it_ends_the_plan():
     vain.observation = Observation("refused", kind="exception")
     read = tree.add(vain, Call("r", {}, "read"))
     read.observation = Observation("seen")
-    assert [step.call.tool for step in without_failed_writes(steps_of([vain, read]))] == ["r"]
+    assert [
+        step.call.tool for step in without_failed_writes(steps_of([vain, read]))
+    ] == ["r"]
     assert [step.call.tool for step in without_failed_writes(steps_of([vain]))] == ["w"]
 
 

@@ -32,7 +32,9 @@ class Locked(Board):
 
 
 def use(sandbox, tool, **arguments):
-    return next(bound for bound in sandbox.tools if bound.name == tool).invoke(arguments)
+    return next(bound for bound in sandbox.tools if bound.name == tool).invoke(
+        arguments
+    )
 
 
 def test_public_methods_become_tools():
@@ -43,7 +45,10 @@ def test_public_methods_become_tools():
 
 
 def test_a_method_without_a_signature_is_refused_with_the_remedy():
-    with pytest.raises(ConfigurationError, match=r"make the tools yourself with ObjectSandbox\(state, bind\)"):
+    with pytest.raises(
+        ConfigurationError,
+        match=r"make the tools yourself with ObjectSandbox\(state, bind\)",
+    ):
         ObjectSandbox.of_methods(type("Odd", (), {"pick": staticmethod(max)})())
 
 
@@ -63,7 +68,9 @@ def test_objects_that_share_a_part_share_its_copy():
     shared = ["a"]
     left, right = Board(), Board()
     left.lines = right.lines = shared
-    fork = ObjectSandbox((left, right), lambda boards: [StructuredTool.from_function(boards[0].draw)]).fork()
+    fork = ObjectSandbox(
+        (left, right), lambda boards: [StructuredTool.from_function(boards[0].draw)]
+    ).fork()
     use(fork, "draw", line="b")
     assert fork.state[1].lines == ["a", "b"]
     assert fork.state[0].lines is fork.state[1].lines
@@ -71,7 +78,9 @@ def test_objects_that_share_a_part_share_its_copy():
 
 
 def test_a_state_that_cannot_be_copied_is_refused_with_the_remedy():
-    with pytest.raises(ConfigurationError, match=r"cannot deep-copy its state: .*__deepcopy__"):
+    with pytest.raises(
+        ConfigurationError, match=r"cannot deep-copy its state: .*__deepcopy__"
+    ):
         ObjectSandbox.of_methods(Locked()).fork()
 
 
@@ -84,6 +93,8 @@ def test_the_tools_of_a_fork_are_its_own_and_take_what_those_before_took():
     sandbox = ObjectSandbox.of_methods(Board())
     fork = sandbox.fork()
     for tool, forked in zip(sandbox.tools, fork.tools, strict=True):
-        assert forked.args_schema is tool.args_schema  # which takes a millisecond to make
+        assert (
+            forked.args_schema is tool.args_schema
+        )  # which takes a millisecond to make
         assert (forked.func or forked.coroutine).__self__ in fork.state
         assert (tool.func or tool.coroutine).__self__ in sandbox.state

@@ -32,5 +32,8 @@ class AStar(BestFirst):
 
     def value(self, path: Sequence[Step]) -> float:
         """The cost of a path and of what may follow, negated."""
-        so_far = sum(1 - step.score + self.consistency * (1 - 0.5 ** (step.place + 1)) for step in path)
+        so_far = sum(
+            1 - step.score + self.consistency * (1 - 0.5 ** (step.place + 1))
+            for step in path
+        )
         return -(so_far + self.to_come * (MAX_DEPTH - len(path)))

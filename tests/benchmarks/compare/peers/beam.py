@@ -19,7 +19,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.benchmarks.bfcl_world import PlainCall
-from tests.benchmarks.compare.desk import Desk, Evaluate, Fused, FusedReply, Propose, Question, Run, Score, State
+from tests.benchmarks.compare.desk import (
+    Desk,
+    Evaluate,
+    Fused,
+    FusedReply,
+    Propose,
+    Question,
+    Run,
+    Score,
+    State,
+)
 from tests.benchmarks.compare.peers.greedy import MAX_DEPTH
 
 LEAST = 0.01
@@ -89,44 +99,63 @@ class Beam:
                     if node.state.depth < MAX_DEPTH
                     for call, score in node.offers.values()
                 ]
-                edges.sort(key=lambda edge: math.prod(max(score, LEAST) for score in edge[2]), reverse=True)
+                edges.sort(
+                    key=lambda edge: math.prod(max(score, LEAST) for score in edge[2]),
+                    reverse=True,
+                )
                 edges = edges[: round(width)]
                 states = yield [Run(node.state, call) for node, call, _ in edges]
-                level = [Node(state, scores) for state, (_, _, scores) in zip(states, edges, strict=True)]
+                level = [
+                    Node(state, scores)
+                    for state, (_, _, scores) in zip(states, edges, strict=True)
+                ]
                 if level and best == -math.inf:
                     desk.keep(level[0].state)
             width *= self.widening
 
-    def _fill(self, level: Sequence[Node]) -> Generator[Sequence[Question], list[Any], None]:
+    def _fill(
+        self, level: Sequence[Node]
+    ) -> Generator[Sequence[Question], list[Any], None]:
         """Ask for proposals and score them, once more where nothing promising came."""
         for _ in range(self.asks):
             poor = [
                 node
                 for node in level
-                if not node.ended and all(score < self.promising for _, score in node.offers.values())
+                if not node.ended
+                and all(score < self.promising for _, score in node.offers.values())
             ]
             news: list[tuple[Node, list[PlainCall]]] = []
-            for node, calls in zip(poor, (yield [Propose(node.state) for node in poor]), strict=True):
+            for node, calls in zip(
+                poor, (yield [Propose(node.state) for node in poor]), strict=True
+            ):
                 node.ended = not calls
                 new = [call for call in calls if call.key not in node.offers]
                 if new:
                     news.append((node, new))
             answers = yield [Score(node.state, new) for node, new in news]
             for (node, new), scores in zip(news, answers, strict=True):
-                node.offers |= {call.key: (call, score) for call, score in zip(new, scores, strict=True)}
+                node.offers |= {
+                    call.key: (call, score)
+                    for call, score in zip(new, scores, strict=True)
+                }
 
-    def _ask(self, level: Sequence[Node]) -> Generator[Sequence[Question], list[Any], None]:
+    def _ask(
+        self, level: Sequence[Node]
+    ) -> Generator[Sequence[Question], list[Any], None]:
         """Ask for everything at once, once more where nothing promising came."""
         for attempt in range(self.asks):
             poor = [
                 node
                 for node in level
-                if not node.ended and all(score < self.promising for _, score in node.offers.values())
+                if not node.ended
+                and all(score < self.promising for _, score in node.offers.values())
             ]
             replies: list[FusedReply] = yield [Fused(node.state) for node in poor]
             for node, reply in zip(poor, replies, strict=True):
                 if not attempt and reply.reward is not None:
-                    last = (1 - self.after) * node.scores[-1] + self.after * reply.reward
+                    last = (1 - self.after) * node.scores[
+                        -1
+                    ] + self.after * reply.reward
                     node.scores = (*node.scores[:-1], last)
                 node.ended, node.goal = not reply.calls, reply.goal
                 for call, score in zip(reply.calls, reply.scores, strict=True):

@@ -16,7 +16,16 @@ from itertools import count
 from typing import Any, NamedTuple
 
 from tests.benchmarks.bfcl_world import PlainCall
-from tests.benchmarks.compare.desk import Desk, Evaluate, Fused, Propose, Question, Run, Score, State
+from tests.benchmarks.compare.desk import (
+    Desk,
+    Evaluate,
+    Fused,
+    Propose,
+    Question,
+    Run,
+    Score,
+    State,
+)
 from tests.benchmarks.compare.peers.greedy import MAX_DEPTH
 
 
@@ -101,12 +110,21 @@ class BestFirst:
             asked[state] = asked.get(state, 0) + 1
             for offer, step in seen.offers:
                 longer = (*path, step)
-                heapq.heappush(queue, (-self.value(longer), next(turns), state, offer, longer))
-            if max(step.score for _, step in seen.offers) < self.promising and asked[state] < self.asks:
+                heapq.heappush(
+                    queue, (-self.value(longer), next(turns), state, offer, longer)
+                )
+            if (
+                max(step.score for _, step in seen.offers) < self.promising
+                and asked[state] < self.asks
+            ):
                 imagined = (*path, Step(self.promising, 0))
-                heapq.heappush(queue, (-self.value(imagined), next(turns), state, None, path))
+                heapq.heappush(
+                    queue, (-self.value(imagined), next(turns), state, None, path)
+                )
 
-    def _corrected(self, path: tuple[Step, ...], reward: float | None) -> tuple[Step, ...]:
+    def _corrected(
+        self, path: tuple[Step, ...], reward: float | None
+    ) -> tuple[Step, ...]:
         """The path with what is now known of its last call."""
         if reward is None or not path:
             return path
@@ -125,12 +143,21 @@ def _asked(state: State, known: set[str]) -> Asking:
         return Seen(())
     [scores] = yield [Score(state, list(new.values()))]
     known |= {call.key for call in new.values()}
-    return Seen([(call, Step(score, place)) for (place, call), score in zip(new.items(), scores, strict=True)])
+    return Seen(
+        [
+            (call, Step(score, place))
+            for (place, call), score in zip(new.items(), scores, strict=True)
+        ]
+    )
 
 
 def _asked_at_once(state: State, known: set[str]) -> Asking:
     """Ask a state for all of it in one call."""
     [(reward, goal, calls, scores)] = yield [Fused(state)]
-    new = [(call, Step(scores[place], place)) for place, call in enumerate(calls) if call.key not in known]
+    new = [
+        (call, Step(scores[place], place))
+        for place, call in enumerate(calls)
+        if call.key not in known
+    ]
     known |= {call.key for call, _ in new}
     return Seen(new if state.depth < MAX_DEPTH else (), reward, None if calls else goal)

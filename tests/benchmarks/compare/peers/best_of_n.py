@@ -37,15 +37,23 @@ class BestOfN:
             starting = self.side_by_side
             ended: list[State] = []
             while running:
-                answers: list[list[PlainCall]] = yield [Propose(state) for state in running]
+                answers: list[list[PlainCall]] = yield [
+                    Propose(state) for state in running
+                ]
                 asked = list(zip(running, answers, strict=True))
                 ended += [state for state, calls in asked if not calls]
                 # A run that is cut off has no end to judge.
-                going_on = [(state, calls[0]) for state, calls in asked if calls and state.depth < MAX_DEPTH]
+                going_on = [
+                    (state, calls[0])
+                    for state, calls in asked
+                    if calls and state.depth < MAX_DEPTH
+                ]
                 running = yield [Run(state, call) for state, call in going_on]
                 if best == -math.inf and (ended or running):
                     desk.keep((ended or running)[0])
-            for state, (_, goal) in zip(ended, (yield [Evaluate(state) for state in ended]), strict=True):
+            for state, (_, goal) in zip(
+                ended, (yield [Evaluate(state) for state in ended]), strict=True
+            ):
                 if goal > best:
                     best = goal
                     desk.keep(state)

@@ -28,7 +28,9 @@ class BestScored:
     asks: int = 1
     promising: float = 0.0
 
-    def ask(self, state: State) -> Generator[Sequence[Question], list[Any], tuple[FusedReply, PlainCall | None]]:
+    def ask(
+        self, state: State
+    ) -> Generator[Sequence[Question], list[Any], tuple[FusedReply, PlainCall | None]]:
         """Ask a state; returns the first reply and the call to make, `None` if the model has none."""
         first: FusedReply | None = None
         best: tuple[float, PlainCall] | None = None
@@ -36,9 +38,13 @@ class BestScored:
             reply: FusedReply
             [reply] = yield [Fused(state)]
             first = first or reply
-            for place, (call, score) in enumerate(zip(reply.calls, reply.scores, strict=True)):
+            for place, (call, score) in enumerate(
+                zip(reply.calls, reply.scores, strict=True)
+            ):
                 worth = score + self.consistency * 0.5 ** (place + 1)
-                best = max(best or (worth, call), (worth, call), key=lambda found: found[0])
+                best = max(
+                    best or (worth, call), (worth, call), key=lambda found: found[0]
+                )
             if not reply.calls or max(reply.scores) >= self.promising:
                 break
         assert first is not None

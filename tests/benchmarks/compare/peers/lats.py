@@ -18,7 +18,16 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.benchmarks.compare.desk import Desk, Evaluate, Fused, FusedReply, Propose, Question, Run, State
+from tests.benchmarks.compare.desk import (
+    Desk,
+    Evaluate,
+    Fused,
+    FusedReply,
+    Propose,
+    Question,
+    Run,
+    State,
+)
 from tests.benchmarks.compare.peers.greedy import MAX_DEPTH
 
 
@@ -170,8 +179,12 @@ class FusedLATS(LATS):
 
     def _expand(self, node: Node, reply: FusedReply) -> Working:
         """Run and ask the best candidates."""
-        worth = [score + self._consistent(place) for place, score in enumerate(reply.scores)]
-        places = sorted(range(len(worth)), key=worth.__getitem__, reverse=True)[: self.tried]
+        worth = [
+            score + self._consistent(place) for place, score in enumerate(reply.scores)
+        ]
+        places = sorted(range(len(worth)), key=worth.__getitem__, reverse=True)[
+            : self.tried
+        ]
         states = yield from _new_states(node, reply, places)
         answers = yield [Fused(state) for state in states.values()]
         for (place, state), answer in zip(states.items(), answers, strict=True):
@@ -185,7 +198,11 @@ def _new_states(
     """Run candidates; the states that they led to and that are new here, by place."""
     known = {child.state for child in node.children}
     ran: list[State] = yield [Run(node.state, reply.calls[place]) for place in places]
-    return {place: state for place, state in zip(places, ran, strict=True) if state not in known}
+    return {
+        place: state
+        for place, state in zip(places, ran, strict=True)
+        if state not in known
+    }
 
 
 def selected(root: Node, exploration: float) -> Node:

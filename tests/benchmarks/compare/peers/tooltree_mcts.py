@@ -30,7 +30,16 @@ from tooltree.tools.executor import ToolExecutor
 from tooltree.tools.registry import ToolRegistry
 
 from tests.benchmarks.bfcl_world import PlainCall
-from tests.benchmarks.compare.desk import Desk, Evaluate, Fused, FusedReply, Propose, Question, Run, Score
+from tests.benchmarks.compare.desk import (
+    Desk,
+    Evaluate,
+    Fused,
+    FusedReply,
+    Propose,
+    Question,
+    Run,
+    Score,
+)
 from tests.benchmarks.compare.peers.global_chance import OwnChance
 from tests.benchmarks.compare.simulation import State
 
@@ -94,7 +103,9 @@ class ToolTreeMCTS:
 def _driven(search: "_Search", chance: OwnChance) -> Steps:
     """One search, on an event loop of its own that stands still while its questions are answered."""
     with closing(asyncio.new_event_loop()) as loop:
-        task = loop.create_task(search.search(search.model.desk.simulation.task.request))
+        task = loop.create_task(
+            search.search(search.model.desk.simulation.task.request)
+        )
         try:
             while not task.done():
                 with chance.lent():
@@ -111,7 +122,9 @@ def _driven(search: "_Search", chance: OwnChance) -> Steps:
         task.result()
 
 
-def _answers(questions: Sequence[Question]) -> Generator[Sequence[Question], list[Any], list[Any]]:
+def _answers(
+    questions: Sequence[Question],
+) -> Generator[Sequence[Question], list[Any], list[Any]]:
     """Answer what it asks at once, of one kind and about one state, with one model call.
 
     Its own providers make a call for each. With those it does best with two drafts a node, and solves .60 instead of
@@ -119,7 +132,11 @@ def _answers(questions: Sequence[Question]) -> Generator[Sequence[Question], lis
     """
     first = questions[0]
     if isinstance(first, Score):
-        [scores] = yield [Score(first.state, [call for question in questions for call in question.calls])]
+        [scores] = yield [
+            Score(
+                first.state, [call for question in questions for call in question.calls]
+            )
+        ]
         return [[score] for score in scores]
     return (yield [first]) * len(questions)
 
@@ -144,15 +161,23 @@ class _Search(MCTSPlanner):
         tools = ToolRegistry()
         parameters = {"tool": {"type": "string"}, "arguments": {"type": "object"}}
         for number in range(DRAFTS):
-            tools.register(Tool(f"call_{number}", "Calls any tool.", parameters, self.model.execute))
+            tools.register(
+                Tool(
+                    f"call_{number}", "Calls any tool.", parameters, self.model.execute
+                )
+            )
         judges = PreEvaluator(self.model), PostEvaluator(self.model)
-        super().__init__(config, tools, *judges, ToolExecutor(), ResultCache(), self.model)
+        super().__init__(
+            config, tools, *judges, ToolExecutor(), ResultCache(), self.model
+        )
 
     def _get_best_q(self, root: MCTSNode) -> float:
         """What the package calls after each rollout."""
         self.reached = super()._get_best_q(root)
         if self.reached >= self._to_beat:
-            self.model.keep([action.arguments for action, _ in root.get_best_trajectory()])
+            self.model.keep(
+                [action.arguments for action, _ in root.get_best_trajectory()]
+            )
         return self.reached
 
 
@@ -177,7 +202,9 @@ class _Model(LLMProvider):
         """The words around the plan, which nobody scores; the desk counts them for every method."""
         return "Done."
 
-    async def complete_json(self, messages: list[dict[str, str]], **_: Any) -> dict[str, Any]:
+    async def complete_json(
+        self, messages: list[dict[str, str]], **_: Any
+    ) -> dict[str, Any]:
         system, user = (message["content"] for message in messages)
         if system == prompts.PRE_EVAL_SYSTEM_PROMPT:
             return {"score": await self._score_draft(_read(BEFORE, user))}
@@ -205,7 +232,9 @@ class _Model(LLMProvider):
         offered = await self._offered(state)
         if not offered:
             return {"tool": FINISH, "arguments": {}}
-        call = next((call for call in offered if call.key not in self._drafted), offered[0])
+        call = next(
+            (call for call in offered if call.key not in self._drafted), offered[0]
+        )
         self._drafted.add(call.key)
         return {"tool": call.tool, "arguments": call.arguments}
 
@@ -242,7 +271,11 @@ class _Model(LLMProvider):
         return seen
 
     def _after(self, state: State, draft: dict[str, Any]) -> State:
-        return state if draft["tool"] == FINISH else self.desk.simulation.run(state, PlainCall(**draft))
+        return (
+            state
+            if draft["tool"] == FINISH
+            else self.desk.simulation.run(state, PlainCall(**draft))
+        )
 
     def _ask(self, question: Question) -> Awaitable[Any]:
         future = asyncio.get_running_loop().create_future()
@@ -264,7 +297,11 @@ class _FusedModel(_Model):
 
     async def _score(self, state: State, call: PlainCall) -> float:
         reply = self._replies[state]
-        return next(score for offer, score in zip(reply.calls, reply.scores, strict=True) if offer.key == call.key)
+        return next(
+            score
+            for offer, score in zip(reply.calls, reply.scores, strict=True)
+            if offer.key == call.key
+        )
 
     async def _goal(self, state: State) -> float:
         return self._replies[state].goal or 0.0
@@ -292,4 +329,9 @@ def _continued(prompt: dict[str, str]) -> str:
     """The context of the next prompts on this path."""
     earlier = [] if prompt["context"] == NO_CALLS else [prompt["context"]]
     number = len(re.findall(r"^Step \d+: call_", prompt["context"], re.MULTILINE)) + 1
-    return "\n".join([*earlier, f"Step {number}: {prompt['tool']}({prompt['call']}) → {prompt['output']}"])
+    return "\n".join(
+        [
+            *earlier,
+            f"Step {number}: {prompt['tool']}({prompt['call']}) → {prompt['output']}",
+        ]
+    )

@@ -33,7 +33,9 @@ class Walker(ScriptedChatModel):
 
     steps: int = 3
     down_at: tuple[int, ...] = ()
-    reflections: Any = Field(default={"what_went_wrong": "The door was locked.", "next_time": LESSON})
+    reflections: Any = Field(
+        default={"what_went_wrong": "The door was locked.", "next_time": LESSON}
+    )
     _count: int = PrivateAttr(default=0)
 
     @property
@@ -57,9 +59,16 @@ class Walker(ScriptedChatModel):
         done = sum(message.type == "tool" for message in messages)
         if done >= self.steps:
             return "I am there."
-        knows = any(LESSON in message.text for message in messages if message.type == "human")
+        knows = any(
+            LESSON in message.text for message in messages if message.type == "human"
+        )
         action = "turn key" if knows and not done else f"walk {done}"
-        return AIMessage("", tool_calls=[{"name": names[0], "args": {"action": action}, "id": f"call_{done}"}])
+        return AIMessage(
+            "",
+            tool_calls=[
+                {"name": names[0], "args": {"action": action}, "id": f"call_{done}"}
+            ],
+        )
 
 
 class Corridor:
@@ -125,7 +134,11 @@ class FullStore(InMemoryStore):
 
     def _passed(self, ops: Iterable[Any]) -> list[Any]:
         listed = list(ops)
-        written = [each.namespace[-1] for each in listed if isinstance(each, PutOp) and each.value is not None]
+        written = [
+            each.namespace[-1]
+            for each in listed
+            if isinstance(each, PutOp) and each.value is not None
+        ]
         self._left -= self._label in written or bool(written and not self._label)
         if written and self._left == 0:
             self._left = -1

@@ -8,7 +8,15 @@ import pytest
 from langchain.agents import create_agent
 from langgraph.graph import StateGraph
 from langgraph.store.memory import InMemoryStore
-from little_worlds import LESSON, Corridor, FullStore, Walker, contents, door_tool, empty_store
+from little_worlds import (
+    LESSON,
+    Corridor,
+    FullStore,
+    Walker,
+    contents,
+    door_tool,
+    empty_store,
+)
 from typing_extensions import TypedDict
 
 from langchain_tooltree import CFGMMemory, ConfigurationError, ExperienceStore
@@ -32,7 +40,9 @@ def fresh(_):
 
 async def test_a_failed_attempt_is_reflected_on_and_the_next_one_reads_it(gather):
     model, experience = Walker(), empty_store()
-    report = await gather(model, experience, fresh, ["leave"], None, focus_points=["Doors have locks."])
+    report = await gather(
+        model, experience, fresh, ["leave"], None, focus_points=["Doors have locks."]
+    )
 
     first, second = experience.trajectories()
     assert (first.success, second.success) == (False, True)
@@ -48,19 +58,27 @@ async def test_a_failed_attempt_is_reflected_on_and_the_next_one_reads_it(gather
 
 async def test_advice_stands_in_front_of_the_task_and_is_not_mined_again(gather):
     model, experience = Walker(), empty_store()
-    await gather(model, experience, fresh, ["leave"], None, focus_points=["Doors have locks."])
+    await gather(
+        model, experience, fresh, ["leave"], None, focus_points=["Doors have locks."]
+    )
 
     told = model.calls[-1][1].text
     assert told.startswith("<reference_material")
     assert told.endswith("leave\n\nA corridor. You are to leave.")
     for trajectory in experience.trajectories():
         assert trajectory.task == "leave"
-        assert trajectory.messages[0]["content"] == "leave\n\nA corridor. You are to leave."
+        assert (
+            trajectory.messages[0]["content"]
+            == "leave\n\nA corridor. You are to leave."
+        )
         assert [step.tool for step in trajectory.steps] == ["act"] * 3
 
 
 async def test_a_task_gets_no_more_attempts_than_allowed(gather):
-    model, experience = Walker(reflections={"what_went_wrong": "Who knows.", "next_time": "Try."}), empty_store()
+    model, experience = (
+        Walker(reflections={"what_went_wrong": "Who knows.", "next_time": "Try."}),
+        empty_store(),
+    )
     report = await gather(model, experience, fresh, ["leave"], None, max_retries=2)
     assert [each.success for each in experience.trajectories()] == [False] * 3
     (outcome,) = report.outcomes
@@ -86,13 +104,20 @@ async def test_an_attempt_is_kept_without_a_reflection_if_the_model_is_down(gath
     assert stored.success is False
 
 
-@pytest.mark.parametrize(("said", "success"), [(True, True), (np.True_, True), (1, True), (np.float32(0.5), False)])
-async def test_evaluate_says_whether_it_succeeded_or_gives_a_reward(gather, said, success):
+@pytest.mark.parametrize(
+    ("said", "success"),
+    [(True, True), (np.True_, True), (1, True), (np.float32(0.5), False)],
+)
+async def test_evaluate_says_whether_it_succeeded_or_gives_a_reward(
+    gather, said, success
+):
     experience = empty_store()
     seen = []
 
     def evaluate(task, result):
-        seen.append((task, result["done"], result["reward"], result["messages"][0].type))
+        seen.append(
+            (task, result["done"], result["reward"], result["messages"][0].type)
+        )
         return said
 
     task = Task("leave", id="t1", data=object())
@@ -102,8 +127,12 @@ async def test_evaluate_says_whether_it_succeeded_or_gives_a_reward(gather, said
     assert seen == [(task, True, 0.0, "human")]
 
 
-@pytest.mark.parametrize("outcome", [ValueError("no data"), "yes", None, float("nan"), 10**400])
-async def test_a_task_whose_evaluation_fails_is_unfinished_and_the_others_go_on(gather, outcome):
+@pytest.mark.parametrize(
+    "outcome", [ValueError("no data"), "yes", None, float("nan"), 10**400]
+)
+async def test_a_task_whose_evaluation_fails_is_unfinished_and_the_others_go_on(
+    gather, outcome
+):
     model, experience = Walker(), empty_store()
 
     def evaluate(task, result):
@@ -115,7 +144,9 @@ async def test_a_task_whose_evaluation_fails_is_unfinished_and_the_others_go_on(
 
     report = await gather(model, experience, fresh, ["leave", "enter"], evaluate)
     assert [each.success for each in report.outcomes] == [None, True]
-    assert ("no data" if isinstance(outcome, Exception) else "evaluate returned") in report.outcomes[0].problem
+    assert (
+        "no data" if isinstance(outcome, Exception) else "evaluate returned"
+    ) in report.outcomes[0].problem
     assert [each.task for each in experience.trajectories()] == ["enter"]
     report = await gather(model, experience, fresh, ["leave", "enter"], lambda *_: True)
     assert report.successes == 2
@@ -123,7 +154,15 @@ async def test_a_task_whose_evaluation_fails_is_unfinished_and_the_others_go_on(
 
 async def test_an_attempt_that_spends_its_steps_has_failed(gather):
     experience = empty_store()
-    await gather(Walker(steps=9), experience, fresh, ["leave"], lambda *_: True, max_steps=2, max_retries=0)
+    await gather(
+        Walker(steps=9),
+        experience,
+        fresh,
+        ["leave"],
+        lambda *_: True,
+        max_steps=2,
+        max_retries=0,
+    )
     (stored,) = experience.trajectories()
     assert stored.success is False
     assert "limit of 2 steps" in stored.reasons
@@ -142,7 +181,10 @@ async def test_a_world_that_cannot_be_made_or_reset_leaves_the_task_unfinished(g
 
     experience = empty_store()
     report = await gather(Walker(), experience, make, ["leave", "enter", "stay"], None)
-    assert ["no worlds left" in report.outcomes[0].problem, "division" in report.outcomes[1].problem] == [True, True]
+    assert [
+        "no worlds left" in report.outcomes[0].problem,
+        "division" in report.outcomes[1].problem,
+    ] == [True, True]
     assert report.outcomes[2].success is True
 
 
@@ -171,7 +213,9 @@ async def test_worlds_are_closed_whatever_comes_of_them(gather):
         return worlds[-1]
 
     experience = empty_store()
-    report = await gather(Walker(), experience, make, ["a", "b", "c", "d"], None, max_retries=0)
+    report = await gather(
+        Walker(), experience, make, ["a", "b", "c", "d"], None, max_retries=0
+    )
     assert len(worlds) == 4
     assert all(world.closed for world in worlds)
     assert not report.unfinished
@@ -199,7 +243,9 @@ async def test_a_world_may_be_async(gather):
 
 async def test_one_world_takes_one_attempt_at_a_time_and_stays_open(gather):
     world = Corridor()
-    report = await gather(Walker(), empty_store(), world, ["a", "b", "c"], None, max_concurrency=3)
+    report = await gather(
+        Walker(), empty_store(), world, ["a", "b", "c"], None, max_concurrency=3
+    )
     assert report.successes == 3
     assert not world.closed
 
@@ -208,7 +254,14 @@ async def test_each_namespace_collects_for_itself(gather):
     store = InMemoryStore()
     experience = ExperienceStore(store, namespace=("tooltree", "{user_id}"))
     for user in ("ada", "bob"):
-        report = await gather(Walker(), experience, fresh, ["leave"], None, config={"configurable": {"user_id": user}})
+        report = await gather(
+            Walker(),
+            experience,
+            fresh,
+            ["leave"],
+            None,
+            config={"configurable": {"user_id": user}},
+        )
         assert report.successes == 1
         assert len(list(experience.within(user_id=user).trajectories())) == 2
     with pytest.raises(ConfigurationError, match="user_id"):
@@ -307,9 +360,13 @@ def test_the_report_can_be_read():
             raise ValueError("who can tell")
         return task == "leave"
 
-    report = CFGMMemory(Walker(), empty_store()).collect(fresh, ["leave", "enter", "stay"], evaluate, max_retries=1)
+    report = CFGMMemory(Walker(), empty_store()).collect(
+        fresh, ["leave", "enter", "stay"], evaluate, max_retries=1
+    )
     text = str(report)
-    assert text.startswith("3 tasks: 1 succeeded, 1 failed, 1 unfinished\n3 attempts are stored. This run took ")
+    assert text.startswith(
+        "3 tasks: 1 succeeded, 1 failed, 1 unfinished\n3 attempts are stored. This run took "
+    )
     assert "who can tell" in text
     assert report.cost.input_tokens > report.cost.output_tokens > 0
     assert [len(each.trajectories) for each in report.outcomes] == [1, 2, 0]
@@ -353,4 +410,8 @@ def test_tasks_with_the_same_text_are_told_apart_by_their_ids():
     experience = empty_store()
     CFGMMemory(Walker(), experience).collect(fresh, tasks, None, max_retries=0)
     assert len({each.id for each in experience.trajectories()}) == 3
-    assert sorted(each.metadata["task_id"] for each in experience.trajectories()) == ["", "1", "2"]
+    assert sorted(each.metadata["task_id"] for each in experience.trajectories()) == [
+        "",
+        "1",
+        "2",
+    ]

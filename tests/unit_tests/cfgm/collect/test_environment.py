@@ -7,7 +7,12 @@ import pytest
 from langgraph.store.memory import InMemoryStore
 
 from langchain_tooltree import CFGMMemory
-from langchain_tooltree.cfgm.collect import StepResult, UnfinishedError, is_environment, read_step
+from langchain_tooltree.cfgm.collect import (
+    StepResult,
+    UnfinishedError,
+    is_environment,
+    read_step,
+)
 from langchain_tooltree.testing import ScriptedChatModel
 
 
@@ -23,10 +28,16 @@ class NamedStep(NamedTuple):
     [
         (("seen", 0.5, False), StepResult("seen", 0.5)),
         (("seen", 1, True, {"score": 1}), StepResult("seen", 1.0, done=True)),
-        (("seen", 0.0, False, True, {}), StepResult("seen", 0.0, done=True, truncated=True)),
+        (
+            ("seen", 0.0, False, True, {}),
+            StepResult("seen", 0.0, done=True, truncated=True),
+        ),
         (("seen", 0.0, True, False, {}), StepResult("seen", 0.0, done=True)),
         (("seen", None, False), StepResult("seen")),
-        (("seen", np.float64(0.25), np.bool_(True)), StepResult("seen", 0.25, done=True)),
+        (
+            ("seen", np.float64(0.25), np.bool_(True)),
+            StepResult("seen", 0.25, done=True),
+        ),
         (NamedStep("seen", 0.5, True, {}), StepResult("seen", 0.5, done=True)),
         (("seen", 1.0, True, True, {}), StepResult("seen", 1.0, done=True)),
         (["door", "lamp", "key"], StepResult('["door", "lamp", "key"]')),

@@ -43,15 +43,25 @@ class Server(Hall):
 
 
 def act(*actions, name="act", key="action"):
-    calls = [{"name": name, "args": {key: action}, "id": f"call_{n}"} for n, action in enumerate(actions)]
+    calls = [
+        {"name": name, "args": {key: action}, "id": f"call_{n}"}
+        for n, action in enumerate(actions)
+    ]
     return AIMessage("", tool_calls=calls)
 
 
 def play(*replies, world=None, **options):
     """One attempt with these replies; returns the trajectory, if there is one, the world, and the report."""
     world = world or Hall()
-    model, experience = ScriptedChatModel(replies=[*replies, {"what_went_wrong": "a", "next_time": "b"}]), empty_store()
-    report = CFGMMemory(model, experience).collect(world, ["leave"], None, max_retries=0, **options)
+    model, experience = (
+        ScriptedChatModel(
+            replies=[*replies, {"what_went_wrong": "a", "next_time": "b"}]
+        ),
+        empty_store(),
+    )
+    report = CFGMMemory(model, experience).collect(
+        world, ["leave"], None, max_retries=0, **options
+    )
     return next(iter(experience.trajectories()), None), world, report, model
 
 
@@ -66,7 +76,11 @@ def test_calls_are_carried_out_one_by_one():
 def test_several_calls_at_once_are_carried_out_in_order_until_it_is_over():
     stored, world, _, _ = play(act("look", "leave", "dance"))
     assert world.actions == ["look", "leave"]
-    assert [step.outcome and step.outcome.text for step in stored.steps] == ["You look.", "You leave.", None]
+    assert [step.outcome and step.outcome.text for step in stored.steps] == [
+        "You look.",
+        "You leave.",
+        None,
+    ]
 
 
 def test_several_calls_at_once_stop_at_the_limit():
@@ -76,7 +90,9 @@ def test_several_calls_at_once_stop_at_the_limit():
     assert "limit of 2 steps" in stored.reasons
 
 
-@pytest.mark.parametrize("call", [act("leave", name="go"), act(" "), act("leave", key="verb")])
+@pytest.mark.parametrize(
+    "call", [act("leave", name="go"), act(" "), act("leave", key="verb")]
+)
 def test_a_call_that_cannot_be_carried_out_is_answered_with_what_can(call):
     stored, world, _, model = play(call, act("leave"))
     assert world.actions == ["leave"]
@@ -84,7 +100,9 @@ def test_a_call_that_cannot_be_carried_out_is_answered_with_what_can(call):
     assert [step.outcome.status for step in stored.steps] == ["error", "success"]
 
 
-@pytest.mark.parametrize(("reward", "success"), [(1.0, True), (0.0, False), (None, True), (-100.0, False)])
+@pytest.mark.parametrize(
+    ("reward", "success"), [(1.0, True), (0.0, False), (None, True), (-100.0, False)]
+)
 def test_without_an_evaluation_the_environment_decides(reward, success):
     stored, _, _, _ = play(act("leave"), world=Hall(reward))
     assert stored.success is success
@@ -115,7 +133,13 @@ def test_the_result_tells_messages_reward_and_whether_it_is_over():
 
     def evaluate(task, result):
         assert isinstance(result, Mapping)
-        seen.append((result["reward"], result["done"], [message.type for message in result["messages"]]))
+        seen.append(
+            (
+                result["reward"],
+                result["done"],
+                [message.type for message in result["messages"]],
+            )
+        )
         return True
 
     model = ScriptedChatModel(replies=[act("look"), act("leave")])
@@ -124,7 +148,9 @@ def test_the_result_tells_messages_reward_and_whether_it_is_over():
 
 
 def test_an_episode_that_was_cut_off_has_not_succeeded_whatever_the_rewards():
-    stored, _, _, _ = play(act("look"), world=Server(("You look.", 5.0, False, True, {})))
+    stored, _, _, _ = play(
+        act("look"), world=Server(("You look.", 5.0, False, True, {}))
+    )
     assert stored.success is False
     assert stored.metadata["reward"] == 5.0
     assert "was cut off" in stored.reasons
@@ -140,7 +166,10 @@ def test_evaluate_is_told_of_an_episode_that_was_cut_off_and_decides():
 
 
 def test_a_step_that_cannot_be_read_leaves_its_task_unfinished_and_no_other():
-    model, experience = ScriptedChatModel(replies=[act("look"), act("leave")]), empty_store()
+    model, experience = (
+        ScriptedChatModel(replies=[act("look"), act("leave")]),
+        empty_store(),
+    )
     worlds = iter([Server(("seen", 1.0)), Hall()])
     report = CFGMMemory(model, experience).collect(
         lambda _: next(worlds), ["leave", "go"], None, max_retries=0, max_concurrency=1

@@ -5,7 +5,12 @@ from typing import Any
 import pytest
 from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware, before_model
-from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, SystemMessage
+from langchain_core.messages import (
+    AIMessage,
+    HumanMessage,
+    RemoveMessage,
+    SystemMessage,
+)
 from langchain_core.runnables import RunnableConfig, RunnableLambda
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
@@ -13,10 +18,23 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import interrupt
-from little_worlds import LESSON, Corridor, Walker, contents, door_tool, empty_store, keyed_first
+from little_worlds import (
+    LESSON,
+    Corridor,
+    Walker,
+    contents,
+    door_tool,
+    empty_store,
+    keyed_first,
+)
 from typing_extensions import TypedDict
 
-from langchain_tooltree import CFGMMemory, CFGMMiddleware, ConfigurationError, ExperienceStore
+from langchain_tooltree import (
+    CFGMMemory,
+    CFGMMiddleware,
+    ConfigurationError,
+    ExperienceStore,
+)
 
 
 @pytest.fixture
@@ -56,17 +74,33 @@ def agent_with_hooks(model, do):
 
         def after_model(self, state, runtime):
             last = state["messages"][-1]
-            return {"messages": [last.model_copy(update={"content": f"{last.text} Checked."})]}
+            return {
+                "messages": [
+                    last.model_copy(update={"content": f"{last.text} Checked."})
+                ]
+            }
 
     return create_agent(model, [do], middleware=[Hooks()], checkpointer=InMemorySaver())
 
 
 def own_graph(model, do, *, checkpointer=None):
     def think(state: MessagesState):
-        return {"messages": [model.bind_tools([do]).invoke([SystemMessage("Be quick."), *state["messages"]])]}
+        return {
+            "messages": [
+                model.bind_tools([do]).invoke(
+                    [SystemMessage("Be quick."), *state["messages"]]
+                )
+            ]
+        }
 
     async def athink(state: MessagesState):
-        return {"messages": [await model.bind_tools([do]).ainvoke([SystemMessage("Be quick."), *state["messages"]])]}
+        return {
+            "messages": [
+                await model.bind_tools([do]).ainvoke(
+                    [SystemMessage("Be quick."), *state["messages"]]
+                )
+            ]
+        }
 
     graph = StateGraph(MessagesState)
     graph.add_node("think", RunnableLambda(think, athink))
@@ -106,7 +140,13 @@ def agent_that_forgets(model, do):
     return graph.compile()
 
 
-AGENTS = [plain_agent, agent_with_hooks, own_graph, agent_in_a_graph, agent_that_forgets]
+AGENTS = [
+    plain_agent,
+    agent_with_hooks,
+    own_graph,
+    agent_in_a_graph,
+    agent_that_forgets,
+]
 
 
 def fresh(kind, model, worlds=None):
@@ -128,18 +168,33 @@ async def test_a_graph_is_tried_until_it_succeeds(gather, kind):
     assert first.task == second.task == "leave"
     assert "leave" in [message["content"] for message in second.messages]
     assert LESSON not in str(second.messages)
-    assert [step.arguments["action"] for step in second.steps] == ["turn key", "walk 1", "walk 2"]
-    assert [step.outcome.text for step in second.steps] == ["You turn key.", "You walk 1.", "You walk 2."]
+    assert [step.arguments["action"] for step in second.steps] == [
+        "turn key",
+        "walk 1",
+        "walk 2",
+    ]
+    assert [step.outcome.text for step in second.steps] == [
+        "You turn key.",
+        "You walk 1.",
+        "You walk 2.",
+    ]
     assert report.cost.model_calls == model.asked == 9
-    assert first.metadata["usage"]["model_calls"] + second.metadata["usage"]["model_calls"] == 9
+    assert (
+        first.metadata["usage"]["model_calls"] + second.metadata["usage"]["model_calls"]
+        == 9
+    )
 
 
 @pytest.mark.slow
-async def test_an_agent_with_the_memory_that_is_filled_stores_each_attempt_once_and_recalls_none(path_to):
+async def test_an_agent_with_the_memory_that_is_filled_stores_each_attempt_once_and_recalls_none(
+    path_to,
+):
     model, memory = Walker(), CFGMMemory(Walker(), ExperienceStore(InMemoryStore()))
 
     def make(_):
-        middleware = CFGMMiddleware(Walker(), memory, patience=0, verdict=lambda _: True)
+        middleware = CFGMMiddleware(
+            Walker(), memory, patience=0, verdict=lambda _: True
+        )
         return create_agent(model, [door_tool(Corridor())], middleware=[middleware])
 
     await path_to(memory)(make, ["leave", "enter"], keyed_first, max_concurrency=1)
@@ -147,7 +202,8 @@ async def test_an_agent_with_the_memory_that_is_filled_stores_each_attempt_once_
     stored = list(memory.experience.trajectories())
     assert len(stored) == 4
     assert [(each.task, each.metadata["attempt"], each.success) for each in stored] == [
-        (each.task, number, number == 2) for each, number in zip(stored, [1, 2, 1, 2], strict=True)
+        (each.task, number, number == 2)
+        for each, number in zip(stored, [1, 2, 1, 2], strict=True)
     ]
     assert "past runs" not in "".join(model.prompts)
 
@@ -155,9 +211,16 @@ async def test_an_agent_with_the_memory_that_is_filled_stores_each_attempt_once_
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "down_at", "repeated"),
-    [(plain_agent, 1, 1), *((kind, 3, 3) for kind in AGENTS), (plain_agent, 6, 1), (plain_agent, 9, 4)],
+    [
+        (plain_agent, 1, 1),
+        *((kind, 3, 3) for kind in AGENTS),
+        (plain_agent, 6, 1),
+        (plain_agent, 9, 4),
+    ],
 )
-async def test_an_attempt_that_did_not_end_is_made_again_as_a_whole_and_no_other(gather, kind, down_at, repeated):
+async def test_an_attempt_that_did_not_end_is_made_again_as_a_whole_and_no_other(
+    gather, kind, down_at, repeated
+):
     whole = empty_store()
     model = Walker()
     await gather(model, whole, fresh(kind, model), ["leave"], keyed_first)
@@ -165,20 +228,32 @@ async def test_an_attempt_that_did_not_end_is_made_again_as_a_whole_and_no_other
 
     experience, worlds = empty_store(), []
     model = Walker(down_at=(down_at,))
-    report = await gather(model, experience, fresh(kind, model, worlds), ["leave"], keyed_first)
+    report = await gather(
+        model, experience, fresh(kind, model, worlds), ["leave"], keyed_first
+    )
     assert "DownError" in report.outcomes[0].problem
     assert len(list(experience.trajectories())) == len(worlds) - 1
-    report = await gather(model, experience, fresh(kind, model, worlds), ["leave"], keyed_first)
+    report = await gather(
+        model, experience, fresh(kind, model, worlds), ["leave"], keyed_first
+    )
     assert report.successes == 1
     assert len(worlds) == 2 + 1
     assert model.asked == 9 + repeated
     assert report.cost.model_calls == model.asked - down_at
-    shown = [[(step.arguments, step.outcome) for step in each.steps] for each in experience.trajectories()]
-    assert shown == [[(step.arguments, step.outcome) for step in each.steps] for each in whole.trajectories()]
+    shown = [
+        [(step.arguments, step.outcome) for step in each.steps]
+        for each in experience.trajectories()
+    ]
+    assert shown == [
+        [(step.arguments, step.outcome) for step in each.steps]
+        for each in whole.trajectories()
+    ]
 
 
 @pytest.mark.parametrize("checkpointer", [None, "memory"])
-async def test_an_interrupted_agent_has_failed_and_the_reason_names_the_question(gather, checkpointer):
+async def test_an_interrupted_agent_has_failed_and_the_reason_names_the_question(
+    gather, checkpointer
+):
     @tool
     def do(action: str) -> str:
         """Ask first."""
@@ -186,7 +261,9 @@ async def test_an_interrupted_agent_has_failed_and_the_reason_names_the_question
 
     model, experience = Walker(), empty_store()
     agent = own_graph(model, do, checkpointer=InMemorySaver() if checkpointer else None)
-    report = await gather(model, experience, agent, ["leave"], lambda *_: True, max_retries=0)
+    report = await gather(
+        model, experience, agent, ["leave"], lambda *_: True, max_retries=0
+    )
     (stored,) = experience.trajectories()
     assert stored.success is False
     assert "May I walk 0?" in stored.reasons
@@ -199,7 +276,15 @@ async def test_an_agent_that_goes_round_in_circles_has_failed(gather):
     graph.add_edge(START, "a")
     graph.add_edge("a", "a")
     experience = empty_store()
-    await gather(Walker(), experience, graph.compile(), ["leave"], lambda *_: True, max_steps=2, max_retries=0)
+    await gather(
+        Walker(),
+        experience,
+        graph.compile(),
+        ["leave"],
+        lambda *_: True,
+        max_steps=2,
+        max_retries=0,
+    )
     (stored,) = experience.trajectories()
     assert stored.success is False
     assert "ecursion limit" in stored.reasons
@@ -213,7 +298,9 @@ async def test_an_agent_that_raises_has_failed_with_the_error_as_reason(gather):
         raise ValueError(msg)
 
     model, experience = Walker(), empty_store()
-    report = await gather(model, experience, plain_agent(model, do), ["leave"], keyed_first, max_retries=1)
+    report = await gather(
+        model, experience, plain_agent(model, do), ["leave"], keyed_first, max_retries=1
+    )
     assert report.outcomes[0].success is False
     first, second = experience.trajectories()
     assert "ValueError: the tool broke" in first.reasons
@@ -230,7 +317,9 @@ async def test_agents_run_on_threads_of_their_own_in_memory(gather):
         threads.append(runtime.execution_info.thread_id)
 
     model, experience = Walker(), empty_store()
-    agent = create_agent(model, [door_tool(Corridor())], middleware=[note], checkpointer=saver)
+    agent = create_agent(
+        model, [door_tool(Corridor())], middleware=[note], checkpointer=saver
+    )
     config = {"configurable": {"thread_id": "mine"}}
     await gather(model, experience, agent, ["leave"], lambda *_: True, config=config)
     assert list(saver.list(None)) == []
@@ -274,7 +363,9 @@ async def test_a_collection_inside_a_graph_leaves_that_graph_alone(gather):
     saver = InMemorySaver()
 
     async def work(state: MessagesState) -> Any:
-        report = await gather(model, experience, fresh(agent_with_hooks, model), ["leave"], keyed_first)
+        report = await gather(
+            model, experience, fresh(agent_with_hooks, model), ["leave"], keyed_first
+        )
         return {"messages": [AIMessage(str(report.successes))]}
 
     graph = StateGraph(MessagesState)
@@ -284,8 +375,12 @@ async def test_a_collection_inside_a_graph_leaves_that_graph_alone(gather):
     config = {"configurable": {"thread_id": "outer"}}
     state = await outer.ainvoke({"messages": [HumanMessage("go")]}, config)
     assert [message.text for message in state["messages"]] == ["go", "1"]
-    assert {saved.config["configurable"]["thread_id"] for saved in saver.list(None)} == {"outer"}
-    assert {saved.config["configurable"]["checkpoint_ns"] for saved in saver.list(None)} == {""}
+    assert {
+        saved.config["configurable"]["thread_id"] for saved in saver.list(None)
+    } == {"outer"}
+    assert {
+        saved.config["configurable"]["checkpoint_ns"] for saved in saver.list(None)
+    } == {""}
 
 
 async def test_a_graph_without_messages_is_unfinished_and_told(gather):
@@ -297,7 +392,9 @@ async def test_a_graph_without_messages_is_unfinished_and_told(gather):
     graph.add_edge(START, "a")
     graph.add_edge("a", END)
     experience = empty_store()
-    report = await gather(Walker(), experience, graph.compile(), ["leave"], lambda *_: True)
+    report = await gather(
+        Walker(), experience, graph.compile(), ["leave"], lambda *_: True
+    )
     assert "messages" in report.outcomes[0].problem
     assert contents(experience) == {}
 
@@ -309,22 +406,35 @@ async def test_every_kind_of_agent_may_use_its_tool_calls_and_no_more(gather, ki
         worlds = []
         model, experience = Walker(steps=steps), empty_store()
         options = {"max_steps": 3, "max_retries": 0}
-        await gather(model, experience, fresh(kind, model, worlds), ["leave"], lambda *_: True, **options)
+        await gather(
+            model,
+            experience,
+            fresh(kind, model, worlds),
+            ["leave"],
+            lambda *_: True,
+            **options,
+        )
         (stored,) = experience.trajectories()
         assert stored.success is success
         assert len(worlds[0].actions) == 3
-        assert [step.outcome is not None for step in stored.steps] == [True] * 3 + [False] * (steps - 3)
+        assert [step.outcome is not None for step in stored.steps] == [True] * 3 + [
+            False
+        ] * (steps - 3)
         assert ("limit of 3 tool calls" in stored.reasons) is not success
 
 
-async def test_an_agent_that_catches_every_error_stops_at_the_limit_all_the_same(gather):
+async def test_an_agent_that_catches_every_error_stops_at_the_limit_all_the_same(
+    gather,
+):
     world = Corridor()
     model, experience = Walker(steps=9), empty_store()
     inner = plain_agent(model, door_tool(world))
 
     def careless(state: MessagesState) -> Any:
         try:
-            return {"messages": inner.invoke({"messages": state["messages"]})["messages"]}
+            return {
+                "messages": inner.invoke({"messages": state["messages"]})["messages"]
+            }
         except Exception:  # noqa: BLE001 - that is the point
             return {"messages": [AIMessage("Never mind.")]}
 
@@ -332,7 +442,9 @@ async def test_an_agent_that_catches_every_error_stops_at_the_limit_all_the_same
     graph.add_node("careless", careless)
     graph.add_edge(START, "careless")
     options = {"max_steps": 2, "max_retries": 0}
-    await gather(model, experience, graph.compile(), ["leave"], lambda *_: True, **options)
+    await gather(
+        model, experience, graph.compile(), ["leave"], lambda *_: True, **options
+    )
     (stored,) = experience.trajectories()
     assert "limit of 2 tool calls" in stored.reasons
     assert len(world.actions) == 2
@@ -350,7 +462,9 @@ def test_an_agent_that_can_only_be_awaited_is_told_from_one_that_fails():
 
     model, experience = Walker(), empty_store()
     with pytest.raises(ConfigurationError, match="acollect"):
-        CFGMMemory(model, experience).collect(plain_agent(model, do), ["leave"], keyed_first)
+        CFGMMemory(model, experience).collect(
+            plain_agent(model, do), ["leave"], keyed_first
+        )
     assert list(experience.trajectories()) == []
 
 
@@ -361,5 +475,7 @@ async def test_an_agent_that_can_only_be_awaited_is_awaited():
         return f"You {action}."
 
     model = Walker()
-    report = await CFGMMemory(model, empty_store()).acollect(plain_agent(model, do), ["leave"], keyed_first)
+    report = await CFGMMemory(model, empty_store()).acollect(
+        plain_agent(model, do), ["leave"], keyed_first
+    )
     assert report.successes == 1

@@ -98,7 +98,9 @@ def orphan(folder):
     child = os.fork()
     if child == 0:
         signal.alarm(60)
-        os.closerange(0, 3)  # who waits for the parent's output would wait for the child
+        os.closerange(
+            0, 3
+        )  # who waits for the parent's output would wait for the child
         signal.pause()
     tell(child=child)
     os.kill(os.getpid(), signal.SIGKILL)
@@ -109,7 +111,9 @@ def die(folder):
     step = 0
     while True:
         for when in ("before", "after"):
-            ended = in_child(partial(die_at, step, when, Path(folder) / f"{step}-{when}"))
+            ended = in_child(
+                partial(die_at, step, when, Path(folder) / f"{step}-{when}")
+            )
             if ended == 0:
                 tell(steps=step)
                 return

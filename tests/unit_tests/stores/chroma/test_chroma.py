@@ -28,22 +28,38 @@ def keys(found):
 
 
 def test_a_lone_surrogate_and_a_nul_come_back_unchanged(store):
-    value = {"cut": "\ud83d", "\udc00": 1, "nul": "a\x00b", "big": 2**80, "endless": float("inf")}
+    value = {
+        "cut": "\ud83d",
+        "\udc00": 1,
+        "nul": "a\x00b",
+        "big": 2**80,
+        "endless": float("inf"),
+    }
     store.put(NOTES, "odd", value)
     assert store.get(NOTES, "odd").value == value
     assert keys(store.search(NOTES, filter={"cut": "\ud83d", "\udc00": 1})) == ["odd"]
 
 
-@pytest.mark.parametrize(("before", "after"), [(None, False), (False, None)], ids=["indexed_no_more", "indexed_now"])
-def test_of_two_rows_that_a_killed_process_left_of_an_item_all_reads_take_the_later(store, monkeypatch, before, after):
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [(None, False), (False, None)],
+    ids=["indexed_no_more", "indexed_now"],
+)
+def test_of_two_rows_that_a_killed_process_left_of_an_item_all_reads_take_the_later(
+    store, monkeypatch, before, after
+):
     store.put(NOTES, "k", {"t": "old"}, index=before)
     with monkeypatch.context() as patch:
-        patch.setattr(store, "_delete", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(
+            store, "_delete", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt)
+        )
         with pytest.raises(KeyboardInterrupt):
             store.put(NOTES, "k", {"t": "new"}, index=after)
     assert store.get(NOTES, "k").value == {"t": "new"}
     assert [item.value for item in store.search(NOTES)] == [{"t": "new"}]
-    assert [item.value for item in store.search(NOTES, query="old")] == ([{"t": "new"}] if after is None else [])
+    assert [item.value for item in store.search(NOTES, query="old")] == (
+        [{"t": "new"}] if after is None else []
+    )
 
 
 def test_nothing_is_embedded_without_need(tmp_path, monkeypatch):
@@ -51,7 +67,9 @@ def test_nothing_is_embedded_without_need(tmp_path, monkeypatch):
         msg = "nothing is to be embedded"
         raise AssertionError(msg)
 
-    monkeypatch.setattr("chromadb.utils.embedding_functions.DefaultEmbeddingFunction.__call__", refuse)
+    monkeypatch.setattr(
+        "chromadb.utils.embedding_functions.DefaultEmbeddingFunction.__call__", refuse
+    )
     monkeypatch.setattr(HashingEmbeddings, "embed_query", refuse)
     with ChromaStore(tmp_path) as store:
         store.put(NOTES, "a", {"n": 1}, index=False)
@@ -78,7 +96,9 @@ def test_a_namespace_without_items_leaves_nothing_behind(store):
     store.put(("other",), "b", {"n": 1})
     store.delete(NOTES, "a")
     assert store.list_namespaces() == [("other",)]
-    assert len(store._chroma.client.list_collections()) == 2, "the catalogue, and what is indexed in `other`"
+    assert len(store._chroma.client.list_collections()) == 2, (
+        "the catalogue, and what is indexed in `other`"
+    )
     store.put(NOTES, "a", {"n": 2})
     assert store.list_namespaces(prefix=("users",)) == [NOTES]
     assert keys(store.search(NOTES, query="n")) == ["a"]
@@ -93,7 +113,9 @@ def test_labels_are_checked_in_a_batch_too(store):
 def test_a_refused_operation_leaves_the_whole_batch_undone(store):
     store.put(NOTES, "there", {})
     with pytest.raises(ValueError, match="Unsupported operator"):
-        store.batch([PutOp(NOTES, "a", {}), SearchOp(NOTES, filter={"a": {"$in": [1]}})])
+        store.batch(
+            [PutOp(NOTES, "a", {}), SearchOp(NOTES, filter={"a": {"$in": [1]}})]
+        )
     with pytest.raises(ValueError, match="Unknown operation type"):
         store.batch([PutOp(NOTES, "a", {}), "get"])
     assert store.get(NOTES, "a") is None
@@ -104,8 +126,14 @@ def test_another_embedder_is_refused_with_both_names_and_the_remedy(tmp_path):
         store.put(NOTES, "a", {"t": "x"})
     for other in (HashingEmbeddings(dims=64), DeterministicFakeEmbedding(size=1024)):
         with ChromaStore(tmp_path, embeddings=other) as store:
-            for embed in (lambda s: s.put(NOTES, "b", {"t": "x"}), lambda s: s.search(NOTES, query="x")):
-                with pytest.raises(EmbedderMismatchError, match=r"HashingEmbeddings\(dims=1024\).*new store") as caught:
+            for embed in (
+                lambda s: s.put(NOTES, "b", {"t": "x"}),
+                lambda s: s.search(NOTES, query="x"),
+            ):
+                with pytest.raises(
+                    EmbedderMismatchError,
+                    match=r"HashingEmbeddings\(dims=1024\).*new store",
+                ) as caught:
                     embed(store)
                 assert type(other).__name__ in str(caught.value)
             assert keys(store.search(NOTES)) == ["a"], "what embeds nothing works"
@@ -125,7 +153,9 @@ def test_an_embedder_that_loses_texts_is_noticed(tmp_path):
         store.put(NOTES, "a", {"t": "x"})
 
 
-@pytest.mark.parametrize("options", [{"embeddings": 5}, {"fields": "text"}, {"fields": []}, {"fields": [1]}])
+@pytest.mark.parametrize(
+    "options", [{"embeddings": 5}, {"fields": "text"}, {"fields": []}, {"fields": [1]}]
+)
 def test_options_that_cannot_work_are_refused(tmp_path, options):
     with pytest.raises(ConfigurationError, match=f"{next(iter(options))} must be"):
         ChromaStore(tmp_path, **options)
@@ -139,7 +169,9 @@ def test_a_place_that_is_neither_a_folder_nor_a_client_is_refused(place):
 
 def test_a_client_of_a_folder_is_refused_since_it_takes_no_lock(tmp_path):
     client = chromadb.PersistentClient(tmp_path)
-    with pytest.raises(ConfigurationError, match="In place of a PersistentClient, pass its folder"):
+    with pytest.raises(
+        ConfigurationError, match="In place of a PersistentClient, pass its folder"
+    ):
         ChromaStore(client)
     client.close()
 

@@ -30,23 +30,43 @@ def test_writes_of_one_batch_have_an_order(store):
 @pytest.mark.slow
 def test_results_without_a_query_come_newest_first_page_by_page(tmp_path, monkeypatch):
     monkeypatch.setattr(store_module, "BATCH", 16)
-    order = ["8", "50", "7", *(str(n) for n in reversed(range(90)) if n not in {7, 8, 50})]
+    order = [
+        "8",
+        "50",
+        "7",
+        *(str(n) for n in reversed(range(90)) if n not in {7, 8, 50}),
+    ]
     odd = [key for key in order if int(key) % 2]
 
     def check(store):
-        pages = [keys(store.search(NOTES[:2], limit=15, offset=offset)) for offset in range(0, 105, 15)]
+        pages = [
+            keys(store.search(NOTES[:2], limit=15, offset=offset))
+            for offset in range(0, 105, 15)
+        ]
         assert [key for page in pages for key in page] == order
         assert keys(store.search(NOTES[:2], filter={"odd": True}, limit=500)) == odd
         assert (
-            keys(store.search(NOTES[:2], filter={"n": {"$lt": 60}, "odd": True}, limit=5, offset=20))
+            keys(
+                store.search(
+                    NOTES[:2],
+                    filter={"n": {"$lt": 60}, "odd": True},
+                    limit=5,
+                    offset=20,
+                )
+            )
             == [key for key in odd if int(key) < 60][20:25]
         )
 
     with ChromaStore(tmp_path) as store:
         for n in (*range(90), 7, 50, 8):
-            store.put((*NOTES, str(n % 3)), str(n), {"n": n, "odd": n % 2 == 1}, index=False)
+            store.put(
+                (*NOTES, str(n % 3)), str(n), {"n": n, "odd": n % 2 == 1}, index=False
+            )
             if n == 100:
-                assert keys(store.search(NOTES, limit=2)) == ["100", "99"]  # the order is known from now on
+                assert keys(store.search(NOTES, limit=2)) == [
+                    "100",
+                    "99",
+                ]  # the order is known from now on
         check(store)
     with ChromaStore(tmp_path) as store:
         check(store)
@@ -71,7 +91,9 @@ def vectors_in(store):
 
 def test_the_texts_of_an_item_are_one_vector_which_an_update_replaces(store):
     store.put(NOTES, "a", {"parts": ["red apples", "grey stones"]}, index=["parts[*]"])
-    assert store.search(NOTES, query="red apples\ngrey stones")[0].score == pytest.approx(1, abs=1e-5)
+    assert store.search(NOTES, query="red apples\ngrey stones")[
+        0
+    ].score == pytest.approx(1, abs=1e-5)
     store.put(NOTES, "a", {"parts": ["blue sky"]}, index=["parts[*]"])
     assert vectors_in(store).count() == 1
     assert store.search(NOTES, query="grey stones")[0].score < 0.2
@@ -83,7 +105,10 @@ def test_the_texts_of_an_item_are_one_vector_which_an_update_replaces(store):
 def brute_force(values, embeddings, query, limit, wanted=lambda _: True):
     asked = embeddings.embed_query(query)
     scores = {
-        key: sum(a * b for a, b in zip(embeddings.embed_query(value["t"]), asked, strict=True))
+        key: sum(
+            a * b
+            for a, b in zip(embeddings.embed_query(value["t"]), asked, strict=True)
+        )
         for key, value in values.items()
         if wanted(value)
     }
@@ -95,19 +120,29 @@ def test_filters_and_queries_together_lose_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(store_module, "FIRST", 20)
     words = ["apple", "stone", "river", "cloud", "tree", "lamp", "road", "bird"]
     draw = random.Random(7)  # noqa: S311 - a test's data
-    values = {f"k{n}": {"t": " ".join(draw.choices(words, k=4)), "rare": n % 50, "n": n} for n in range(400)}
+    values = {
+        f"k{n}": {"t": " ".join(draw.choices(words, k=4)), "rare": n % 50, "n": n}
+        for n in range(400)
+    }
     embeddings = HashingEmbeddings(dims=64)
     with ChromaStore(tmp_path, embeddings=embeddings, fields=["t"]) as store:
         store.batch([PutOp(NOTES, key, value) for key, value in values.items()])
         for conditions, wanted in (
             ({"rare": 3}, lambda value: value["rare"] == 3),
             ({"n": {"$gte": 392}}, lambda value: value["n"] >= 392),
-            ({"n": {"$lt": 300}, "rare": 7.0}, lambda value: value["n"] < 300 and value["rare"] == 7),
+            (
+                {"n": {"$lt": 300}, "rare": 7.0},
+                lambda value: value["n"] < 300 and value["rare"] == 7,
+            ),
             ({"n": {"$lt": 0}}, lambda value: value["n"] < 0),
         ):
-            found = store.search(NOTES, query="river stone", filter=conditions, limit=20)
+            found = store.search(
+                NOTES, query="river stone", filter=conditions, limit=20
+            )
             expected = brute_force(values, embeddings, "river stone", 20, wanted)
-            assert [item.score for item in found] == pytest.approx(expected, abs=1e-5), conditions
+            assert [item.score for item in found] == pytest.approx(
+                expected, abs=1e-5
+            ), conditions
         everything = store.search(NOTES, query="river stone", limit=1000)
         assert {item.key for item in everything} == set(values)
         page = store.search(NOTES, query="river stone", limit=10, offset=390)
@@ -117,7 +152,10 @@ def test_filters_and_queries_together_lose_nothing(tmp_path, monkeypatch):
 def test_a_text_without_words_can_be_stored_and_searched_for(store):
     store.put(NOTES, "empty", {})
     store.put(NOTES, "words", {"t": "some"})
-    assert {item.key: item.score for item in store.search(NOTES, query="...")} == {"empty": 0, "words": 0}
+    assert {item.key: item.score for item in store.search(NOTES, query="...")} == {
+        "empty": 0,
+        "words": 0,
+    }
 
 
 def test_many_vectors_and_large_values_are_written_in_portions(store, monkeypatch):

@@ -20,7 +20,9 @@ CHILD = Path(__file__).with_name("chroma_child.py")
 
 pytestmark = pytest.mark.slow  # they start processes, and wait for locks
 
-needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="only systems with fork have its problems")
+needs_fork = pytest.mark.skipif(
+    not hasattr(os, "fork"), reason="only systems with fork have its problems"
+)
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +38,9 @@ def run(children, tmp_path_factory):
 
     def do(task, folder):
         output.write_text("")
-        ended = children.do({"task": task, "folder": str(folder), "output": str(output)})
+        ended = children.do(
+            {"task": task, "folder": str(folder), "output": str(output)}
+        )
         assert ended in {0, -signal.SIGKILL}
         return [json.loads(line) for line in output.read_text().splitlines()]
 
@@ -58,7 +62,10 @@ def test_a_second_process_is_refused_and_told_who_has_the_folder(tmp_path, run):
 def test_the_lock_of_a_process_that_died_is_taken_over(tmp_path, run):
     with ThreadPoolExecutor(1) as thread:
         held = thread.submit(run, "hold", tmp_path)
-        while not (held.done() or (run.output.exists() and run.output.read_text().endswith("\n"))):
+        while not (
+            held.done()
+            or (run.output.exists() and run.output.read_text().endswith("\n"))
+        ):
             time.sleep(0.01)
         holder = json.loads(run.output.read_text())["holder"]
         try:
@@ -73,7 +80,9 @@ def test_the_lock_of_a_process_that_died_is_taken_over(tmp_path, run):
 
 
 @needs_fork
-def test_a_forked_child_can_neither_use_nor_open_what_its_parent_has_open(tmp_path, run):
+def test_a_forked_child_can_neither_use_nor_open_what_its_parent_has_open(
+    tmp_path, run
+):
     *refused, parent = run("fork", tmp_path)
     assert [one["error"] for one in refused] == ["StoreLockedError"] * 3
     assert "inherited by process" in refused[0]["message"]
@@ -102,11 +111,20 @@ def test_a_process_that_dies_at_any_step_leaves_every_item_old_or_new(tmp_path, 
             changed = set(store.get(NOTES, "changed").value["parts"])
             assert changed in (old_changed, new_changed), folder
             items = {item.key: item for item in store.search(())}
-            assert {"changed", "kept"} <= set(items) <= {"changed", "kept", "deleted", "new", "only"}
-            for item in items.values():  # each is found by its text, and by no other text
+            assert (
+                {"changed", "kept"}
+                <= set(items)
+                <= {"changed", "kept", "deleted", "new", "only"}
+            )
+            for (
+                item
+            ) in items.values():  # each is found by its text, and by no other text
                 for part in item.value["parts"]:
                     best = store.search((), query=part)[0]
-                    assert (best.key, round(best.score, 4)) == (item.key, 1.0), (folder, part)
+                    assert (best.key, round(best.score, 4)) == (item.key, 1.0), (
+                        folder,
+                        part,
+                    )
             for part in (old_changed | new_changed) - changed:
                 assert store.search((), query=part)[0].score < 0.5, (folder, part)
             expected = {item.namespace for item in items.values()}
@@ -114,7 +132,14 @@ def test_a_process_that_dies_at_any_step_leaves_every_item_old_or_new(tmp_path, 
             store.put(NOTES, "changed", {"parts": ["last word"]}, ["parts[*]"])
             store.put(ONE, "only", {"parts": ["last leaf"]}, ["parts[*]"])
             assert store.search((), query="last leaf")[0].key == "only"
-            seen.add((frozenset(changed), "new" in items, "deleted" in items, "only" in items))
+            seen.add(
+                (
+                    frozenset(changed),
+                    "new" in items,
+                    "deleted" in items,
+                    "only" in items,
+                )
+            )
     assert len(seen) >= 4
 
 
@@ -154,14 +179,26 @@ def test_a_folder_that_could_not_be_opened_is_not_kept(tmp_path, run):
 
 
 def test_threads_at_once_lose_no_writes(tmp_path):
-    with ChromaStore(tmp_path) as store, ChromaStore(tmp_path) as other, ThreadPoolExecutor(6) as threads:
+    with (
+        ChromaStore(tmp_path) as store,
+        ChromaStore(tmp_path) as other,
+        ThreadPoolExecutor(6) as threads,
+    ):
 
         def work(number):
             used = (store, other)[number % 2]
             for turn in range(3):
-                used.put((*NOTES, str(number % 3)), f"{number}-{turn}", {"t": f"text {number} {turn}"}, ["t"])
+                used.put(
+                    (*NOTES, str(number % 3)),
+                    f"{number}-{turn}",
+                    {"t": f"text {number} {turn}"},
+                    ["t"],
+                )
                 used.put(NOTES, "contested", {"by": number}, index=["by"])
-                assert used.search(NOTES, query=f"text {number} {turn}", limit=1)[0].score > 0.99
+                assert (
+                    used.search(NOTES, query=f"text {number} {turn}", limit=1)[0].score
+                    > 0.99
+                )
                 used.delete((*NOTES, str(number % 3)), f"{number}-{turn - 1}")
 
         list(threads.map(work, range(6)))

@@ -12,13 +12,21 @@ pytestmark = pytest.mark.slow
 def holding(folder, *texts):
     """The files that hold a text."""
     files = [each for each in folder.rglob("*") if each.is_file()]
-    return sorted({each.name for each in files for text in texts if text.encode() in each.read_bytes()})
+    return sorted(
+        {
+            each.name
+            for each in files
+            for text in texts
+            if text.encode() in each.read_bytes()
+        }
+    )
 
 
 def filled(folder, count=10):
     store = ChromaStore(folder)
     store.batch(
-        PutOp(("a", "b"), f"key-{number}.", {"text": f"secret-{number}. of somebody"}) for number in range(count)
+        PutOp(("a", "b"), f"key-{number}.", {"text": f"secret-{number}. of somebody"})
+        for number in range(count)
     )
     store.put(("a", "c"), "other", {"text": "another one"})
     store.put(("z",), "far", {"text": "far away"}, index=False)
@@ -26,12 +34,22 @@ def filled(folder, count=10):
 
 
 def seen(store):
-    found = {tuple(each): store.search(each, limit=99) for each in store.list_namespaces()}
-    near = [(item.key, round(item.score, 4)) for item in store.search(("a",), query="secret-7. of somebody", limit=1)]
-    return {name: [(item.key, item.value, item.updated_at) for item in items] for name, items in found.items()}, near
+    found = {
+        tuple(each): store.search(each, limit=99) for each in store.list_namespaces()
+    }
+    near = [
+        (item.key, round(item.score, 4))
+        for item in store.search(("a",), query="secret-7. of somebody", limit=1)
+    ]
+    return {
+        name: [(item.key, item.value, item.updated_at) for item in items]
+        for name, items in found.items()
+    }, near
 
 
-@pytest.mark.parametrize("count", [10, 510])  # more than a batch, of which Chroma has written its indexes
+@pytest.mark.parametrize(
+    "count", [10, 510]
+)  # more than a batch, of which Chroma has written its indexes
 def test_what_was_deleted_is_in_no_file(tmp_path, count):
     with filled(tmp_path / "s", count) as store:
         for number in (3, 4):

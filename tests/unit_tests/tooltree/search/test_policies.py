@@ -7,7 +7,9 @@ from langchain_tooltree.tooltree.search import KernelConfig, Tree, UCTPolicy, Wo
 
 def work(tree, *, askable=lambda _: False, **settings):
     """What Eq. 1 works on where a test says which states may be asked."""
-    tree.config = KernelConfig(**{"selection": "smoothed", "seed": tree.config.seed, **settings})
+    tree.config = KernelConfig(
+        **{"selection": "smoothed", "seed": tree.config.seed, **settings}
+    )
     tree.askable, tree.spent = askable, lambda _: True
     return UCTPolicy(tree.config).select(tree)
 
@@ -18,7 +20,9 @@ def select(tree, **settings):
 
 
 def score(state, state_visits, child, **settings):
-    return UCTPolicy(KernelConfig(**{"selection": "smoothed", **settings})).score(state, state_visits, child)
+    return UCTPolicy(KernelConfig(**{"selection": "smoothed", **settings})).score(
+        state, state_visits, child
+    )
 
 
 def test_the_smoothed_form_by_hand(grow):
@@ -32,7 +36,9 @@ def test_the_printed_form_by_hand(grow):
     tree = Tree()
     child = grow(tree, tree.root, "a", r_pre=0.5, rewards=(0.6, 0.8))
     # 0.7 + 1.4 * 0.5 * sqrt(ln 5 / 2)
-    assert score(tree.root, 5, child, selection="printed") == pytest.approx(1.3279429, abs=1e-6)
+    assert score(tree.root, 5, child, selection="printed") == pytest.approx(
+        1.3279429, abs=1e-6
+    )
 
 
 def test_annealing_weighs_exploration_less_at_each_depth(grow):
@@ -71,7 +77,10 @@ def test_ties_go_to_the_larger_n(grow):
     tree = Tree()
     grow(tree, tree.root, "once", rewards=(0.5,))
     twice = grow(tree, tree.root, "twice", rewards=(0.5, 0.5))
-    assert select(tree, exploration=0.0, askable=lambda node: node.visits in {1, 2}) is twice
+    assert (
+        select(tree, exploration=0.0, askable=lambda node: node.visits in {1, 2})
+        is twice
+    )
 
 
 def test_the_last_ties_go_to_the_seeded_jitter(grow):
@@ -91,7 +100,9 @@ def test_rollouts_in_flight_lower_the_score(grow):
     free = score(tree.root, 4, child)
     tree.occupy(child, 1)
     # 0.5 + 1.4 * 0.5 * sqrt(ln 5) / (1 + 2 + 1)
-    assert score(tree.root, 4, child) == pytest.approx(0.5 + 0.7 * math.sqrt(math.log(5)) / 4)
+    assert score(tree.root, 4, child) == pytest.approx(
+        0.5 + 0.7 * math.sqrt(math.log(5)) / 4
+    )
     assert score(tree.root, 4, child) < free
 
 
@@ -120,7 +131,9 @@ def test_rollouts_in_flight_below_a_state_raise_its_visits(grow):
     assert select(tree, askable=lambda node: node is not tree.root) is promising
 
 
-@pytest.mark.parametrize("change", [{"pruned": "top_k"}, {"closed": True}, {"r_pre": None}])
+@pytest.mark.parametrize(
+    "change", [{"pruned": "top_k"}, {"closed": True}, {"r_pre": None}]
+)
 def test_pruned_closed_and_unscored_children_are_passed_over(grow, change):
     tree = Tree()
     best = grow(tree, tree.root, "best", r_pre=0.9)
@@ -141,12 +154,16 @@ def test_where_a_branch_has_nothing_to_offer_the_next_best_is_taken(grow):
 
 def test_eq_1_says_what_there_is_to_do(grow):
     tree = Tree()
-    assert work(tree, askable=lambda node: node is tree.root) == Work("propose", tree.root)
+    assert work(tree, askable=lambda node: node is tree.root) == Work(
+        "propose", tree.root
+    )
     call = grow(tree, tree.root, "look")
     assert work(tree) == Work("execute", call)
 
 
-def test_a_state_that_may_be_asked_again_is_left_alone_while_it_has_something_to_explore(grow):
+def test_a_state_that_may_be_asked_again_is_left_alone_while_it_has_something_to_explore(
+    grow,
+):
     tree = Tree()
     tree.root.proposals = 1
     call = grow(tree, tree.root, "look")
@@ -172,7 +189,9 @@ def test_the_posterior_policy_does_the_best_work_there_is(sketch):
 
 
 @pytest.mark.parametrize(("score", "starts"), [(0.6, True), (0.45, False)])
-def test_work_that_promises_much_less_than_what_is_in_flight_waits_for_it(sketch, score, starts):
+def test_work_that_promises_much_less_than_what_is_in_flight_waits_for_it(
+    sketch, score, starts
+):
     first, second = sketch.offer(sketch.tree.root, 0.6, score)
     sketch.tree.occupy(first, 1)
     outlook = sketch.posterior.outlook()

@@ -42,19 +42,27 @@ def test_before_anything_is_known_the_request_is_asked_for_calls(sketch):
 def test_two_scored_candidates_by_hand(sketch):
     good, _ = sketch.offer(sketch.tree.root, 0.7, 0.3)
     root = sketch.root()
-    first, second, none = OFFERED * FIRST * GOOD, OFFERED * (1 - FIRST) * BAD, 1 - OFFERED
+    first, second, none = (
+        OFFERED * FIRST * GOOD,
+        OFFERED * (1 - FIRST) * BAD,
+        1 - OFFERED,
+    )
     assert root.work == Work("execute", good)
     assert root.best == pytest.approx(DEEPER * first / (first + second + none))
 
 
-def test_work_below_the_request_helps_only_if_that_is_not_fulfilled_already(sketch, sketch_with):
+def test_work_below_the_request_helps_only_if_that_is_not_fulfilled_already(
+    sketch, sketch_with
+):
     begun = sketch_with(**BY_POSTERIOR)
     for each in (sketch, begun):
         each.offer(each.tree.root, 0.7, 0.3)
     right = OFFERED * FIRST * GOOD + OFFERED * (1 - FIRST) * BAD + 1 - OFFERED
     done = DONE_AT_START * (1 - SILENT_IF_DONE)
     still_open = (1 - DONE_AT_START) * right * (1 - SILENT_IF_OPEN)
-    assert begun.root().best == pytest.approx(sketch.root().best * still_open / (done + still_open))
+    assert begun.root().best == pytest.approx(
+        sketch.root().best * still_open / (done + still_open)
+    )
 
 
 def test_after_a_bad_offer_asking_again_is_the_best_work(sketch):
@@ -66,11 +74,17 @@ def test_after_a_bad_offer_asking_again_is_the_best_work(sketch):
     assert root.best == pytest.approx(none * OFFERED)
 
 
-def test_a_second_offer_is_expected_to_hold_the_right_call_only_if_the_first_did_not(sketch):
+def test_a_second_offer_is_expected_to_hold_the_right_call_only_if_the_first_did_not(
+    sketch,
+):
     sketch.offer(sketch.tree.root, 0.3)
     [later] = sketch.offer(sketch.tree.root, 0.7)
     root = sketch.root()
-    early, late, none = OFFERED * BAD, (1 - OFFERED) * OFFERED * GOOD, (1 - OFFERED) ** 2
+    early, late, none = (
+        OFFERED * BAD,
+        (1 - OFFERED) * OFFERED * GOOD,
+        (1 - OFFERED) ** 2,
+    )
     assert root.work == Work("execute", later)
     assert root.best == pytest.approx(DEEPER * late / (early + late + none))
 
@@ -109,7 +123,9 @@ def test_evidence_from_below_by_hand(sketch):
     second_right = OFFERED * (1 - FIRST) * GOOD
     assert after < 1
     assert root.work == Work("execute", second)
-    assert root.best == pytest.approx(DEEPER * second_right / (first_right + second_right + 1 - OFFERED))
+    assert root.best == pytest.approx(
+        DEEPER * second_right / (first_right + second_right + 1 - OFFERED)
+    )
 
 
 def test_a_path_goes_on_after_a_wrong_call_that_did_no_harm(sketch):
@@ -135,7 +151,9 @@ def test_done_from_a_goal_score_by_hand(sketch):
     root = sketch.root()
     said = DONE * math.exp(2.5)
     assert root.end == call.id
-    assert root.probability == pytest.approx(OFFERED * said / (OFFERED * (said + 1 - DONE) + 1 - OFFERED))
+    assert root.probability == pytest.approx(
+        OFFERED * said / (OFFERED * (said + 1 - DONE) + 1 - OFFERED)
+    )
 
 
 def test_done_from_a_silent_model_by_hand(sketch):
@@ -145,7 +163,9 @@ def test_done_from_a_silent_model_by_hand(sketch):
     astray = (1 - OFFERED_ASTRAY) * SILENT_ASTRAY
     if_done, if_open = SILENT_IF_DONE / astray, (1 - OFFERED) * SILENT_IF_OPEN / astray
     unharmed = HARMLESS_READ * if_open + 1 - HARMLESS_READ
-    done, unfinished = (OFFERED * part / unharmed for part in (DONE * if_done, (1 - DONE) * if_open))
+    done, unfinished = (
+        OFFERED * part / unharmed for part in (DONE * if_done, (1 - DONE) * if_open)
+    )
     assert root.end == call.id
     assert root.probability == pytest.approx(done / (done + unfinished + 1 - OFFERED))
 
@@ -199,13 +219,21 @@ def share_of_none(sketch):
 
 
 @pytest.mark.slow
-@given(offers=st.lists(st.lists(st.none() | st.floats(0.0, 1.0), min_size=1, max_size=8), min_size=1, max_size=2))
+@given(
+    offers=st.lists(
+        st.lists(st.none() | st.floats(0.0, 1.0), min_size=1, max_size=8),
+        min_size=1,
+        max_size=2,
+    )
+)
 @settings(deadline=None)
 def test_the_shares_of_siblings_and_of_none_of_them_sum_to_1(offers, sketch_with):
     sketch = sketch_with(done_at_start=0.0)
     for scores in offers:
         sketch.offer(sketch.tree.root, *scores)
-    shares = [share_of(sketch, child) for child in sketch.tree.children(sketch.tree.root)]
+    shares = [
+        share_of(sketch, child) for child in sketch.tree.children(sketch.tree.root)
+    ]
     assert all(0 < share < 1 for share in shares)
     assert sum(shares) + share_of_none(sketch) == pytest.approx(1.0)
 
@@ -214,7 +242,9 @@ def test_a_deferred_write_is_a_plan_in_itself(sketch):
     [write] = sketch.offer(sketch.tree.root, 0.7, effect="write")
     root = sketch.root()
     assert root.end == write.id
-    assert root.probability == pytest.approx(OFFERED * GOOD / (OFFERED * GOOD + 1 - OFFERED))
+    assert root.probability == pytest.approx(
+        OFFERED * GOOD / (OFFERED * GOOD + 1 - OFFERED)
+    )
     assert root.work == Work("propose", sketch.tree.root)
 
 

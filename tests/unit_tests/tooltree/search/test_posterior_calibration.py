@@ -25,7 +25,11 @@ SCORES = st.floats(0.0, 1.0)
 
 def taught(*scores):
     calibration = JudgeCalibration()
-    fitted = [position for position, score in enumerate(scores, start=1) if calibration.learn(score)]
+    fitted = [
+        position
+        for position, score in enumerate(scores, start=1)
+        if calibration.learn(score)
+    ]
     return calibration, fitted
 
 
@@ -40,7 +44,9 @@ def test_two_scores_of_a_call_share_half_of_their_error():
 
 
 def test_two_equal_scores_say_more_than_one_but_less_than_twice_as_much():
-    once, twice = (math.log(JudgeCalibration().ratio(*scores)) for scores in ([0.7], [0.7, 0.7]))
+    once, twice = (
+        math.log(JudgeCalibration().ratio(*scores)) for scores in ([0.7], [0.7, 0.7])
+    )
     assert once < twice < 2 * once
 
 
@@ -63,9 +69,9 @@ def test_no_score_is_proof():
     sure = JudgeCalibration(deviation=LEAST_DEVIATION)
     assert sure.ratio(1.0) == pytest.approx(math.exp(STRONGEST))
     assert sure.ratio(0.0, 0.0) == pytest.approx(math.exp(-STRONGEST))
-    assert JudgeCalibration(high=1.0, low=0.0, deviation=LEAST_DEVIATION).ratio(1.0) == pytest.approx(
-        math.exp(STRONGEST)
-    )
+    assert JudgeCalibration(high=1.0, low=0.0, deviation=LEAST_DEVIATION).ratio(
+        1.0
+    ) == pytest.approx(math.exp(STRONGEST))
 
 
 def test_a_judge_that_scores_nearly_all_calls_alike_is_trusted_more_but_not_without_bound():
@@ -98,10 +104,15 @@ def test_a_score_and_its_rank_by_hand():
     calibration, _ = taught(*scores)
     trust = RANK_TRUST * 10 / (10 + SCORES_ASSUMED)
     # 0.9 is the ninth of ten, after eight and a half others; (8.5 + 0.5) / 11
-    standing = math.sqrt(1 + 0.2 * 0.8 * 1.5**2) * NormalDist().inv_cdf(9 / 11) + (0.2 - 0.5) * 1.5
+    standing = (
+        math.sqrt(1 + 0.2 * 0.8 * 1.5**2) * NormalDist().inv_cdf(9 / 11)
+        + (0.2 - 0.5) * 1.5
+    )
     # The mean is 0.55 where 0.3 + 0.2 * 0.4 is expected: ten scores against fifteen assumed move the middle by 0.068.
     normal = 0.4 / calibration.deviation * (0.9 - 0.568) / calibration.deviation
-    assert calibration.ratio(0.9) == pytest.approx(math.exp((1 - trust) * normal + trust * 1.5 * standing))
+    assert calibration.ratio(0.9) == pytest.approx(
+        math.exp((1 - trust) * normal + trust * 1.5 * standing)
+    )
 
 
 def squeezed(score):
@@ -115,7 +126,10 @@ def test_a_judge_on_another_scale_prefers_the_same_calls(scores):
     plain, _ = taught(*(score / 100 for score in scores))
     narrow, _ = taught(*(squeezed(score / 100) for score in scores))
     order = sorted(set(scores))
-    for ratio in (lambda score: plain.ratio(score / 100), lambda score: narrow.ratio(squeezed(score / 100))):
+    for ratio in (
+        lambda score: plain.ratio(score / 100),
+        lambda score: narrow.ratio(squeezed(score / 100)),
+    ):
         ratios = [ratio(score) for score in order]
         assert ratios == sorted(ratios)
 
@@ -127,4 +141,6 @@ def test_ranks_tell_right_from_wrong_where_the_scale_hides_it():
     apart = math.log(narrow.ratio(0.6) / narrow.ratio(0.45))
     assert apart > math.log(5)
     high, _ = taught(*([0.9] + [0.5] * 4) * 8)
-    assert high.ratio(0.5) < 1 < high.ratio(0.9), "a wrong call that scores .5 is told from a right one"
+    assert high.ratio(0.5) < 1 < high.ratio(0.9), (
+        "a wrong call that scores .5 is told from a right one"
+    )

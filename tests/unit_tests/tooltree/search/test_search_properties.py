@@ -21,7 +21,10 @@ RULES = [
     *(
         {"selection": form, "proposals": proposals, "pre_evaluation": pre_evaluation}
         for form in ("smoothed", "printed")
-        for proposals, pre_evaluation in (("together", "batched"), ("per_tool", "single"))
+        for proposals, pre_evaluation in (
+            ("together", "batched"),
+            ("per_tool", "single"),
+        )
     ),
 ]
 UNDISTURBED = {"exhausted", "max_rollouts", "converged"}
@@ -58,13 +61,19 @@ def searches(draw):
     config, judge_calls = draw(CONFIGS), draw(st.sampled_from([2, 0]))
     is_under_way = draw(st.booleans())
     return lambda **changes: TreeSearch(
-        replace(config, **changes), tools=4, judge_calls=judge_calls, reserved_model_calls=1, is_under_way=is_under_way
+        replace(config, **changes),
+        tools=4,
+        judge_calls=judge_calls,
+        reserved_model_calls=1,
+        is_under_way=is_under_way,
     )
 
 
 @given(make=searches(), world=st.fixed_dictionaries(WORLDS))
 @settings(max_examples=22, deadline=None)
-def test_values_are_exact_means_and_visits_are_sums(make, world, pure_world, run_pure, all_rewards):
+def test_values_are_exact_means_and_visits_are_sums(
+    make, world, pure_world, run_pure, all_rewards
+):
     search = make()
 
     def check(_):
@@ -73,14 +82,18 @@ def test_values_are_exact_means_and_visits_are_sums(make, world, pure_world, run
             own = 0 if node.call is None or not node.evaluated else 1
             assert node.visits == len(rewards)
             assert node.visits == own + search.tree.state_visits(node)
-            assert node.value == pytest.approx(sum(rewards) / len(rewards) if rewards else 0.0, abs=1e-12)
+            assert node.value == pytest.approx(
+                sum(rewards) / len(rewards) if rewards else 0.0, abs=1e-12
+            )
 
     run_pure(search, pure_world(**world), watch=check)
 
 
 @given(make=searches(), world=st.fixed_dictionaries(WORLDS))
 @settings(max_examples=22, deadline=None)
-def test_only_states_that_were_reached_are_asked_and_writes_never_run(make, world, pure_world, run_pure):
+def test_only_states_that_were_reached_are_asked_and_writes_never_run(
+    make, world, pure_world, run_pure
+):
     search = make()
     unjudged = search.config.selection == "posterior"
     judged = set()
@@ -95,7 +108,11 @@ def test_only_states_that_were_reached_are_asked_and_writes_never_run(make, worl
                 assert not node.deferred
                 assert node.pruned is None
                 assert node.depth < search.config.max_depth
-                assert operation.attempt == node.proposals + 1 <= search.config.max_proposals
+                assert (
+                    operation.attempt
+                    == node.proposals + 1
+                    <= search.config.max_proposals
+                )
             if operation.run:
                 assert not node.deferred
                 assert node.observation is None
@@ -123,7 +140,10 @@ def test_budgets_on_calls_are_never_overshot(make, world, pure_world, run_pure):
     def check(_):
         assert search.spent.tool_calls <= search.rollouts <= most
         assert search.spent.model_calls <= search.max_model_calls - 1
-        assert search.spent.model_calls + search.promised_model_calls <= search.max_model_calls
+        assert (
+            search.spent.model_calls + search.promised_model_calls
+            <= search.max_model_calls
+        )
 
     told = run_pure(search, pure_world(**world), watch=check)
     assert not search.ask()
@@ -150,7 +170,9 @@ def test_what_is_inferred_are_probabilities(make, world, pure_world, run_pure):
 @pytest.mark.parametrize("rule", RULES, ids=named)
 @given(make=searches(), world=st.fixed_dictionaries(WORLDS), timing=st.integers())
 @settings(max_examples=22, deadline=None)
-def test_the_order_in_which_operations_end_does_not_matter(rule, make, world, timing, pure_world, run_pure, picture):
+def test_the_order_in_which_operations_end_does_not_matter(
+    rule, make, world, timing, pure_world, run_pure, picture
+):
     rule = {**rule, "goal_score": True}
     one, other = make(**rule), make(**rule)
     run_pure(one, pure_world(**world))
@@ -161,7 +183,9 @@ def test_the_order_in_which_operations_end_does_not_matter(rule, make, world, ti
 @pytest.mark.parametrize("rule", RULES, ids=named)
 @given(make=searches(), world=st.fixed_dictionaries(WORLDS))
 @settings(max_examples=22, deadline=None)
-def test_replaying_the_recorded_outcomes_gives_the_same_tree(rule, make, world, pure_world, run_pure, picture):
+def test_replaying_the_recorded_outcomes_gives_the_same_tree(
+    rule, make, world, pure_world, run_pure, picture
+):
     rule = {**rule, "goal_score": True}
     original, replayed = make(**rule), make(**rule)
     recorded = run_pure(original, pure_world(**world))
@@ -174,7 +198,9 @@ def test_replaying_the_recorded_outcomes_gives_the_same_tree(rule, make, world, 
 
 @given(make=searches(), world=st.fixed_dictionaries(WORLDS))
 @settings(max_examples=22, deadline=None)
-def test_nothing_stays_in_flight_or_reserved_after_an_undisturbed_search(make, world, pure_world, run_pure):
+def test_nothing_stays_in_flight_or_reserved_after_an_undisturbed_search(
+    make, world, pure_world, run_pure
+):
     search = make(goal_score=True, patience=1_000, max_model_calls=9_999)
     run_pure(search, pure_world(**world))
     if search.stop_reason in UNDISTURBED:
@@ -187,20 +213,26 @@ def test_nothing_stays_in_flight_or_reserved_after_an_undisturbed_search(make, w
 
 @given(make=searches(), world=st.fixed_dictionaries(WORLDS))
 @settings(max_examples=22, deadline=None)
-def test_no_call_is_offered_twice_in_a_state_and_no_read_twice_on_a_path(make, world, pure_world, run_pure):
+def test_no_call_is_offered_twice_in_a_state_and_no_read_twice_on_a_path(
+    make, world, pure_world, run_pure
+):
     search = make()
     run_pure(search, pure_world(**world))
     for node in search.tree.nodes:
         offered = [child.call.key for child in search.tree.children(node)]
         assert len(offered) == len(set(offered))
         path = search.tree.path(node)
-        reads = [(step.world, step.call.key) for step in path if step.call.effect == "read"]
+        reads = [
+            (step.world, step.call.key) for step in path if step.call.effect == "read"
+        ]
         assert len(reads) == len(set(reads))
 
 
 @given(make=searches(), world=st.fixed_dictionaries(WORLDS))
 @settings(max_examples=22, deadline=None)
-def test_equal_states_are_one_state_in_whatever_order_the_reads_came(make, world, pure_world, run_pure):
+def test_equal_states_are_one_state_in_whatever_order_the_reads_came(
+    make, world, pure_world, run_pure
+):
     search = make(**RULES[0], goal_score=True)
     run_pure(search, pure_world(**world))
     states = []
@@ -209,21 +241,39 @@ def test_equal_states_are_one_state_in_whatever_order_the_reads_came(make, world
         if not path or path[-1].call.effect != "read":
             continue
         changes = tuple(step.call.key for step in path if step.call.effect != "read")
-        states.append((changes, frozenset((step.world, step.call.key) for step in path if step.call.effect == "read")))
+        states.append(
+            (
+                changes,
+                frozenset(
+                    (step.world, step.call.key)
+                    for step in path
+                    if step.call.effect == "read"
+                ),
+            )
+        )
     assert len(states) == len(set(states))
 
 
 @given(make=searches(), world=st.fixed_dictionaries(WORLDS))
 @settings(max_examples=22, deadline=None)
-def test_no_call_runs_again_in_a_world_in_which_it_has_succeeded(make, world, pure_world, run_pure):
+def test_no_call_runs_again_in_a_world_in_which_it_has_succeeded(
+    make, world, pure_world, run_pure
+):
     search = make(parallel_rollouts=1)
 
     def key(node):
         return search.tree.state_before(node).world, node.call.key
 
     def watch(launched):
-        settled = {key(node) for node in search.tree.nodes if node.observation and node.observation.kind == "ok"}
-        assert not any(operation.run and key(search.tree[operation.node]) in settled for operation in launched)
+        settled = {
+            key(node)
+            for node in search.tree.nodes
+            if node.observation and node.observation.kind == "ok"
+        }
+        assert not any(
+            operation.run and key(search.tree[operation.node]) in settled
+            for operation in launched
+        )
 
     run_pure(search, pure_world(**world), watch=watch)
 
@@ -238,7 +288,9 @@ def test_pruning_follows_the_thresholds(make, world, pure_world, run_pure):
         return
     for node in search.tree.nodes[1:]:
         if node.r_pre is not None and not node.batched:
-            assert (node.pruned == "pre_evaluation") is (node.r_pre < search.config.pre_threshold)
+            assert (node.pruned == "pre_evaluation") is (
+                node.r_pre < search.config.pre_threshold
+            )
         if node.evaluated:
             assert (node.pruned == "post_evaluation") is (
                 node.post_scored and node.r_post < search.config.post_threshold
@@ -249,13 +301,23 @@ def test_pruning_follows_the_thresholds(make, world, pure_world, run_pure):
 
 @given(make=searches(), world=st.fixed_dictionaries(WORLDS))
 @settings(max_examples=22, deadline=None)
-def test_the_best_path_by_eq_1_ends_in_a_call_that_was_judged_and_kept(make, world, pure_world, run_pure):
+def test_the_best_path_by_eq_1_ends_in_a_call_that_was_judged_and_kept(
+    make, world, pure_world, run_pure
+):
     search = make(goal_score=True, **RULES[1])
     run_pure(search, pure_world(**world))
-    kept = [node for node in search.tree.nodes[1:] if node.evaluated and node.post_scored and not node.pruned]
+    kept = [
+        node
+        for node in search.tree.nodes[1:]
+        if node.evaluated and node.post_scored and not node.pruned
+    ]
     best = search.best()
     assert (best is None) is (not kept)
     if best is not None:
         assert search.tree.path_value(best) == max(map(search.tree.path_value, kept))
-        ties = [node for node in kept if search.tree.path_value(node) == search.tree.path_value(best)]
+        ties = [
+            node
+            for node in kept
+            if search.tree.path_value(node) == search.tree.path_value(best)
+        ]
         assert best.depth == min(node.depth for node in ties)

@@ -16,7 +16,9 @@ def test_a_number_and_its_text_have_different_keys():
 
 
 def test_the_label_reads_like_a_call():
-    assert call("book", city="Zürich", nights=2).label == 'book(city="Zürich", nights=2)'
+    assert (
+        call("book", city="Zürich", nights=2).label == 'book(city="Zürich", nights=2)'
+    )
 
 
 def test_backpropagation_keeps_the_running_mean_on_the_path_alone(grow):
@@ -40,9 +42,19 @@ def test_occupying_counts_every_node_from_the_root_down(grow):
     other = grow(tree, tree.root, "other")
     tree.occupy(second, 1)
     tree.occupy(first, 1)
-    assert [node.in_flight for node in (tree.root, first, second, other)] == [2, 2, 1, 0]
+    assert [node.in_flight for node in (tree.root, first, second, other)] == [
+        2,
+        2,
+        1,
+        0,
+    ]
     tree.occupy(second, -1)
-    assert [node.in_flight for node in (tree.root, first, second, other)] == [1, 1, 0, 0]
+    assert [node.in_flight for node in (tree.root, first, second, other)] == [
+        1,
+        1,
+        0,
+        0,
+    ]
 
 
 def test_a_path_leads_from_the_first_call_to_the_node(grow):
@@ -80,13 +92,18 @@ def test_only_sandboxed_calls_change_the_world():
 def test_the_same_writes_lead_to_the_same_world_on_any_path():
     tree = Tree()
     direct = tree.add(tree.root, call("paint", "sandboxed"))
-    after_a_look = tree.add(tree.add(tree.root, call("look")), call("paint", "sandboxed"))
+    after_a_look = tree.add(
+        tree.add(tree.root, call("look")), call("paint", "sandboxed")
+    )
     assert direct.world == after_a_look.world
 
 
 def test_only_writes_are_deferred():
     tree = Tree()
-    nodes = [tree.add(tree.root, call(effect, effect)) for effect in ("read", "write", "sandboxed")]
+    nodes = [
+        tree.add(tree.root, call(effect, effect))
+        for effect in ("read", "write", "sandboxed")
+    ]
     assert [node.deferred for node in nodes] == [False, True, False]
     assert not tree.root.deferred
 

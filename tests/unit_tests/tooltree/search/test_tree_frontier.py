@@ -57,8 +57,13 @@ def test_the_request_may_be_asked_from_the_start(rule):
     assert frontier_of(tree, selection=rule).askable(tree.root)
 
 
-@pytest.mark.parametrize(("settings", "may"), [({"selection": "posterior"}, True), ({"selection": "smoothed"}, False)])
-def test_a_call_that_brought_something_back_is_asked_unjudged_by_the_posterior_alone(call, settings, may):
+@pytest.mark.parametrize(
+    ("settings", "may"),
+    [({"selection": "posterior"}, True), ({"selection": "smoothed"}, False)],
+)
+def test_a_call_that_brought_something_back_is_asked_unjudged_by_the_posterior_alone(
+    call, settings, may
+):
     tree, node = call
     seen(node)
     assert frontier_of(tree, **settings).askable(node) is may
@@ -68,7 +73,13 @@ def test_a_call_that_brought_something_back_is_asked_unjudged_by_the_posterior_a
 
 @pytest.mark.parametrize(
     "change",
-    [{"closed": True}, {"proposing": True}, {"finished": True}, {"pruned": "post_evaluation"}, {"proposals": 3}],
+    [
+        {"closed": True},
+        {"proposing": True},
+        {"finished": True},
+        {"pruned": "post_evaluation"},
+        {"proposals": 3},
+    ],
 )
 def test_a_state_that_is_out_being_asked_or_asked_enough_may_not_be_asked(call, change):
     tree, node = call
@@ -129,7 +140,9 @@ def test_closing_stops_at_a_state_with_an_open_child(call, grow):
     assert (node.closed, tree.root.closed) == (True, False)
 
 
-def test_a_state_whose_model_had_no_more_calls_is_closed_however_often_it_was_asked(call):
+def test_a_state_whose_model_had_no_more_calls_is_closed_however_often_it_was_asked(
+    call,
+):
     tree, node = call
     seen(node).finished = True
     tree.root.proposals = 3
