@@ -13,7 +13,7 @@ from langchain.embeddings import init_embeddings
 from langchain_core.embeddings import Embeddings
 
 from langchain_tooltree.errors import ConfigurationError, check_count
-from langchain_tooltree.flows import Flow, TwinStep
+from langchain_tooltree.flows import TwinStep
 from langchain_tooltree.text import WORD
 
 DEFAULT_DIMENSIONS = 1024
@@ -100,13 +100,13 @@ def resolve_embeddings(embeddings: Embeddings | str | None) -> Embeddings:
     raise ConfigurationError(msg)
 
 
-def embedded(embeddings: Embeddings, texts: list[str]) -> Flow[list[list[float]]]:
+async def embedded(embeddings: Embeddings, texts: list[str]) -> list[list[float]]:
     """One vector for each of some texts, as a flow."""
     step = TwinStep(
         partial(embeddings.embed_documents, texts),
         partial(embeddings.aembed_documents, texts),
     )
-    vectors: list[list[float]] = yield step
+    vectors: list[list[float]] = await step
     if len(vectors) != len(texts):
         msg = f"{type(embeddings).__name__} returned {len(vectors)} vectors for {len(texts)} texts."
         raise ValueError(msg)

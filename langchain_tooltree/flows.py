@@ -27,7 +27,7 @@ from concurrent.futures import Future, wait
 from contextvars import copy_context
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ParamSpec, Protocol, TypeVar, get_args
+from typing import Any, ParamSpec, TypeVar
 
 from langchain_core.callbacks import (
     BaseCallbackManager,
@@ -48,21 +48,29 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class FlowStep(Protocol):
+class FlowStep:
     """A piece of I/O that a flow asks its driver to perform."""
+
+    __slots__ = ()
+
+    def __await__(self) -> Generator["FlowStep", Any, Any]:
+        """Hand the step to the driver of the flow, and return what came of it."""
+        return (yield self)
 
     def run(self) -> Any:
         """Perform the step, blocking the calling thread."""
+        raise NotImplementedError
 
     async def arun(self) -> Any:
         """Perform the step without blocking the event loop."""
+        raise NotImplementedError
 
 
-Flow = Generator[FlowStep, Any, T]
+Flow = Coroutine[FlowStep, Any, T]
 
 
 @dataclass(frozen=True, slots=True)
-class FunctionStep:
+class FunctionStep(FlowStep):
     """A user's function of one argument, sync or async, as a step."""
 
     function: Callable[[Any], Any | Awaitable[Any]]
@@ -85,15 +93,23 @@ class FunctionStep:
 
 
 @dataclass(frozen=True, slots=True)
-class TwinStep:
+class TwinStep(FlowStep):
     """A call and its async twin, such as `partial`s of `invoke` and `ainvoke`, as a step."""
 
-    run: Callable[[], Any]
-    arun: Callable[[], Coroutine[Any, Any, Any]]
+    call: Callable[[], Any]
+    acall: Callable[[], Coroutine[Any, Any, Any]]
+
+    def run(self) -> Any:
+        """Make the call."""
+        return self.call()
+
+    async def arun(self) -> Any:
+        """Make the async call."""
+        return await self.acall()
 
 
 @dataclass(frozen=True, slots=True)
-class TogetherStep:
+class TogetherStep(FlowStep):
     """Flows that run at the same time, as one step: `plans, scores = yield TogetherStep([plan(), score()])`.
 
     All come to their end, then their results are given in the order of the flows. If some fail, the error of the first
@@ -157,7 +173,7 @@ def has_loop() -> bool:
 def run_flow(flow: Flow[T]) -> T:
     """Drive a flow to its end on the calling thread. An interrupt of LangGraph passes through; no flow sees it."""
     try:
-        step = next(flow)
+        step = flow.send(None)
         while True:
             try:
                 outcome = step.run()
@@ -177,7 +193,7 @@ def run_flow(flow: Flow[T]) -> T:
 async def arun_flow(flow: Flow[T]) -> T:
     """Drive a flow to its end on the running event loop; the async twin of `run_flow`."""
     try:
-        step = next(flow)
+        step = flow.send(None)
         while True:
             try:
                 outcome = await step.arun()
@@ -202,7 +218,7 @@ def driven(flow: Callable[P, Flow[T]]) -> Callable[P, T]:
         return run_flow(flow(*args, **kwargs))
 
     signature = inspect.signature(flow)
-    *_, value = get_args(signature.return_annotation) or (signature.return_annotation,)
+    *_, value = (signature.return_annotation,)
     driver.__dict__["__flow__"] = flow
     driver.__dict__["__signature__"] = signature.replace(return_annotation=value)
     return driver
@@ -231,13 +247,13 @@ def flow_of(function: Callable[P, T]) -> Callable[P, Flow[T]]:
     return flow if owner is None else partial(flow, owner)
 
 
-def if_it_can(ask: Callable[[], Flow[T]], otherwise: T, whose: str) -> Flow[T]:
+async def if_it_can(ask: Callable[[], Flow[T]], otherwise: T, whose: str) -> T:
     """What comes of a flow that a run can do without: something else where it fails, which is logged.
 
     What is wrongly configured is no such failure, and is raised.
     """
     try:
-        return (yield from ask())
+        return await ask()
     except (GraphBubbleUp, ConfigurationError):
         raise
     except Exception as error:  # noqa: BLE001 - whatever it is
@@ -251,9 +267,9 @@ EventSink = Callable[[Event], None]
 Writer = Callable[[Any], None]  # writes to `stream_mode="custom"`
 
 
-def emit(
+async def emit(
     events: Sequence[Event], writer: Writer | None, sinks: Sequence[EventSink] = ()
-) -> Flow[None]:
+) -> None:
     """Give events, in order, to sinks, to the stream of a graph and to its callback handlers.
 
     In the stream they stand under a key that tells them from what the application writes; handlers get them as custom
@@ -276,7 +292,7 @@ def emit(
             writer({"tooltree": event})
             if has_handlers:
                 custom = f"tooltree.{event['type']}", event
-                yield TwinStep(
+                await TwinStep(
                     partial(dispatch_custom_event, *custom),
                     partial(adispatch_custom_event, *custom),
                 )

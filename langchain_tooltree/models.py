@@ -52,7 +52,7 @@ from langchain_tooltree.experience.trajectory import (
     storable,
     woven,
 )
-from langchain_tooltree.flows import Flow, TwinStep
+from langchain_tooltree.flows import TwinStep
 from langchain_tooltree.text import (
     LONGEST_REPLY,
     LONGEST_TEXT,
@@ -172,19 +172,19 @@ def usage_sum(
     )
 
 
-def request(
+async def request(
     model: Runnable[Any, Any],
     messages: Sequence[BaseMessage],
     config: RunnableConfig,
     meter: Meter,
     name: str,
-) -> Flow[AIMessage]:
+) -> AIMessage:
     """Ask a model and count it; `name` is the model's in the error for what is no reply.
 
     A request that fails is counted, since it may have cost something, unless it was refused.
     """
     try:
-        reply = yield TwinStep(
+        reply = await TwinStep(
             partial(model.invoke, list(messages), config),
             partial(model.ainvoke, list(messages), config),
         )
@@ -281,19 +281,17 @@ def bind_tools(
         raise ConfigurationError(msg) from error
 
 
-def call_tools(
+async def call_tools(
     model: BaseChatModel,
     tools: Sequence[BaseTool | dict[str, Any]],
     messages: Sequence[BaseMessage],
     meter: Meter,
     config: RunnableConfig,
-) -> Flow[AIMessage]:
+) -> AIMessage:
     """Ask a model that may reply with tool calls."""
     return storable(
-        (
-            yield from request(
-                bind_tools(model, tools), messages, config, meter, type(model).__name__
-            )
+        await request(
+            bind_tools(model, tools), messages, config, meter, type(model).__name__
         )
     )
 
@@ -334,13 +332,13 @@ def quiet(model: Any) -> Any:
 FormT = TypeVar("FormT", bound=BaseModel)
 
 
-def filled_in(
+async def filled_in(
     model: BaseChatModel,
     form: type[FormT],
     prompt: list[BaseMessage],
     config: RunnableConfig,
     meter: Meter,
-) -> Flow[FormT | None]:
+) -> FormT | None:
     """Have a model fill in a form, and ask again once if its reply does not validate.
 
     It is asked through its structured output where it has one, and otherwise in plain text.
@@ -353,7 +351,7 @@ def filled_in(
     while attempts < ATTEMPTS and meter.left > 0:
         asked = _with_schema(question, form) if spelled_out else question
         try:
-            reply = yield from request(structured or model, asked, config, meter, name)
+            reply = await request(structured or model, asked, config, meter, name)
         except Exception as error:  # noqa: BLE001 - any failure of a model is a missing form, not a crash
             if structured is not None and http_status(error) in FORM_REFUSED:
                 logger.info(

@@ -45,12 +45,11 @@ from langchain_tooltree.experience.run_identity import (
 from langchain_tooltree.experience.trajectory import Recall, aim_of
 from langchain_tooltree.experience.verdict import AnyVerdict
 from langchain_tooltree.flows import (
-    Flow,
     Writer,
-    async_twin,
+    arun_flow,
     current_runtime,
     current_writer,
-    driven,
+    run_flow,
 )
 from langchain_tooltree.models import extended
 from langchain_tooltree.text import remarked
@@ -150,11 +149,20 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
             )
         self._k = k
 
-    @driven
-    def before_agent(
-        self, state: CFGMState, runtime: Runtime[Any]
-    ) -> Flow[dict[str, Any]]:
+    def before_agent(self, state: CFGMState, runtime: Runtime[Any]) -> dict[str, Any]:
         """Recall what is known of tasks like the user's."""
+        return run_flow(self.before_agent_flow(state, runtime))
+
+    async def abefore_agent(
+        self, state: CFGMState, runtime: Runtime[Any]
+    ) -> dict[str, Any]:
+        """Async version of `before_agent`."""
+        return await arun_flow(self.before_agent_flow(state, runtime))
+
+    async def before_agent_flow(
+        self, state: CFGMState, runtime: Runtime[Any]
+    ) -> dict[str, Any]:
+        """Flow of `before_agent` and `abefore_agent`; other flows await it."""
         memory = None if is_collecting() else self._memory
         conversation = Conversation.of(state)
         namespace = {} if memory is None else memory.experience.within_config().values
@@ -179,7 +187,7 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
                 }
             }
         aim = aim_of(dict.fromkeys([turn["first"], *conversation.requests]))
-        recollection = yield from memory.recaller.recall_here(
+        recollection = await memory.recaller.recall_here(
             aim, k=self._k, own=run_id(runtime), writer=runtime.stream_writer
         )
         text = recall_text(recollection, max_characters=memory.max_characters)
@@ -193,26 +201,35 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
             )
         }
 
-    abefore_agent = async_twin(before_agent)  # type: ignore[arg-type] # mypy takes `self` from the base class
-
-    @driven
     def before_model(
         self, state: CFGMState, runtime: Runtime[Any]
-    ) -> Flow[dict[str, Any] | None]:
+    ) -> dict[str, Any] | None:
         """Look at what the tools have brought back, and correct the course if need be.
 
         It is a step of the graph of its own: no model is asked twice where a run is resumed or a model call repeated.
         """
+        return run_flow(self.before_model_flow(state, runtime))
+
+    async def abefore_model(
+        self, state: CFGMState, runtime: Runtime[Any]
+    ) -> dict[str, Any] | None:
+        """Async version of `before_model`."""
+        return await arun_flow(self.before_model_flow(state, runtime))
+
+    async def before_model_flow(
+        self, state: CFGMState, runtime: Runtime[Any]
+    ) -> dict[str, Any] | None:
+        """Flow of `before_model` and `abefore_model`; other flows await it."""
         conversation = Conversation(visible_path(state))
         if self._recovery is None or not conversation.observations:
             return None
         turn: Mapping[str, Any] = state.get("cfgm_recalled") or {}
-        message = yield from self._recovery.correction(
-            conversation, help_=self._help(turn, runtime), writer=runtime.stream_writer
+        message = await self._recovery.correction(
+            conversation,
+            find_help=partial(self._help, turn, runtime),
+            writer=runtime.stream_writer,
         )
         return None if message is None else {"messages": [message]}
-
-    abefore_model = async_twin(before_model)  # type: ignore[arg-type] # as above
 
     def wrap_model_call(
         self,
@@ -230,9 +247,16 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
         """The async twin of `wrap_model_call`."""
         return await handler(self._with_recalled(request))
 
-    @driven
-    def after_agent(self, state: CFGMState, runtime: Runtime[Any]) -> Flow[None]:
+    def after_agent(self, state: CFGMState, runtime: Runtime[Any]) -> None:
         """Record a run that has come to its end; one that is interrupted has not. What goes wrong is logged."""
+        run_flow(self.after_agent_flow(state, runtime))
+
+    async def aafter_agent(self, state: CFGMState, runtime: Runtime[Any]) -> None:
+        """Async version of `after_agent`."""
+        await arun_flow(self.after_agent_flow(state, runtime))
+
+    async def after_agent_flow(self, state: CFGMState, runtime: Runtime[Any]) -> None:
+        """Flow of `after_agent` and `aafter_agent`; other flows await it."""
         instructions = self._recorder.requests.pop(runtime).instructions
         if self._memory is None or not self._records or is_collecting():
             return
@@ -252,19 +276,16 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
             )
             about = recall.metadata() if "runs" in turn else {}
             keep = partial(self._recorder.keep, state["messages"], runtime, experience)
-            yield from keep(
+            await keep(
                 task=turn.get("first") or None, instructions=instructions, about=about
             )
         except Exception as error:
             logger.exception("A run was not recorded: %s", error)  # noqa: TRY401 - names the reason in one line
 
-    aafter_agent = async_twin(after_agent)  # type: ignore[arg-type] # as above
-
-    def _help(
+    async def _help(
         self, turn: Mapping[str, Any], runtime: Runtime[Any]
-    ) -> Flow[dict[str, Any]]:
+    ) -> dict[str, Any]:
         """What was recalled when the run began, and what its model was offered and told."""
-        yield from ()
         offered = self._recorder.requests.of(runtime)
         tips, examples = (
             map(Tip.from_dict, turn.get("tips", ())),
@@ -330,24 +351,41 @@ class CFGMRecallNode(Runnable[Any, dict[str, str]]):
         self._messages_key = messages_key
         self._recalled_key = recalled_key
 
-    @driven
     def invoke(
         self,
         input: Any,  # noqa: A002 - as Runnable has it
-        config: RunnableConfig | None = None,  # noqa: ARG002 - as Runnable has it
+        config: RunnableConfig | None = None,
         **_: Any,
-    ) -> Flow[dict[str, str]]:
+    ) -> dict[str, str]:
         """Recall what is known of tasks like the latest request of a graph state or a list of messages.
 
         Returns:
             The text under `recalled_key`; empty if nothing is known.
         """
+        return run_flow(self.invoke_flow(input, config, **_))
+
+    async def ainvoke(
+        self,
+        input: Any,  # noqa: A002 - as Runnable has it
+        config: RunnableConfig | None = None,
+        **_: Any,
+    ) -> dict[str, str]:
+        """Async version of `invoke`."""
+        return await arun_flow(self.invoke_flow(input, config, **_))
+
+    async def invoke_flow(
+        self,
+        input: Any,  # noqa: A002 - as Runnable has it
+        config: RunnableConfig | None = None,  # noqa: ARG002 - as Runnable has it
+        **_: Any,
+    ) -> dict[str, str]:
+        """Flow of `invoke` and `ainvoke`; other flows await it."""
         conversation = Conversation.of(input, self._messages_key)
         if not conversation.task:
             return {self._recalled_key: ""}
         runtime, writer = current_runtime(), current_writer()
         own = run_id(runtime) if runtime else None
-        recollection = yield from self._memory.recaller.recall_here(
+        recollection = await self._memory.recaller.recall_here(
             conversation.aim, k=self._k, own=own, writer=writer
         )
         return {
@@ -355,8 +393,6 @@ class CFGMRecallNode(Runnable[Any, dict[str, str]]):
                 recollection, max_characters=self._memory.max_characters
             )
         }
-
-    ainvoke = async_twin(invoke)  # type: ignore[arg-type] # mypy takes `self` from the declaration in Runnable
 
 
 class CFGMReflectionNode(Runnable[Any, dict[str, list[BaseMessage]]]):
@@ -415,18 +451,35 @@ class CFGMReflectionNode(Runnable[Any, dict[str, list[BaseMessage]]]):
         self._k = k
         self._messages_key = messages_key
 
-    @driven
     def invoke(
         self,
         input: Any,  # noqa: A002
-        config: RunnableConfig | None = None,  # noqa: ARG002
+        config: RunnableConfig | None = None,
         **_: Any,
-    ) -> Flow[dict[str, list[BaseMessage]]]:
+    ) -> dict[str, list[BaseMessage]]:
         """Look at the latest observations of a graph state or a list of messages; correct the course if need be.
 
         Returns:
             The anomalous observation, with the correction, under `messages_key`; nothing if all is well.
         """
+        return run_flow(self.invoke_flow(input, config, **_))
+
+    async def ainvoke(
+        self,
+        input: Any,  # noqa: A002
+        config: RunnableConfig | None = None,
+        **_: Any,
+    ) -> dict[str, list[BaseMessage]]:
+        """Async version of `invoke`."""
+        return await arun_flow(self.invoke_flow(input, config, **_))
+
+    async def invoke_flow(
+        self,
+        input: Any,  # noqa: A002
+        config: RunnableConfig | None = None,  # noqa: ARG002
+        **_: Any,
+    ) -> dict[str, list[BaseMessage]]:
+        """Flow of `invoke` and `ainvoke`; other flows await it."""
         conversation = Conversation(visible_path(input, key=self._messages_key))
         writer = current_writer()
         # Outside of any graph, the caller puts the correction in its place.
@@ -437,20 +490,18 @@ class CFGMReflectionNode(Runnable[Any, dict[str, list[BaseMessage]]]):
                 "Results of tools have no id, so no correction can take their place: use add_messages."
             )
             return {}
-        help_ = self._help(conversation, writer)
-        message = yield from self._recovery.correction(
-            conversation, names=self._names, help_=help_, writer=writer
+        find_help = partial(self._help, conversation, writer)
+        message = await self._recovery.correction(
+            conversation, names=self._names, find_help=find_help, writer=writer
         )
         return {} if message is None else {self._messages_key: [message]}
 
-    ainvoke = async_twin(invoke)  # type: ignore[arg-type] # mypy takes `self` from the declaration in Runnable
-
-    def _help(
+    async def _help(
         self, conversation: Conversation, writer: Writer | None
-    ) -> Flow[dict[str, Any]]:
+    ) -> dict[str, Any]:
         if self._memory is None or not conversation.task:
             return {"tools": self._tools}
-        recollection = yield from self._memory.recaller.recall_here(
+        recollection = await self._memory.recaller.recall_here(
             conversation.aim, k=self._k, writer=writer
         )
         text = recall_text(recollection, max_characters=self._memory.max_characters)

@@ -34,7 +34,7 @@ from langchain_tooltree.experience.recorder import MESSAGES_KEY, TrajectoryRecor
 from langchain_tooltree.experience.run_identity import collecting
 from langchain_tooltree.experience.store import ExperienceStore
 from langchain_tooltree.experience.trajectory import SUCCESS_REWARD, Trajectory
-from langchain_tooltree.flows import Flow, FunctionStep, TogetherStep, TwinStep, flow_of
+from langchain_tooltree.flows import Flow, FunctionStep, TogetherStep, TwinStep
 from langchain_tooltree.models import (
     ATTEMPTS,
     DEFAULT_MAX_CHARACTERS,
@@ -282,9 +282,9 @@ Review = Callable[[Sequence[BaseMessage]], Flow[ToolMessage | None]]
 """Looks at a dialogue after each reply's actions; an observation to take the place of its own."""
 
 
-def run_in_environment(
+async def run_in_environment(
     attempt: Attempt, world: Any, model: BaseChatModel, review: Review | None = None
-) -> Flow[AttemptResult]:
+) -> AttemptResult:
     """Reset a world and let a model try a task in it, as a flow: until the world ends it, or it makes no more call.
 
     Whatever else is raised is no fault of the model: it, or the world, cannot be reached, or what `step` returned
@@ -293,13 +293,13 @@ def run_in_environment(
     messages: list[BaseMessage] = []
     rewards: list[float] = []
     step, steps, problem = StepResult(""), 0, ""
-    match (yield FunctionStep(world.reset, attempt.original)):
+    match await FunctionStep(world.reset, attempt.original):
         case tuple((observation, Mapping())) | observation:
             messages.append(
                 HumanMessage(f"{attempt.request}\n\n{as_text(observation)}".strip())
             )
     while not (step.done or problem):
-        messages.append(reply := (yield from _reply(attempt, model, messages)))
+        messages.append(reply := (await _reply(attempt, model, messages)))
         if not reply.tool_calls:
             break
         for call in reply.tool_calls:
@@ -314,7 +314,7 @@ def run_in_environment(
             )
             try:
                 step = (
-                    read_step((yield FunctionStep(world.step, action)))
+                    read_step(await FunctionStep(world.step, action))
                     if action
                     else StepResult(MISCALLED)
                 )
@@ -335,11 +335,7 @@ def run_in_environment(
             rewards += [] if step.reward is None else [step.reward]
             if step.done:
                 break
-        if (
-            not problem
-            and review is not None
-            and (advised := (yield from review(messages)))
-        ):
+        if not problem and review is not None and (advised := (await review(messages))):
             ids = [getattr(each, "tool_call_id", None) for each in messages]
             messages[
                 max(at for at, each in enumerate(ids) if each == advised.tool_call_id)
@@ -359,16 +355,16 @@ def run_in_environment(
     return AttemptResult(trajectory, result, problem, reward)
 
 
-def _reply(
+async def _reply(
     attempt: Attempt, model: BaseChatModel, messages: Sequence[BaseMessage]
-) -> Flow[AIMessage]:
+) -> AIMessage:
     """What the model says next."""
     attempt.check()
     meter = Meter(1)
     prompt = [SystemMessage(DEFAULT_ACT_PROMPT), *messages]
     config = inner_config("collect", {"trajectory": attempt.id})
     try:
-        reply = yield from call_tools(model, [ACT_TOOL], prompt, meter, config)
+        reply = await call_tools(model, [ACT_TOOL], prompt, meter, config)
     finally:
         attempt.spent.add(meter)
     return reply.model_copy(update={"invalid_tool_calls": []})
@@ -402,12 +398,12 @@ class _Watch(MeteringHandler):
         self.errors.append(error)
 
 
-def run_graph(
+async def run_graph(
     attempt: Attempt,
     graph: Pregel[Any, Any, Any, Any],
     config: RunnableConfig | None,
     context: Any,
-) -> Flow[AttemptResult]:
+) -> AttemptResult:
     """Try a task with an agent whose state has `messages`, as a flow.
 
     Nothing is kept before it ends: its tools may have changed a world that is gone, so going on from a checkpoint would
@@ -446,7 +442,7 @@ def run_graph(
 
     raised, end = None, None
     try:
-        end = yield TwinStep(run, arun)
+        end = await TwinStep(run, arun)
     except ConfigurationError:
         raise
     except Exception as error:  # noqa: BLE001 - what it means is decided below
@@ -519,16 +515,16 @@ class Collection:
         default_factory=list
     )  # of each attempt, also of one that was not finished
 
-    def collecting(
+    async def collecting(
         self, tasks: Sequence[str | Task], max_concurrency: int
-    ) -> Flow[CollectionReport]:
+    ) -> CollectionReport:
         """Try all tasks, some of them at once, as a flow."""
         outcomes: dict[int, TaskOutcome] = {}
         waiting = iter(enumerate(tasks))  # shared: who is free takes the next one
         # An environment is one world, in which one attempt is made at a time.
         workers = 1 if is_environment(self.agent) else min(max_concurrency, len(tasks))
         try:
-            yield TogetherStep(
+            await TogetherStep(
                 [self._working(waiting, outcomes) for _ in range(workers)]
             )
         finally:
@@ -540,28 +536,26 @@ class Collection:
             tuple(outcomes[place] for place in range(len(tasks))), cost
         )
 
-    def _working(
+    async def _working(
         self,
         waiting: Iterator[tuple[int, str | Task]],
         outcomes: dict[int, TaskOutcome],
-    ) -> Flow[None]:
+    ) -> None:
         """Try one task after the other, beside others who do so; after an error nobody begins anything new."""
         try:
             for place, original in waiting:
-                outcomes[place] = yield from self._trying(original)
+                outcomes[place] = await self._trying(original)
         except BaseException:
             self._stopped.set()
             raise
 
-    def _trying(self, original: str | Task) -> Flow[TaskOutcome]:
+    async def _trying(self, original: str | Task) -> TaskOutcome:
         """Try a task until it succeeds or there are no retries left."""
         task = task_of(original)
         attempts: list[Trajectory] = []
         problem = ""
         for number in range(1, self.max_retries + 2):
-            trajectory = yield from flow_of(self.experience.get)(
-                task.attempt_id(number)
-            )
+            trajectory = await self.experience.get_flow(task.attempt_id(number))
             if trajectory is None:
                 reflections = [
                     text
@@ -576,7 +570,7 @@ class Collection:
                     self._stopped,
                 )
                 try:
-                    trajectory = yield from self._attempting(attempt, reflections)
+                    trajectory = await self._attempting(attempt, reflections)
                 except ConfigurationError:
                     raise
                 except Exception as error:
@@ -590,7 +584,7 @@ class Collection:
                     break
                 finally:
                     self._spent.append(attempt.spent)
-                yield from flow_of(self.experience.add)(trajectory)
+                await self.experience.add_flow(trajectory)
             attempts.append(trajectory)
             if trajectory.success:
                 break
@@ -633,20 +627,20 @@ class Collection:
         )
         return "\n\n".join([*reference, task.text])
 
-    def _attempting(
+    async def _attempting(
         self, attempt: Attempt, reflections: Sequence[str]
-    ) -> Flow[Trajectory]:
+    ) -> Trajectory:
         """Make an attempt, evaluate it, and reflect on it if it failed."""
         attempt.check()
-        run = yield from self._in_world(attempt)
-        success, reward, reasons = yield from evaluating(
+        run = await self._in_world(attempt)
+        success, reward, reasons = await evaluating(
             self.evaluate, attempt.original, run
         )
         trajectory = replace(run.trajectory, success=success, reasons=reasons)
         reflection = (
             ""
             if success
-            else (yield from self._reflecting(attempt, trajectory, reflections))
+            else (await self._reflecting(attempt, trajectory, reflections))
         )
         usage = {
             name: getattr(attempt.spent, name)
@@ -662,30 +656,30 @@ class Collection:
             trajectory, metadata={**trajectory.metadata, **about, "usage": usage}
         )
 
-    def _in_world(self, attempt: Attempt) -> Flow[AttemptResult]:
+    async def _in_world(self, attempt: Attempt) -> AttemptResult:
         """Run the agent, in a world of its own if there is a function that makes one, which is closed afterwards."""
         if is_agent(self.agent):
-            return (yield from self._running(attempt, self.agent))
-        world = yield FunctionStep(self.agent, attempt.original)
+            return await self._running(attempt, self.agent)
+        world = await FunctionStep(self.agent, attempt.original)
         if not is_agent(world):
             msg = f"agent returned {type(world).__name__}, no graph or environment, for the task {attempt.task}."
             raise ConfigurationError(msg)
         try:
-            run = yield from self._running(attempt, world)
+            run = await self._running(attempt, world)
         except Exception:
-            yield from _closing(world)
+            await _closing(world)
             raise
-        yield from _closing(world)
+        await _closing(world)
         return run
 
-    def _running(self, attempt: Attempt, world: Any) -> Flow[AttemptResult]:
+    async def _running(self, attempt: Attempt, world: Any) -> AttemptResult:
         if isinstance(world, Pregel):
-            return run_graph(attempt, world, self.config, self.context)
-        return run_in_environment(attempt, world, self.model)
+            return await run_graph(attempt, world, self.config, self.context)
+        return await run_in_environment(attempt, world, self.model)
 
-    def _reflecting(
+    async def _reflecting(
         self, attempt: Attempt, trajectory: Trajectory, earlier: Sequence[str]
-    ) -> Flow[str]:
+    ) -> str:
         """Have a model reflect on a failed attempt; empty, and logged, if it gives no usable reply."""
         document = {
             "task": shortened(trajectory.task),
@@ -697,7 +691,7 @@ class Collection:
         meter = Meter(ATTEMPTS)
         prompt = document_prompt(DEFAULT_FAILURE_PROMPT, document)
         config = inner_config("failure_reflection", {"trajectory": trajectory.id})
-        reply = yield from filled_in(self.reflector, FailureForm, prompt, config, meter)
+        reply = await filled_in(self.reflector, FailureForm, prompt, config, meter)
         attempt.spent.add(meter)
         if reply is None:
             logger.warning(
@@ -711,19 +705,19 @@ class Collection:
         )
 
 
-def _closing(world: Any) -> Flow[None]:
+async def _closing(world: Any) -> None:
     """Close a world, if it has a `close` or `aclose`."""
     close = getattr(world, "aclose", None) or getattr(world, "close", None)
     if callable(close):
         try:
-            yield FunctionStep(lambda _: close(), None)
+            await FunctionStep(lambda _: close(), None)
         except Exception as error:  # noqa: BLE001 - the attempt is over, and what came of it is kept
             logger.warning("A world could not be closed: %s", described(error))
 
 
-def evaluating(
+async def evaluating(
     evaluate: Evaluate | None, original: str | Task, run: AttemptResult
-) -> Flow[tuple[bool, float | None, str]]:
+) -> tuple[bool, float | None, str]:
     """Judge an attempt, as a flow: whether it succeeded, its reward if it has one, and why.
 
     Without a function of the user's the environment decides. Raises `UnfinishedError` if the function returns neither a
@@ -746,7 +740,7 @@ def evaluating(
             and (run.reward is None or run.reward >= SUCCESS_REWARD)
         )
         return success, run.reward, f"The episode {ended}; its reward is {run.reward}."
-    verdict = yield FunctionStep(lambda task: evaluate(task, run.result), original)
+    verdict = await FunctionStep(lambda task: evaluate(task, run.result), original)
     if isinstance(verdict, bool):
         return (
             verdict,

@@ -11,7 +11,6 @@ from langchain_tooltree.cfgm.online import example_text
 from langchain_tooltree.errors import ConfigurationError, ReplyError
 from langchain_tooltree.experience.store import RecordCollection
 from langchain_tooltree.experience.trajectory import Trajectory
-from langchain_tooltree.flows import Flow
 from langchain_tooltree.models import (
     ATTEMPTS,
     DEFAULT_MAX_CHARACTERS,
@@ -61,12 +60,12 @@ class FocusForm(BaseModel):
     )
 
 
-def make_focus_points(
+async def make_focus_points(
     model: BaseChatModel,
     collection: RecordCollection,
     description: str,
     examples: Sequence[str | Trajectory] = (),
-) -> Flow[list[str]]:
+) -> list[str]:
     """Make the focus points for an environment, at most 10, and keep them.
 
     Raises `ReplyError` if the model's replies hold none.
@@ -85,9 +84,7 @@ def make_focus_points(
         ]
     meter = Meter(ATTEMPTS)
     prompt = document_prompt(DEFAULT_FOCUS_PROMPT, document)
-    reply = yield from filled_in(
-        model, FocusForm, prompt, inner_config("focus", {}), meter
-    )
+    reply = await filled_in(model, FocusForm, prompt, inner_config("focus", {}), meter)
     if reply is None or not reply.focus_points:
         problem = "; ".join(meter.problems) or "the list is empty"
         msg = f"The model named no focus points: {problem}. Try again, or use another model."
@@ -102,7 +99,7 @@ def make_focus_points(
         "examples": list(map(example_text, examples)),
         "trajectories": [each.id for each in examples if isinstance(each, Trajectory)],
     }
-    yield from collection.putting(CURRENT, record)
+    await collection.putting(CURRENT, record)
     return points
 
 
@@ -117,20 +114,20 @@ def _example(example: str | Trajectory, room: int) -> Any:
     }
 
 
-def current_focus_points(
+async def current_focus_points(
     collection: RecordCollection,
-) -> Flow[tuple[list[str], list[str]]]:
+) -> tuple[list[str], list[str]]:
     """The focus points that were asked for last, and the examples that came with them."""
-    record = yield from collection.getting(CURRENT)
+    record = await collection.getting(CURRENT)
     return (record["focus_points"], record["examples"]) if record else ([], [])
 
 
-def forget_focus_points(
+async def forget_focus_points(
     collection: RecordCollection, runs: AbstractSet[str] | None
-) -> Flow[int]:
+) -> int:
     """Delete the focus points if they were made of some of these runs, or of whatever; how many sets there were."""
-    record = yield from collection.getting(CURRENT)
+    record = await collection.getting(CURRENT)
     if record is None or (runs is not None and runs.isdisjoint(record["trajectories"])):
         return 0
-    yield from collection.deleting(CURRENT)
+    await collection.deleting(CURRENT)
     return 1

@@ -45,7 +45,7 @@ from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError, check_count
 from langchain_tooltree.experience.store import DEFAULT_NAMESPACE, ExperienceStore
 from langchain_tooltree.experience.trajectory import Recall, Trajectory
-from langchain_tooltree.flows import Flow, async_twin, driven, flow_of
+from langchain_tooltree.flows import Flow, arun_flow, run_flow
 from langchain_tooltree.models import resolve_model
 
 logger = logging.getLogger(__name__)
@@ -159,14 +159,14 @@ class CFGMMemory:
         self,
         model: str | BaseChatModel,
         *,
-        recall: Callable[[str], Recollection] | None = None,
+        recall: Callable[[str], Flow[Recollection]] | None = None,
     ) -> Reflector:
         """What reflects on anomalies: in two questions as in the paper, or in one."""
         if not self.is_paper:
             return Reflector(model)
         return Reflector(
             model,
-            recall=recall or self.recall,
+            recall=recall or self.recall_flow,
             extraction=self._models.get("extraction"),
         )
 
@@ -182,30 +182,46 @@ class CFGMMemory:
             raise ConfigurationError(msg)
         return self._model
 
-    @driven
     def focus_points(
         self,
         description: str,
         examples: Sequence[str | Trajectory] = (),
         *,
         config: RunnableConfig | None = None,
-    ) -> Flow[list[str]]:
+    ) -> list[str]:
         """Say what to watch while exploring an environment (CFGM, Alg. 1): at most 10 points, most important first.
 
         `description` says what the environment is, what its tools do, what tasks are like; of the `examples`, runs or
         texts from it, the model is shown the first 12. They are kept until others are asked for, and `collect` uses
         them, with their examples. Raises `ReplyError` if the model's replies hold none, even when it is asked again.
         """
-        collection = self.experience.within_config(config).collection(FOCUS)
-        return (
-            yield from make_focus_points(
-                self._model_for("focus"), collection, description, examples
-            )
+        return run_flow(self.focus_points_flow(description, examples, config=config))
+
+    async def afocus_points(
+        self,
+        description: str,
+        examples: Sequence[str | Trajectory] = (),
+        *,
+        config: RunnableConfig | None = None,
+    ) -> list[str]:
+        """Async version of `focus_points`."""
+        return await arun_flow(
+            self.focus_points_flow(description, examples, config=config)
         )
 
-    afocus_points = async_twin(focus_points)
+    async def focus_points_flow(
+        self,
+        description: str,
+        examples: Sequence[str | Trajectory] = (),
+        *,
+        config: RunnableConfig | None = None,
+    ) -> list[str]:
+        """Flow of `focus_points` and `afocus_points`; other flows await it."""
+        collection = self.experience.within_config(config).collection(FOCUS)
+        return await make_focus_points(
+            self._model_for("focus"), collection, description, examples
+        )
 
-    @driven
     def collect(
         self,
         agent: Any,
@@ -219,7 +235,7 @@ class CFGMMemory:
         examples: Sequence[str | Trajectory] = (),
         config: RunnableConfig | None = None,
         context: Any = None,
-    ) -> Flow[CollectionReport]:
+    ) -> CollectionReport:
         """Try training tasks, reflect on failures, and keep every attempt (CFGM, Alg. 1).
 
         Each attempt is shown the focus points and what was learnt from earlier ones. An agent that raises, spends its
@@ -251,6 +267,66 @@ class CFGMMemory:
             ConfigurationError: If an argument is invalid.
             Exception: Whatever the store raises: that ends the whole collection, which can be run again.
         """
+        return run_flow(
+            self.collect_flow(
+                agent,
+                tasks,
+                evaluate,
+                max_retries,
+                max_steps=max_steps,
+                max_concurrency=max_concurrency,
+                focus_points=focus_points,
+                examples=examples,
+                config=config,
+                context=context,
+            )
+        )
+
+    async def acollect(
+        self,
+        agent: Any,
+        tasks: Iterable[str | Task],
+        evaluate: Evaluate | None,
+        max_retries: int = DEFAULT_MAX_RETRIES,
+        *,
+        max_steps: int = DEFAULT_MAX_STEPS,
+        max_concurrency: int = DEFAULT_MAX_CONCURRENCY,
+        focus_points: Sequence[str] | None = None,
+        examples: Sequence[str | Trajectory] = (),
+        config: RunnableConfig | None = None,
+        context: Any = None,
+    ) -> CollectionReport:
+        """Async version of `collect`."""
+        return await arun_flow(
+            self.collect_flow(
+                agent,
+                tasks,
+                evaluate,
+                max_retries,
+                max_steps=max_steps,
+                max_concurrency=max_concurrency,
+                focus_points=focus_points,
+                examples=examples,
+                config=config,
+                context=context,
+            )
+        )
+
+    async def collect_flow(
+        self,
+        agent: Any,
+        tasks: Iterable[str | Task],
+        evaluate: Evaluate | None,
+        max_retries: int = DEFAULT_MAX_RETRIES,
+        *,
+        max_steps: int = DEFAULT_MAX_STEPS,
+        max_concurrency: int = DEFAULT_MAX_CONCURRENCY,
+        focus_points: Sequence[str] | None = None,
+        examples: Sequence[str | Trajectory] = (),
+        config: RunnableConfig | None = None,
+        context: Any = None,
+    ) -> CollectionReport:
+        """Flow of `collect` and `acollect`; other flows await it."""
         check_count("max_retries", max_retries, 0)
         check_count("max_steps", max_steps, 1)
         check_count("max_concurrency", max_concurrency, 1)
@@ -271,7 +347,7 @@ class CFGMMemory:
         experience = self.experience.within_config(config)
         few_shots = [example_text(each) for each in examples]
         if focus_points is None:
-            focus_points, current = yield from current_focus_points(
+            focus_points, current = await current_focus_points(
                 experience.collection(FOCUS)
             )
             few_shots = few_shots or current
@@ -288,52 +364,59 @@ class CFGMMemory:
             config=config,
             context=context,
         )
-        return (yield from collection.collecting(checked_tasks(tasks), max_concurrency))
+        return await collection.collecting(checked_tasks(tasks), max_concurrency)
 
-    acollect = async_twin(collect)
-
-    @driven
-    def extract_tips(self, *, config: RunnableConfig | None = None) -> Flow[list[Tip]]:
+    def extract_tips(self, *, config: RunnableConfig | None = None) -> list[Tip]:
         """Take tips from the attempts that are stored (CFGM, Alg. 2).
 
         From each task with a success and failures at most 5, by comparison; then from each task with a success at most
         3 more, which do not repeat others. Only tasks with new attempts are asked about. A task about which the model
         gives no usable reply is logged and left to the next time. Returns all tips that there are now, old and new.
         """
+        return run_flow(self.extract_tips_flow(config=config))
+
+    async def aextract_tips(self, *, config: RunnableConfig | None = None) -> list[Tip]:
+        """Async version of `extract_tips`."""
+        return await arun_flow(self.extract_tips_flow(config=config))
+
+    async def extract_tips_flow(
+        self, *, config: RunnableConfig | None = None
+    ) -> list[Tip]:
+        """Flow of `extract_tips` and `aextract_tips`; other flows await it."""
         experience = self.experience.within_config(config)
-        return (
-            yield from extract_tips(
-                self._model_for("tips"),
-                experience,
-                max_concurrency=self._max_concurrency,
-            )
+        return await extract_tips(
+            self._model_for("tips"),
+            experience,
+            max_concurrency=self._max_concurrency,
         )
 
-    aextract_tips = async_twin(extract_tips)
-
-    @driven
     def align_tips(
         self, description: str, *, config: RunnableConfig | None = None
-    ) -> Flow[list[Tip]]:
+    ) -> list[Tip]:
         """Adapt all tips to another environment of the same kind, such as another web shop; returns them.
 
         `description` says what that environment is and what its tools do. Tips that cannot hold there are left out.
         Nothing is kept: put the `advice` of these into the prompts there. One model call for 40 tips. Raises
         `ReplyError` if the model gives no usable reply.
         """
+        return run_flow(self.align_tips_flow(description, config=config))
+
+    async def aalign_tips(
+        self, description: str, *, config: RunnableConfig | None = None
+    ) -> list[Tip]:
+        """Async version of `align_tips`."""
+        return await arun_flow(self.align_tips_flow(description, config=config))
+
+    async def align_tips_flow(
+        self, description: str, *, config: RunnableConfig | None = None
+    ) -> list[Tip]:
+        """Flow of `align_tips` and `aalign_tips`; other flows await it."""
         experience = self.experience.within_config(config)
-        return (
-            yield from aligned_tips(
-                self._model_for("alignment"), experience, description
-            )
-        )
+        return await aligned_tips(self._model_for("alignment"), experience, description)
 
-    aalign_tips = async_twin(align_tips)
-
-    @driven
     def recall(
         self, task: str, k: int = DEFAULT_K, *, config: RunnableConfig | None = None
-    ) -> Flow[Recollection]:
+    ) -> Recollection:
         """Recall the at most `k` successful runs that are most like a task, with their tips (CFGM, Alg. 3).
 
         Runs that have no telling word in common with the task, or hardly any, are not like it: there may be fewer than
@@ -342,15 +425,24 @@ class CFGMMemory:
         Raises:
             ConfigurationError: If `task` is no text, or `k` is less than 1.
         """
+        return run_flow(self.recall_flow(task, k, config=config))
+
+    async def arecall(
+        self, task: str, k: int = DEFAULT_K, *, config: RunnableConfig | None = None
+    ) -> Recollection:
+        """Async version of `recall`."""
+        return await arun_flow(self.recall_flow(task, k, config=config))
+
+    async def recall_flow(
+        self, task: str, k: int = DEFAULT_K, *, config: RunnableConfig | None = None
+    ) -> Recollection:
+        """Flow of `recall` and `arecall`; other flows await it."""
         if not isinstance(task, str):
             msg = f"task must be a text, got {task!r:.80}."
             raise ConfigurationError(msg)
         check_count("k", k, 1)
-        return (yield from self.recaller.recall(task, k, config=config))
+        return await self.recaller.recall(task, k, config=config)
 
-    arecall = async_twin(recall)
-
-    @driven
     def act(
         self,
         environment: Any,
@@ -361,7 +453,7 @@ class CFGMMemory:
         max_steps: int = DEFAULT_MAX_STEPS,
         detector: AnomalyDetector | None = None,
         config: RunnableConfig | None = None,
-    ) -> Flow[Trajectory]:
+    ) -> Trajectory:
         """Do a task in an environment, with what is remembered (CFGM, Alg. 3); returns the run, judged.
 
         The memory's model acts. It reads the most similar successes, at most `k`, and their tips, and where
@@ -369,6 +461,54 @@ class CFGMMemory:
         Environment and `evaluate` are as for `collect`; it is not closed. The run is not kept;
         `memory.experience.add(run)` does that. What the model, or resetting the environment, raises is raised.
         """
+        return run_flow(
+            self.act_flow(
+                environment,
+                task,
+                evaluate,
+                k=k,
+                max_steps=max_steps,
+                detector=detector,
+                config=config,
+            )
+        )
+
+    async def aact(
+        self,
+        environment: Any,
+        task: str | Task,
+        evaluate: Evaluate | None = None,
+        *,
+        k: int = DEFAULT_K,
+        max_steps: int = DEFAULT_MAX_STEPS,
+        detector: AnomalyDetector | None = None,
+        config: RunnableConfig | None = None,
+    ) -> Trajectory:
+        """Async version of `act`."""
+        return await arun_flow(
+            self.act_flow(
+                environment,
+                task,
+                evaluate,
+                k=k,
+                max_steps=max_steps,
+                detector=detector,
+                config=config,
+            )
+        )
+
+    async def act_flow(
+        self,
+        environment: Any,
+        task: str | Task,
+        evaluate: Evaluate | None = None,
+        *,
+        k: int = DEFAULT_K,
+        max_steps: int = DEFAULT_MAX_STEPS,
+        detector: AnomalyDetector | None = None,
+        config: RunnableConfig | None = None,
+    ) -> Trajectory:
+        """Flow of `act` and `aact`; other flows await it."""
         if not is_environment(environment):
             msg = f"environment must have reset and step, got {type(environment).__name__}."
             raise ConfigurationError(msg)
@@ -376,33 +516,31 @@ class CFGMMemory:
         (original,) = checked_tasks([task])
         to_do = task_of(original)
 
-        @driven
-        def similar(query: str) -> Flow[Recollection]:
-            return (yield from flow_of(self.recall)(query, k, config=config))
+        async def recall_similar(query: str) -> Recollection:
+            return await self.recall_flow(query, k, config=config)
 
-        recollection = yield from flow_of(similar)(to_do.text)
+        recollection = await recall_similar(to_do.text)
         # In an environment of one tool, the values of its argument are the actions.
         recalled = recall_text(
             replace(recollection, verbatim=True), max_characters=self.max_characters
         )
-        reflector = self.reflector(self._model_for("reflection"), recall=similar)
+        reflector = self.reflector(self._model_for("reflection"), recall=recall_similar)
         recovery = recovery_with(self, reflector, detector)
 
-        def help_() -> Flow[dict[str, Any]]:
-            yield from ()
+        async def find_help() -> dict[str, Any]:
             about = {"tips": recollection.tips, "examples": examples_in(recalled)}
             return {**about, "tools": [ACT_TOOL], "task": to_do.text}
 
-        def reviewed(messages: Sequence[BaseMessage]) -> Flow[ToolMessage | None]:
-            return recovery.correction(
-                Conversation(messages), help_=help_(), writer=None
+        async def reviewed(messages: Sequence[BaseMessage]) -> ToolMessage | None:
+            return await recovery.correction(
+                Conversation(messages), find_help=find_help, writer=None
             )
 
         attempt = Attempt(original, 1, f"{recalled}\n\n{to_do.text}".strip(), max_steps)
-        run = yield from run_in_environment(
+        run = await run_in_environment(
             attempt, environment, self._model_for("policy"), reviewed
         )
-        success, reward, reasons = yield from evaluating(evaluate, original, run)
+        success, reward, reasons = await evaluating(evaluate, original, run)
         runs = (run.id for run in recollection.runs)
         recall = Recall(
             tuple(runs), {tip.id: tip.trajectories for tip in recollection.tips}
@@ -420,8 +558,6 @@ class CFGMMemory:
             reasons=reasons,
             metadata=metadata,
         )
-
-    aact = async_twin(act)
 
 
 def _experience(

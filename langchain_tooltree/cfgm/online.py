@@ -48,11 +48,10 @@ from langchain_tooltree.flows import (
     Flow,
     FunctionStep,
     Writer,
-    async_twin,
-    driven,
+    arun_flow,
     emit,
-    flow_of,
     if_it_can,
+    run_flow,
 )
 from langchain_tooltree.models import (
     ATTEMPTS,
@@ -155,11 +154,11 @@ Note = dict[
 ]  # what is kept of a task: its text, its tips, and the runs that they were made from
 
 
-def tips_of(experience: ExperienceStore, runs: Iterable[Trajectory]) -> Flow[list[Tip]]:
+async def tips_of(experience: ExperienceStore, runs: Iterable[Trajectory]) -> list[Tip]:
     """The tips of the tasks of some runs, in the order of these; of a task, those from a comparison first."""
     tips: list[Tip] = []
     for key in dict.fromkeys(map(task_key, runs)):
-        note = yield from experience.collection(LABEL).getting(key)
+        note = await experience.collection(LABEL).getting(key)
         tips += map(Tip.from_dict, note["tips"] if note else ())
     return list(dict.fromkeys(tips))
 
@@ -267,18 +266,18 @@ class Recaller:
     verbatim: bool = False
     nearest: bool = False
 
-    def recall(
+    async def recall(
         self,
         task: str,
         k: int,
         *,
         config: RunnableConfig | None = None,
         own: str | None = None,
-    ) -> Flow[Recollection]:
+    ) -> Recollection:
         """Recall from one namespace; `own` is the id of a conversation that is not recalled for itself."""
         experience = self.experience.within_config(config)
-        similar = partial(flow_of(experience.similar), task, success=True)
-        runs = yield from similar(k=CANDIDATES * k)
+        similar = partial(experience.similar_flow, task, success=True)
+        runs = await similar(k=CANDIDATES * k)
         users = {run.came_from or run.id for run in runs}
         # There may be others behind them, but nobody stands between a user and runs of theirs.
         if (
@@ -286,39 +285,39 @@ class Recaller:
             and len(runs) == CANDIDATES * k
             and not users & {*experience.values.values()}
         ):
-            runs = yield from similar(k=4 * CANDIDATES * k)
+            runs = await similar(k=4 * CANDIDATES * k)
         others = [run for run in runs if not is_in(run.id, own)]
         chosen = others[:k] if self.nearest else most_like(task, others, k)
         # Tasks of the same text may be told apart by an id; the tips of all that are like the task are recalled.
         alike = [run for each in chosen for run in runs if run.task == each.task]
-        tips = yield from tips_of(experience, alike)
+        tips = await tips_of(experience, alike)
         # A tip counts while the success that it was taken of does: it may be gone, in quarantine, or called a failure.
         successes = {run.id for run in runs}
         sources = {tip.trajectories[-1] for tip in tips} - successes
-        for run in (yield from experience.reading(sorted(sources))):
+        for run in await experience.reading(sorted(sources)):
             successes |= (
                 {run.id} if run.success and QUARANTINED not in run.metadata else set()
             )
         valid = distinct(tip for tip in tips if tip.trajectories[-1] in successes)
         return Recollection(task, tuple(chosen), tuple(valid.values()), self.verbatim)
 
-    def recall_here(
+    async def recall_here(
         self, task: str, *, k: int, own: str | None = None, writer: Writer | None
-    ) -> Flow[Recollection]:
+    ) -> Recollection:
         """Recall inside a running graph; if memory fails, that is logged, and nothing is recalled."""
 
-        def ask() -> Flow[Recollection]:
-            recollection = yield from self.recall(task, k, own=own)
+        async def ask() -> Recollection:
+            recollection = await self.recall(task, k, own=own)
             runs, tips = (
                 [run.task for run in recollection.runs],
                 [tip.advice for tip in recollection.tips],
             )
-            yield from emit(
+            await emit(
                 [{"type": "recall", "task": task, "runs": runs, "tips": tips}], writer
             )
             return recollection
 
-        return (yield from if_it_can(ask, Recollection(task), "memory of past runs"))
+        return await if_it_can(ask, Recollection(task), "memory of past runs")
 
 
 PAST_RUNS = "past runs"
@@ -522,16 +521,27 @@ class AnomalyDetector:
         self._phrases = (*rules.phrases_from(phrases), *rules.phrase_book().phrases)
         self._pollers = tuple(pollers)
 
-    @driven
     def check(
         self, messages: Sequence[Any] | Conversation, *, tools: AnyTools | None = None
-    ) -> Flow[Anomaly | None]:
+    ) -> Anomaly | None:
         """Look at the observations that came after the latest calls.
 
         `None` if nothing is off, or if the conversation, LangChain messages or what `convert_to_messages` takes, does
         not end in an observation. With the `tools` that the agent has now, a call of any other tool that failed is one
         of an unknown tool. What a classifier function raises is raised.
         """
+        return run_flow(self.check_flow(messages, tools=tools))
+
+    async def acheck(
+        self, messages: Sequence[Any] | Conversation, *, tools: AnyTools | None = None
+    ) -> Anomaly | None:
+        """Async version of `check`."""
+        return await arun_flow(self.check_flow(messages, tools=tools))
+
+    async def check_flow(
+        self, messages: Sequence[Any] | Conversation, *, tools: AnyTools | None = None
+    ) -> Anomaly | None:
+        """Flow of `check` and `acheck`; other flows await it."""
         conversation = Conversation.of(messages)
         latest = conversation.latest_round
         readings = [] if latest is None else rules.readings_of(latest.steps())
@@ -551,7 +561,7 @@ class AnomalyDetector:
         if anomaly is not None or self._classifier is None:
             return anomaly
         for reading in readings:
-            answer: ClassifierAnswer = yield FunctionStep(
+            answer: ClassifierAnswer = await FunctionStep(
                 self._classifier, reading.step
             )
             if answer:
@@ -559,8 +569,6 @@ class AnomalyDetector:
                 evidence = f"{reading.call} brought {reading.quote}. {remark}"
                 return reading.anomaly("classified", evidence, CLASSIFIER_CONFIDENCE)
         return None
-
-    acheck = async_twin(check)
 
 
 def _earlier(conversation: Conversation) -> Iterator[Step]:
@@ -755,7 +763,7 @@ class Reflector:
 
     Args:
         model: The chat model, or the name of one.
-        recall: `CFGMMemory.recall`. With it, key information is extracted by a call of its own, and the runs that are
+        recall: `CFGMMemory.recall_flow`. With it, key information is extracted by a call of its own, and the runs that are
             recalled for it go with the questions, without tips, as in the paper: two model calls in place of one.
         extraction: Extracts key information where that is a call of its own; `model` if left out.
     """
@@ -764,7 +772,7 @@ class Reflector:
         self,
         model: str | BaseChatModel,
         *,
-        recall: Callable[[str], Recollection] | None = None,
+        recall: Callable[[str], Flow[Recollection]] | None = None,
         extraction: str | BaseChatModel | None = None,
     ) -> None:
         self._model = resolve_model(model)
@@ -773,7 +781,6 @@ class Reflector:
         )
         self._recall = recall
 
-    @driven
     def reflect(
         self,
         messages: Sequence[Any] | Conversation,
@@ -785,7 +792,7 @@ class Reflector:
         task: str = "",
         instructions: str = "",
         meter: Meter | None = None,
-    ) -> Flow[Reflection | None]:
+    ) -> Reflection | None:
         """Reflect on an anomaly at the end of a conversation; `None` if the model gave no usable reply.
 
         `tips` are advice from experience, `examples` similar runs that went well, in words, as `examples_in` finds them
@@ -793,6 +800,58 @@ class Reflector:
         conversation that does not show what was asked for any more, or does not begin with the system prompt. `meter`
         counts the model calls and bounds them, to two by default; problems are noted there.
         """
+        return run_flow(
+            self.reflect_flow(
+                messages,
+                anomaly,
+                tips=tips,
+                examples=examples,
+                tools=tools,
+                task=task,
+                instructions=instructions,
+                meter=meter,
+            )
+        )
+
+    async def areflect(
+        self,
+        messages: Sequence[Any] | Conversation,
+        anomaly: Anomaly,
+        *,
+        tips: Iterable[Tip] = (),
+        examples: Iterable[str] = (),
+        tools: Iterable[AgentTool] = (),
+        task: str = "",
+        instructions: str = "",
+        meter: Meter | None = None,
+    ) -> Reflection | None:
+        """Async version of `reflect`."""
+        return await arun_flow(
+            self.reflect_flow(
+                messages,
+                anomaly,
+                tips=tips,
+                examples=examples,
+                tools=tools,
+                task=task,
+                instructions=instructions,
+                meter=meter,
+            )
+        )
+
+    async def reflect_flow(
+        self,
+        messages: Sequence[Any] | Conversation,
+        anomaly: Anomaly,
+        *,
+        tips: Iterable[Tip] = (),
+        examples: Iterable[str] = (),
+        tools: Iterable[AgentTool] = (),
+        task: str = "",
+        instructions: str = "",
+        meter: Meter | None = None,
+    ) -> Reflection | None:
+        """Flow of `reflect` and `areflect`; other flows await it."""
         meter = meter or Meter(ATTEMPTS)
         config = inner_config(
             "reflect", {"anomaly": anomaly.kind, "tool": anomaly.tool}
@@ -804,18 +863,12 @@ class Reflector:
             prompt = document_prompt(
                 REFLECTION_PROMPT, document | _help(tips, examples)
             )
-            return (
-                yield from filled_in(self._model, Reflection, prompt, config, meter)
-            )
+            return await filled_in(self._model, Reflection, prompt, config, meter)
         prompt = document_prompt(KEY_INFORMATION_PROMPT, document)
-        key = yield from filled_in(
-            self._extraction, KeyInformation, prompt, config, meter
-        )
+        key = await filled_in(self._extraction, KeyInformation, prompt, config, meter)
         if key is None or not meter.left:
             return None
-        recollection = yield from flow_of(self._recall)(
-            "\n".join(key.model_dump().values())
-        )
+        recollection = await self._recall("\n".join(key.model_dump().values()))
         similar = examples_in(
             recall_text(recollection, max_characters=MOST_EXAMPLES * LONGEST_EXAMPLE)
         )
@@ -823,7 +876,7 @@ class Reflector:
             "key_information": key.model_dump(),
             **_help((), similar or examples),
         }
-        qa = yield from filled_in(
+        qa = await filled_in(
             self._model,
             SelfQA,
             document_prompt(SELF_QA_PROMPT, document),
@@ -837,8 +890,6 @@ class Reflector:
                 key_information=key, questions=qa.questions, next_step=qa.next_step
             )
         )
-
-    areflect = async_twin(reflect)
 
 
 def _document(
@@ -1066,29 +1117,29 @@ class Recovery:
         self._budget = {"cooldown": cooldown, "max_reflections": max_reflections}
         self._patience = patience
 
-    def correction(
+    async def correction(
         self,
         conversation: Conversation,
         *,
-        help_: Flow[Mapping[str, Any]],
+        find_help: Callable[[], Flow[Mapping[str, Any]]],
         names: Collection[str] | None = None,
         writer: Writer | None,
-    ) -> Flow[ToolMessage | None]:
+    ) -> ToolMessage | None:
         """Look at the latest observations, and reflect on them if need be.
 
         The result is the anomalous observation to take the place of the one in the state, with the correction, or with
         no more than a mark where the agent is left to itself; `None` if nothing is off. A detector or a model that
-        fails is logged, not raised. `names` are all tools that the agent has, if they are known. The flow `help_` gives
+        fails is logged, not raised. `names` are all tools that the agent has, if they are known. `find_help` starts a flow that gives
         what `Reflector.reflect` takes beside the anomaly, and only runs where there is a reflection.
         """
         observations = conversation.observations
         if not observations or any(map(anomaly_in, observations)):
             return None
-        check = partial(flow_of(self._detector.check), conversation, tools=names)
-        anomaly = yield from if_it_can(check, None, "look at an observation")
+        check = partial(self._detector.check_flow, conversation, tools=names)
+        anomaly = await if_it_can(check, None, "look at an observation")
         if anomaly is None:
             return None
-        yield from emit([{"type": "anomaly", "anomaly": anomaly.to_dict()}], writer)
+        await emit([{"type": "anomaly", "anomaly": anomaly.to_dict()}], writer)
         if not anomaly.recoverable:
             return None
         _, message = _anomalous(conversation, anomaly)
@@ -1105,11 +1156,9 @@ class Recovery:
         meter = Meter(allowance=ATTEMPTS)
         reflection: Reflection | None = None
         try:
-            options: Any = yield from help_
-            reflect = flow_of(self._reflector.reflect)
-            reflection = yield from reflect(
-                conversation, anomaly, **options, meter=meter
-            )
+            options: Any = await find_help()
+            reflect = self._reflector.reflect_flow
+            reflection = await reflect(conversation, anomaly, **options, meter=meter)
         except Exception as error:  # noqa: BLE001 - the agent goes on as it would have without a reflection
             meter.problems.append(described(error))
         problem = (
@@ -1122,7 +1171,7 @@ class Recovery:
                 "There is no reflection on the result of %s: %s", anomaly.tool, problem
             )
         plain = None if reflection is None else reflection.model_dump()
-        yield from emit(
+        await emit(
             [
                 {
                     "type": "reflect",

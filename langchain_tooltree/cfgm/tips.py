@@ -23,7 +23,7 @@ from langchain_tooltree.cfgm.online import (
 from langchain_tooltree.errors import ConfigurationError, ReplyError
 from langchain_tooltree.experience.store import PAGE, QUARANTINED, ExperienceStore
 from langchain_tooltree.experience.trajectory import Step, Trajectory
-from langchain_tooltree.flows import Flow, TogetherStep
+from langchain_tooltree.flows import TogetherStep
 from langchain_tooltree.models import (
     ATTEMPTS,
     DEFAULT_MAX_CHARACTERS,
@@ -164,14 +164,14 @@ class AlignmentForm(BaseModel):
     tips: list[AlignedTipForm]
 
 
-def aligned_tips(
+async def aligned_tips(
     model: BaseChatModel, experience: ExperienceStore, description: str
-) -> Flow[list[Tip]]:
+) -> list[Tip]:
     """All tips of a namespace, adapted to the environment described; see `CFGMMemory.align_tips`."""
     if not isinstance(description, str) or not description.strip():
         msg = f"description must be a text that says what the other environment is, got {description!r:.80}."
         raise ConfigurationError(msg)
-    tips = distinct((yield from all_tips(experience))).values()
+    tips = distinct(await all_tips(experience)).values()
     aligned: list[Tip] = []
     for batch in batch_iterate(MOST_KNOWN, tips):
         numbered = [
@@ -184,7 +184,7 @@ def aligned_tips(
             document_prompt(ALIGNMENT_PROMPT, document),
             inner_config("align_tips", {}),
         )
-        reply = yield from filled_in(model, AlignmentForm, prompt, config, meter)
+        reply = await filled_in(model, AlignmentForm, prompt, config, meter)
         if reply is None:
             msg = f"The model adapted no tips: {'; '.join(meter.problems)}. Try again, or use another model."
             raise ReplyError(msg)
@@ -199,14 +199,14 @@ def aligned_tips(
     return aligned
 
 
-def tips_by_comparison(
+async def tips_by_comparison(
     model: BaseChatModel, success: Trajectory, failures: Sequence[Trajectory]
-) -> Flow[list[Tip] | None]:
+) -> list[Tip] | None:
     """Ask what the successful attempt did better: at most 5 tips; `None` if the model gave no usable reply."""
     room = DEFAULT_MAX_CHARACTERS // 2
     failed = [_attempt(failure, room // len(failures)) for failure in failures]
     document = {"failed": failed, "succeeded": _attempt(success, room)}
-    reply = yield from _ask(
+    reply = await _ask(
         model, ComparisonForm, DEFAULT_COMPARISON_PROMPT, success, document
     )
     return (
@@ -216,9 +216,9 @@ def tips_by_comparison(
     )
 
 
-def tips_from_success(
+async def tips_from_success(
     model: BaseChatModel, success: Trajectory, known: Sequence[Tip]
-) -> Flow[list[Tip] | None]:
+) -> list[Tip] | None:
     """Ask what made a run succeed: the known tips that it followed, then at most 3 new ones.
 
     Of the known tips, those most like the task are shown. `None` if the model gave no usable reply.
@@ -233,9 +233,7 @@ def tips_from_success(
         "succeeded": _attempt(success, DEFAULT_MAX_CHARACTERS),
         "known_tips": numbered,
     }
-    reply = yield from _ask(
-        model, SuccessForm, DEFAULT_SUCCESS_PROMPT, success, document
-    )
+    reply = await _ask(model, SuccessForm, DEFAULT_SUCCESS_PROMPT, success, document)
     if reply is None:
         return None
     followed = [
@@ -244,17 +242,17 @@ def tips_from_success(
     return [*followed, *_tips(reply, "success", [success])[:MOST_FROM_SUCCESS]]
 
 
-def _ask(
+async def _ask(
     model: BaseChatModel,
     form: type[ReplyT],
     prompt: str,
     success: Trajectory,
     document: Mapping[str, Any],
-) -> Flow[ReplyT | None]:
+) -> ReplyT | None:
     """Ask for tips; a model that gives no usable reply is logged."""
     meter = Meter(allowance=ATTEMPTS)
     question = document_prompt(prompt, {"task": shortened(success.task), **document})
-    reply = yield from filled_in(
+    reply = await filled_in(
         model, form, question, inner_config("tips", {"trajectory": success.id}), meter
     )
     if reply is None:
@@ -331,9 +329,9 @@ def _spaced(text: str) -> str:
 # --- what is kept ---
 
 
-def all_tips(experience: ExperienceStore) -> Flow[list[Tip]]:
+async def all_tips(experience: ExperienceStore) -> list[Tip]:
     """The tips of all tasks, each once."""
-    return tips_in((yield from experience.collection(LABEL).reading()))
+    return tips_in(await experience.collection(LABEL).reading())
 
 
 def tips_in(notes: Mapping[str, Note]) -> list[Tip]:
@@ -351,24 +349,24 @@ def other_tips(notes: Mapping[str, Note], key: str) -> list[Tip]:
     return tips_in({each: note for each, note in notes.items() if each != key})
 
 
-def forget_tips(
+async def forget_tips(
     experience: ExperienceStore, runs: AbstractSet[str] | None
-) -> Flow[int]:
+) -> int:
     """Delete the tips that were taken of some runs, whatever others they were taken of, or all; how many there were.
 
     What is left of these others is asked about again by the next extraction.
     """
-    before = yield from all_tips(experience)
-    yield from drop_runs(experience, lambda run: runs is None or run in runs)
-    return len(before) - len((yield from all_tips(experience)))
+    before = await all_tips(experience)
+    await drop_runs(experience, lambda run: runs is None or run in runs)
+    return len(before) - len(await all_tips(experience))
 
 
-def drop_runs(
+async def drop_runs(
     experience: ExperienceStore, is_gone: Callable[[str], bool]
-) -> Flow[None]:
+) -> None:
     """Take what was made of some runs out of what is kept."""
     collection = experience.collection(LABEL)
-    for key, note in (yield from collection.reading()).items():
+    for key, note in (await collection.reading()).items():
         tips = [
             tip for tip in note["tips"] if not any(map(is_gone, tip["trajectories"]))
         ]
@@ -380,9 +378,9 @@ def drop_runs(
             if complete and not is_gone(run)
         }
         if not tips and not made_from:
-            yield from collection.deleting(key)
+            await collection.deleting(key)
         elif made_from != note["made_from"]:
-            yield from collection.putting(
+            await collection.putting(
                 key, {**note, "made_from": made_from, "tips": tips}
             )
 
@@ -404,9 +402,9 @@ class _Attempts:
     )  # digests of them: a run that goes on keeps its id
 
 
-def extract_tips(
+async def extract_tips(
     model: BaseChatModel, experience: ExperienceStore, *, max_concurrency: int
-) -> Flow[list[Tip]]:
+) -> list[Tip]:
     """Take tips from what is stored in one namespace, as far as that was not done before; returns all, old and new.
 
     What was made of a task is kept with what it was made from: an extraction that was killed goes on where it stopped,
@@ -415,8 +413,8 @@ def extract_tips(
     """
     collection = experience.collection(LABEL)
     tasks: dict[str, _Attempts] = {}
-    for page in batch_iterate(PAGE, (yield from experience.ids())):
-        for attempt in (yield from experience.reading(page)):
+    for page in batch_iterate(PAGE, (await experience.ids())):
+        for attempt in await experience.reading(page):
             if attempt.success is None or attempt.metadata.get(QUARANTINED):
                 continue
             of_task = tasks.setdefault(task_key(attempt), _Attempts(attempt.task))
@@ -426,8 +424,8 @@ def extract_tips(
             else:
                 of_task.failures[attempt.id] = attempt.metadata.get("attempt") or 0
     present = {run for attempts in tasks.values() for run in attempts.made_from}
-    yield from drop_runs(experience, lambda run: run not in present)
-    notes: dict[str, Note] = yield from collection.reading()
+    await drop_runs(experience, lambda run: run not in present)
+    notes: dict[str, Note] = await collection.reading()
     due = [
         (key, attempts)
         for key, attempts in sorted(
@@ -441,8 +439,8 @@ def extract_tips(
             _tips_of_task(model, experience, attempts, other_tips(notes, key))
             for key, attempts in together
         ]
-        replies: list[list[Tip] | None] = yield TogetherStep(questions)
-        entries = (yield from experience.current()).entries
+        replies: list[list[Tip] | None] = await TogetherStep(questions)
+        entries = (await experience.current()).entries
         for (key, attempts), reply in zip(together, replies, strict=True):
             if reply is None or not attempts.made_from.keys() <= entries.keys():
                 continue  # what somebody has had forgotten meanwhile is not written again
@@ -457,29 +455,27 @@ def extract_tips(
                 "made_from": attempts.made_from,
                 "tips": tips,
             }
-            yield from collection.putting(key, notes[key])
+            await collection.putting(key, notes[key])
     return tips_in(notes)
 
 
-def _tips_of_task(
+async def _tips_of_task(
     model: BaseChatModel,
     experience: ExperienceStore,
     attempts: _Attempts,
     known: Sequence[Tip],
-) -> Flow[list[Tip] | None]:
+) -> list[Tip] | None:
     """The tips of a task, from the shortest success and the latest failures; `None` without a usable reply."""
     shortest = min(attempts.successes, key=lambda run: (attempts.successes[run], run))
     latest = sorted(attempts.failures, key=lambda run: (attempts.failures[run], run))[
         -MOST_FAILURES:
     ]
-    runs = yield from experience.reading([*latest, shortest])
+    runs = await experience.reading([*latest, shortest])
     if len(runs) <= len(latest):  # one was deleted meanwhile
         return None
     *failures, success = runs
-    compared = (
-        (yield from tips_by_comparison(model, success, failures)) if failures else []
-    )
+    compared = (await tips_by_comparison(model, success, failures)) if failures else []
     if compared is None:
         return None
-    praised = yield from tips_from_success(model, success, [*known, *compared])
+    praised = await tips_from_success(model, success, [*known, *compared])
     return None if praised is None else [*compared, *praised]

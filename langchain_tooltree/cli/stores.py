@@ -157,25 +157,24 @@ def run_copy(
     return dict(counts), 0
 
 
-def copy_all(
+async def copy_all(
     source: BaseStore, target: BaseStore, *, force: bool = False
-) -> Flow[Counter[str]]:
+) -> Counter[str]:
     """Copy all namespaces with records: the records, their entries, and what else stands beside them, such as tips.
 
     What stands in the target is left alone, so that a copy that was interrupted goes on where it stopped; with `force`,
     it is replaced. Counts `runs` and `others` that were copied, and runs that were `there`.
     """
     counts = Counter(runs=0, there=0, others=0)
-    for root, labels in (yield from namespaces_of(source)).items():
+    for root, labels in (await namespaces_of(source)).items():
         for label in (*labels, TASKS):
             items = {
-                item.key: item.value
-                for item in (yield from listing(source, (*root, label)))
+                item.key: item.value for item in (await listing(source, (*root, label)))
             }
             there = (
                 set()
                 if force
-                else {item.key for item in (yield from listing(target, (*root, label)))}
+                else {item.key for item in (await listing(target, (*root, label)))}
             )
             missing = [key for key in items if key not in there]
             for page in batch_iterate(PAGE, missing):
@@ -188,7 +187,7 @@ def copy_all(
                 ):  # each entry after its record, so that whatever is listed can be read
                     gets = [GetOp((*root, TRAJECTORIES), key) for key in page]
                     records = filter(
-                        None, (yield StoreCall(source, "batch", (gets,), {}))
+                        None, (await StoreCall(source, "batch", (gets,), {}))
                     )
                     puts = [
                         *(
@@ -197,10 +196,10 @@ def copy_all(
                         ),
                         *puts,
                     ]
-                yield StoreCall(target, "batch", (lasting(target, puts),), {})
+                await StoreCall(target, "batch", (lasting(target, puts),), {})
             copied = {"runs": len(missing), "there": len(items) - len(missing)}
             counts.update(copied if label == TASKS else {"others": len(missing)})
-        yield StoreCall(
+        await StoreCall(
             target,
             "put",
             ((*root, HEAD), HEAD, {TOKEN: uuid.uuid4().hex}),
@@ -209,9 +208,9 @@ def copy_all(
     return counts
 
 
-def namespaces_of(store: BaseStore) -> Flow[dict[Namespace, list[str]]]:
+async def namespaces_of(store: BaseStore) -> dict[Namespace, list[str]]:
     """The namespaces with records, as a flow, and the labels of what else stands there beside them, such as tips."""
-    listed: list[Namespace] = yield StoreCall(
+    listed: list[Namespace] = await StoreCall(
         store, "list_namespaces", (), {"limit": MOST_ITEMS}
     )
     places = sorted(tuple(each) for each in listed if len(each) > 1)

@@ -27,7 +27,6 @@ from langchain_tooltree.experience.store import (
     listing,
 )
 from langchain_tooltree.experience.trajectory import Trajectory
-from langchain_tooltree.flows import Flow
 from langchain_tooltree.learning.experience import Experience
 from langchain_tooltree.pages import page
 from langchain_tooltree.pages.records import MOST_RUNS, runs_page
@@ -142,12 +141,12 @@ def _listed(
     return {INDEX: page("list", f"In {name}", data), **pages}
 
 
-def _in_store(store: BaseStore) -> Flow[Pages]:
+async def _in_store(store: BaseStore) -> Pages:
     """The namespaces of a store, that in which a run was kept or judged last first."""
     rows: list[dict[str, Any]] = []
     pages = Pages()
-    for namespace in (yield from namespaces_of(store)):
-        runs = yield from listing(store, (*namespace, TASKS))
+    for namespace in await namespaces_of(store):
+        runs = await listing(store, (*namespace, TASKS))
         outcomes = Counter(str(run.value.get("outcome")) for run in runs)
         kinds = ", ".join(f"{count} {name}" for name, count in sorted(outcomes.items()))
         written = max(
@@ -167,7 +166,7 @@ def _in_store(store: BaseStore) -> Flow[Pages]:
     for number, row in enumerate(shown, 1):
         experience = Experience(ExperienceStore(store, namespace=row["name"]))
         row["page"] = PAGE.format(number)
-        pages[row["page"]] = yield from experience._page()  # noqa: SLF001 - what `to_html` writes to a file
+        pages[row["page"]] = await experience._page()  # noqa: SLF001 - what `to_html` writes to a file
     return _listed("this store", shown, pages, len(rows) - len(shown))
 
 

@@ -22,7 +22,7 @@ from langchain_core.utils.pydantic import get_fields
 
 from langchain_tooltree.errors import ConfigurationError, described, import_extra
 from langchain_tooltree.experience.trajectory import call_digest, words_of_name
-from langchain_tooltree.flows import Flow, FunctionStep, in_thread
+from langchain_tooltree.flows import FunctionStep, in_thread
 from langchain_tooltree.text import digest, forget_oldest, words_of
 
 __all__ = ["http_reads", "mcp_effects", "sql_reads"]
@@ -167,10 +167,10 @@ class CallEffects:
                 by_tool[name] = effect
         return by_tool
 
-    def judged(self, calls: Sequence[Mapping[str, Any]]) -> Flow[dict[str, Any]]:
+    async def judged(self, calls: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """The same, off the event loop where functions are asked: each text of SQL is judged this once."""
         if any(call["name"] in self.by_arguments for call in calls):
-            return cast("dict[str, Any]", (yield FunctionStep(self.of_calls, calls)))
+            return cast("dict[str, Any]", (await FunctionStep(self.of_calls, calls)))
         return self.of_calls(calls)
 
     def check_arguments(self) -> None:

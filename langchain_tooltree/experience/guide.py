@@ -11,7 +11,6 @@ from langchain_tooltree.effects import CallEffects, Effects
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.experience.run_identity import TurnNote
 from langchain_tooltree.experience.trajectory import Trajectory
-from langchain_tooltree.flows import Flow
 from langchain_tooltree.models import Meter
 from langchain_tooltree.text import as_reference, one_line
 
@@ -38,51 +37,51 @@ latest_searches: dict[str, Any] = {}
 class Guide(Protocol):
     """Past runs as one request sees them. Its methods are flows, and raise nothing."""
 
-    def advice(
+    async def advice(
         self,
         path: Sequence[BaseMessage],
         missing: str,
         *,
         trials: Collection[str],
         names: Collection[str],
-    ) -> Flow[Advice]:
+    ) -> Advice:
         """What to do at the end of a path where something is missing, with tools that may be tried, of all `names`."""
 
-    def is_unusual(
+    async def is_unusual(
         self, path: Sequence[BaseMessage], tool: str, *, names: Collection[str]
-    ) -> Flow[bool]:
+    ) -> bool:
         """Whether good runs hardly ever went on with a tool from the end of a path, and mostly did something else."""
 
-    def remedy(
+    async def remedy(
         self, conversation: Conversation, tools: Sequence[Any], meter: Meter
-    ) -> Flow[str]:
+    ) -> str:
         """Where something is off at the end of a dialogue, ask a model what went wrong, and what to do next.
 
         What it says is marked as reference material; empty if all is well, or it says nothing.
         """
 
-    def failed(self, attempts: Sequence[Trajectory]) -> Flow[None]:
+    async def failed(self, attempts: Sequence[Trajectory]) -> None:
         """Keep what a search has tried and given up: failed attempts at the same task."""
 
 
 class Learner(Protocol):
     """What `experience=` takes, such as an `Experience`: it guides searches, and keeps runs. Its methods are flows."""
 
-    def begin(
+    async def begin(
         self, conversation: Conversation, earlier: Mapping[str, Any] | None = None
-    ) -> Flow[TurnNote | None]:
+    ) -> TurnNote | None:
         """The note of a turn that begins; `earlier` is that of an earlier one.
 
         `None` for runs that are collected, which are neither guided nor kept. A namespace that is not known here raises
         `ConfigurationError`.
         """
 
-    def guide(
+    async def guide(
         self, remembered: Mapping[str, Any], conversation: Conversation
-    ) -> Flow[Guide]:
+    ) -> Guide:
         """The guide for a request of a conversation."""
 
-    def end(
+    async def end(
         self,
         messages: Sequence[BaseMessage],
         remembered: Mapping[str, Any] | None,
@@ -91,7 +90,7 @@ class Learner(Protocol):
         tools: Sequence[Any] = (),
         effects: Effects | CallEffects | None = None,
         instructions: str = "",
-    ) -> Flow[None]:
+    ) -> None:
         """Keep a conversation whose turn is over, with what its model was offered and told. It raises nothing.
 
         `remembered` is the note of `begin`; `None` if that was not asked for. `effects` are those of its tools, as

@@ -74,9 +74,6 @@ from langchain_tooltree.flows import (
     FunctionStep,
     TwinStep,
     arun_flow,
-    async_twin,
-    driven,
-    flow_of,
     has_loop,
     run_flow,
 )
@@ -252,18 +249,18 @@ def _removed_by(message: BaseMessage | ChatMessage) -> Sequence[str]:
     )
 
 
-def find_record(
+async def find_record(
     store: ExperienceStore, thread: str, messages: Messages
-) -> Flow[tuple[str, Trajectory | None]]:
+) -> tuple[str, Trajectory | None]:
     """The id of a conversation's record, and the record, if there is one already, as a flow.
 
     The id is the thread's, unless another conversation has taken it: programs that start anew often begin with "1".
     """
-    earlier = yield from flow_of(store.get)(thread)
+    earlier = await store.get_flow(thread)
     if earlier is None or not messages or _continues(earlier, messages):
         return thread, earlier
     own = id_beside(thread, next(iter(messages)))
-    return own, (yield from flow_of(store.get)(own))
+    return own, (await store.get_flow(own))
 
 
 def _continues(earlier: Trajectory, messages: Messages) -> bool:
@@ -317,7 +314,7 @@ class RunRecorder:
             instructions=self.requests.pop(runtime).instructions,
         )
 
-    def judge(self, trajectory: Trajectory, last: Any) -> Flow[Trajectory]:
+    async def judge(self, trajectory: Trajectory, last: Any) -> Trajectory:
         """A run with its verdict, as a flow; `last` is its last message. Without one, if nobody has one."""
         key = (
             id(last),
@@ -327,13 +324,13 @@ class RunRecorder:
         if verdict is None:
             if self._verdict is None:
                 return trajectory
-            verdict = yield from self._verdict(trajectory)
+            verdict = await self._verdict(trajectory)
             if isinstance(last, BaseMessage):
                 _VERDICTS[key] = verdict
                 weakref.finalize(last, _VERDICTS.pop, key, None).atexit = False
         return verdict.on(trajectory)
 
-    def keep(
+    async def keep(
         self,
         messages: Sequence[BaseMessage],
         runtime: Any,
@@ -343,7 +340,7 @@ class RunRecorder:
         id: str | None = None,  # noqa: A002 - the record's field
         instructions: str = "",
         about: Mapping[str, Any] | None = None,
-    ) -> Flow[None]:
+    ) -> None:
         """Judge a conversation that has come to its end and keep it in a store, as a flow.
 
         What was removed or summarized since it was last kept stays in the record. With an `id`, it is a run of its own
@@ -352,16 +349,16 @@ class RunRecorder:
         dialogue, earlier = Dialogue(messages=keyed(messages)), None
         own = id or _own_id(runtime)
         if id is None and own is not None:
-            own, earlier = yield from find_record(store, own, dialogue.messages)
+            own, earlier = await find_record(store, own, dialogue.messages)
         trajectory = assembled(
             dialogue, id=own, task=task, instructions=instructions, earlier=earlier
         )
         trajectory = _with_metadata(trajectory, {**_source_in(None), **(about or {})})
-        trajectory = yield from self.judge(trajectory, next(reversed(messages), None))
+        trajectory = await self.judge(trajectory, next(reversed(messages), None))
         if self.settle is None:
-            yield from flow_of(store.add)(trajectory)
+            await store.add_flow(trajectory)
         else:
-            yield from self.settle(
+            await self.settle(
                 store, trajectory, rests=id is not None or not _may_go_on(runtime)
             )
 
@@ -808,12 +805,12 @@ class TrajectoryRecorder(GraphCallbackHandler):
                 else None
             )
 
-    def _keep(self, recording: Recording, error: BaseException | None) -> Flow[None]:
+    async def _keep(self, recording: Recording, error: BaseException | None) -> None:
         keeper, own, earlier = self._keeper, recording.id, None
         about: RunnableConfig = {"configurable": recording.variables or {}}
         if isinstance(keeper, ExperienceStore):
             keeper = keeper.within_config(about)  # raises where the user is not known
-            own, earlier = yield from find_record(keeper, own, recording.messages)
+            own, earlier = await find_record(keeper, own, recording.messages)
         trajectory = recording.trajectory(error, earlier, own)
         if trajectory is None:  # before a verdict that nobody would get is paid for
             logger.debug("Run %s is not recorded: there are no messages.", recording.id)
@@ -822,15 +819,15 @@ class TrajectoryRecorder(GraphCallbackHandler):
         is_over = not recording.is_unfinished(error)
         if is_over:
             with _undisturbed():
-                trajectory = yield from self._recorder.judge(trajectory, recording.last)
+                trajectory = await self._recorder.judge(trajectory, recording.last)
         if not isinstance(keeper, ExperienceStore):
-            yield FunctionStep(keeper, trajectory)
+            await FunctionStep(keeper, trajectory)
         elif not is_over or self._recorder.settle is None:
-            yield from flow_of(keeper.add)(trajectory)
+            await keeper.add_flow(trajectory)
         elif earlier is None or _tells_more(
             trajectory, earlier
         ):  # else a middleware has just kept it
-            yield from self._recorder.settle(keeper, trajectory, rests=recording.rests)
+            await self._recorder.settle(keeper, trajectory, rests=recording.rests)
 
 
 @contextmanager
@@ -882,13 +879,12 @@ def _text(value: Any) -> str | None:
 # --- threads ---
 
 
-@driven
 def load_thread(
     graph: Pregel[Any, Any, Any, Any],
     config: RunnableConfig,
     *,
     messages_key: str = MESSAGES_KEY,
-) -> Flow[Trajectory]:
+) -> Trajectory:
     """Read the trajectory of a thread: all that was ever said, also what was removed or summarised later.
 
     Its id is the thread's. Messages stand in order of first appearance, each in its last form. What sub-agents said is
@@ -903,13 +899,33 @@ def load_thread(
         ValueError: As LangGraph raises it, if the graph has no checkpointer.
         TrajectoryFormatError: If the thread is unknown, or its state has no messages under `messages_key`.
     """
+    return run_flow(load_thread_flow(graph, config, messages_key=messages_key))
+
+
+async def aload_thread(
+    graph: Pregel[Any, Any, Any, Any],
+    config: RunnableConfig,
+    *,
+    messages_key: str = MESSAGES_KEY,
+) -> Trajectory:
+    """Async version of `load_thread`."""
+    return await arun_flow(load_thread_flow(graph, config, messages_key=messages_key))
+
+
+async def load_thread_flow(
+    graph: Pregel[Any, Any, Any, Any],
+    config: RunnableConfig,
+    *,
+    messages_key: str = MESSAGES_KEY,
+) -> Trajectory:
+    """Flow of `load_thread` and `aload_thread`; other flows await it."""
     thread_id = config.get("configurable", {}).get("thread_id")
     if thread_id is None:
         msg = f"config names no thread: {config!r:.200}. Pass {{'configurable': {{'thread_id': ...}}}}."
         raise ConfigurationError(msg)
     thread_id, dialogue = str(thread_id), Dialogue()
     thread: RunnableConfig = {"configurable": {"thread_id": thread_id}}
-    states: list[StateSnapshot] = yield TwinStep(
+    states: list[StateSnapshot] = await TwinStep(
         lambda: list(graph.get_state_history(thread)),
         partial(_listed, graph.aget_state_history, thread),
     )
@@ -925,7 +941,6 @@ def load_thread(
     return assembled(dialogue, id=thread_id)
 
 
-aload_thread = async_twin(load_thread)
 """`load_thread`, to be awaited."""
 
 

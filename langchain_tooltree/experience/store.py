@@ -47,14 +47,7 @@ from langchain_tooltree.experience.trajectory import (
     from_json,
     to_json,
 )
-from langchain_tooltree.flows import (
-    Flow,
-    arun_flow,
-    async_twin,
-    driven,
-    flow_of,
-    run_flow,
-)
+from langchain_tooltree.flows import FlowStep, arun_flow, run_flow
 from langchain_tooltree.secrets import masked
 from langchain_tooltree.text import digest, forget_oldest
 
@@ -236,7 +229,7 @@ def _unit(vector: AnyVector) -> Vector:
 
 
 @dataclass(frozen=True, slots=True)
-class StoreCall:
+class StoreCall(FlowStep):
     """A call of a method of a store, or of its async twin, as a step of a flow."""
 
     store: BaseStore
@@ -262,13 +255,13 @@ MOST_ITEMS = 1_000_000
 """Items, or namespaces, that are asked for where all are wanted: more than anybody has, and as many as Redis allows."""
 
 
-def listing(store: BaseStore, namespace: Namespace) -> Flow[list[SearchItem]]:
+async def listing(store: BaseStore, namespace: Namespace) -> list[SearchItem]:
     """All items of exactly one namespace, in the order of their keys, as a flow.
 
     They come from one search, since pages would shift under writes. Some stores also find namespaces that merely look
     alike (SQL's LIKE), or that begin alike.
     """
-    items: list[SearchItem] = yield StoreCall(
+    items: list[SearchItem] = await StoreCall(
         store, "search", (namespace,), {"query": None, "limit": MOST_ITEMS}
     )
     return sorted(
@@ -288,29 +281,29 @@ class RecordCollection:
     store: BaseStore
     namespace: Callable[[], Namespace]
 
-    def putting(self, key: str, record: Mapping[str, Any]) -> Flow[None]:
+    async def putting(self, key: str, record: Mapping[str, Any]) -> None:
         """Keep a record, in place of one with the same key."""
         # As one ASCII text, since not every database takes NUL characters or lone surrogates.
         value = {"record": json.dumps(record, default=str)}
-        yield StoreCall(
+        await StoreCall(
             self.store, "put", (self.namespace(), key, value), {"index": False}
         )
 
-    def getting(self, key: str) -> Flow[dict[str, Any] | None]:
+    async def getting(self, key: str) -> dict[str, Any] | None:
         """Read a record; `None` if there is none."""
-        item: Item | None = yield StoreCall(
+        item: Item | None = await StoreCall(
             self.store, "get", (self.namespace(), key), {}
         )
         return None if item is None else _record(item)
 
-    def reading(self) -> Flow[dict[str, dict[str, Any]]]:
+    async def reading(self) -> dict[str, dict[str, Any]]:
         """Read all records, in the order of their keys."""
-        items = yield from listing(self.store, self.namespace())
+        items = await listing(self.store, self.namespace())
         return {item.key: _record(item) for item in items}
 
-    def deleting(self, key: str) -> Flow[None]:
+    async def deleting(self, key: str) -> None:
         """Delete a record; one that does not exist is no error."""
-        yield StoreCall(self.store, "delete", (self.namespace(), key), {})
+        await StoreCall(self.store, "delete", (self.namespace(), key), {})
 
 
 def _record(
@@ -481,18 +474,23 @@ class ExperienceStore:
         bound.__dict__ |= {**self.__dict__, "_values": values}
         return bound
 
-    @driven
-    def add(self, trajectory: Trajectory) -> Flow[None]:
+    def add(self, trajectory: Trajectory) -> None:
         """Keep a trajectory, in place of one with the same id."""
-        yield from self.adding(self.without_secrets(trajectory))
+        run_flow(self.add_flow(trajectory))
 
-    aadd = async_twin(add)
+    async def aadd(self, trajectory: Trajectory) -> None:
+        """Async version of `add`."""
+        await arun_flow(self.add_flow(trajectory))
+
+    async def add_flow(self, trajectory: Trajectory) -> None:
+        """Flow of `add` and `aadd`; other flows await it."""
+        await self.adding(self.without_secrets(trajectory))
 
     def without_secrets(self, trajectory: Trajectory) -> Trajectory:
         """A trajectory as it is kept."""
         return trajectory if self._keep_secrets else masked(trajectory)
 
-    def adding(self, trajectory: Trajectory) -> Flow[RunEntry]:
+    async def adding(self, trajectory: Trajectory) -> RunEntry:
         """Keep a trajectory that is `without_secrets`, as a flow; returns its entry."""
         namespace = self._namespace
         # As one ASCII text, since not every database takes NUL characters or lone surrogates, which tools do return.
@@ -505,22 +503,22 @@ class ExperienceStore:
             (*namespace, TASKS), trajectory.id, asdict(entry), index=["task"]
         )
         # The record first, so that where a store knows no transactions whatever is listed can be read.
-        yield from self._writing(namespace, [record, listed], {trajectory.id: entry})
+        await self._writing(namespace, [record, listed], {trajectory.id: entry})
         return entry
 
-    def _writing(
+    async def _writing(
         self,
         namespace: Namespace,
         puts: Sequence[PutOp],
         entries: Mapping[str, RunEntry | None],
-    ) -> Flow[None]:
+    ) -> None:
         """Write records with their entries, and a new token in the head, in one batch: a transaction if it can be."""
         place, token = (*namespace, HEAD), uuid.uuid4().hex
         every = lasting(
             self._store, [*puts, PutOp(place, HEAD, {TOKEN: token}, index=False)]
         )
         # Reads of a batch see the state before its writes.
-        before, *_ = yield self._call("batch", [GetOp(place, HEAD), *every])
+        before, *_ = await self._call("batch", [GetOp(place, HEAD), *every])
         self._catalogue(namespace).write(entries, _token(before), token)
 
     @property
@@ -528,13 +526,13 @@ class ExperienceStore:
         """What is held in memory of the namespace, as of the last look."""
         return self._catalogue(self._namespace)
 
-    def current(self) -> Flow[Catalogue]:
+    async def current(self) -> Catalogue:
         """What is held in memory of the namespace, as a flow: listed anew where somebody else has written."""
         namespace = self._namespace
         catalogue = self._catalogue(namespace)
-        token = _token((yield self._call("get", (*namespace, HEAD), HEAD)))
+        token = _token(await self._call("get", (*namespace, HEAD), HEAD))
         if not catalogue.is_current(token):
-            items = yield from listing(self._store, (*namespace, TASKS))
+            items = await listing(self._store, (*namespace, TASKS))
             catalogue.list({item.key: _entry(item) for item in items}, token)
         return catalogue
 
@@ -548,17 +546,21 @@ class ExperienceStore:
         forget_oldest(catalogues, MOST_NAMESPACES)
         return catalogue
 
-    @driven
-    def get(self, id: str) -> Flow[Trajectory | None]:  # noqa: A002 - the field's name
+    def get(self, id: str) -> Trajectory | None:  # noqa: A002 - the field's name
         """Read the trajectory with this id; `None` if there is none."""
-        item: Item | None = yield self._call(
+        return run_flow(self.get_flow(id))
+
+    async def aget(self, id: str) -> Trajectory | None:  # noqa: A002 - the field's name
+        """Async version of `get`."""
+        return await arun_flow(self.get_flow(id))
+
+    async def get_flow(self, id: str) -> Trajectory | None:  # noqa: A002 - the field's name
+        """Flow of `get` and `aget`; other flows await it."""
+        item: Item | None = await self._call(
             "get", (*self._namespace, TRAJECTORIES), id
         )
         return None if item is None else _trajectory(item)
 
-    aget = async_twin(get)
-
-    @driven
     def label(
         self,
         id: str,  # noqa: A002 - the field's name
@@ -566,12 +568,34 @@ class ExperienceStore:
         reasons: str = "",
         *,
         source: Source = "user",
-    ) -> Flow[Trajectory]:
+    ) -> Trajectory:
         """Say whether a run succeeded, in place of the verdict that it had. Returns the run as it is kept now.
 
         `source` says who labels: the user, or an agent. A run that does not exist raises `StoreError`.
         """
-        trajectory = yield from flow_of(self.get)(id)
+        return run_flow(self.label_flow(id, success, reasons, source=source))
+
+    async def alabel(
+        self,
+        id: str,  # noqa: A002 - the field's name
+        success: bool,  # noqa: FBT001 - as `Trajectory.judged` has it
+        reasons: str = "",
+        *,
+        source: Source = "user",
+    ) -> Trajectory:
+        """Async version of `label`."""
+        return await arun_flow(self.label_flow(id, success, reasons, source=source))
+
+    async def label_flow(
+        self,
+        id: str,  # noqa: A002 - the field's name
+        success: bool,  # noqa: FBT001 - as `Trajectory.judged` has it
+        reasons: str = "",
+        *,
+        source: Source = "user",
+    ) -> Trajectory:
+        """Flow of `label` and `alabel`; other flows await it."""
+        trajectory = await self.get_flow(id)
         if trajectory is None:
             msg = f"There is no run {id!r} to be labelled in namespace {self._namespace!r}. Is it another id?"
             raise StoreError(msg)
@@ -583,19 +607,22 @@ class ExperienceStore:
                 if name != QUARANTINED
             }
             labelled = replace(labelled, metadata=confirmed)
-        yield from flow_of(self.add)(labelled)
+        await self.add_flow(labelled)
         return labelled
 
-    alabel = async_twin(label)
-
-    @driven
-    def delete(self, id: str) -> Flow[None]:  # noqa: A002 - as above
+    def delete(self, id: str) -> None:  # noqa: A002 - as above
         """Delete a trajectory; one that does not exist is no error."""
-        yield from self.deleting([id])
+        run_flow(self.delete_flow(id))
 
-    adelete = async_twin(delete)
+    async def adelete(self, id: str) -> None:  # noqa: A002 - as above
+        """Async version of `delete`."""
+        await arun_flow(self.delete_flow(id))
 
-    def deleting(self, ids: Sequence[str]) -> Flow[None]:
+    async def delete_flow(self, id: str) -> None:  # noqa: A002 - as above
+        """Flow of `delete` and `adelete`; other flows await it."""
+        await self.deleting([id])
+
+    async def deleting(self, ids: Sequence[str]) -> None:
         """Delete trajectories, as a flow."""
         namespace = self._namespace
         for page in batch_iterate(PAGE, ids):
@@ -605,9 +632,9 @@ class ExperienceStore:
                 for label in (TASKS, TRAJECTORIES)
                 for run in page
             ]
-            yield from self._writing(namespace, puts, dict.fromkeys(page))
+            await self._writing(namespace, puts, dict.fromkeys(page))
 
-    def reading(self, ids: Sequence[str]) -> Flow[list[Trajectory]]:
+    async def reading(self, ids: Sequence[str]) -> list[Trajectory]:
         """The trajectories with these ids, in their order, as a flow.
 
         Those that are gone are left out, and with a warning in the log those that cannot be read.
@@ -615,7 +642,7 @@ class ExperienceStore:
         trajectories: list[Trajectory] = []
         for page in batch_iterate(PAGE, ids):
             gets = [GetOp((*self._namespace, TRAJECTORIES), run) for run in page]
-            items: list[Item | None] = yield self._call("batch", gets)
+            items: list[Item | None] = await self._call("batch", gets)
             for item in filter(None, items):
                 try:
                     trajectories.append(_trajectory(item))
@@ -640,56 +667,63 @@ class ExperienceStore:
             for trajectory in await arun_flow(store.reading(page)):
                 yield trajectory
 
-    def ids(self, *, success: bool | None = None) -> Flow[list[str]]:
+    async def ids(self, *, success: bool | None = None) -> list[str]:
         """The ids of all trajectories in order, as a flow; with `success`, only of those with this end."""
-        items = yield from listing(self._store, (*self._namespace, TASKS))
+        items = await listing(self._store, (*self._namespace, TASKS))
         return [
             item.key
             for item in items
             if success is None or _entry(item).outcome == _OUTCOMES[success]
         ]
 
-    @driven
     def similar(
         self, task: str, *, k: int = 2, success: bool | None = None
-    ) -> Flow[list[Trajectory]]:
+    ) -> list[Trajectory]:
         """Find the `k` trajectories whose tasks are most like a task, most similar first.
 
         With `success`, only those that succeeded, or only those that failed.
         """
+        return run_flow(self.similar_flow(task, k=k, success=success))
+
+    async def asimilar(
+        self, task: str, *, k: int = 2, success: bool | None = None
+    ) -> list[Trajectory]:
+        """Async version of `similar`."""
+        return await arun_flow(self.similar_flow(task, k=k, success=success))
+
+    async def similar_flow(
+        self, task: str, *, k: int = 2, success: bool | None = None
+    ) -> list[Trajectory]:
+        """Flow of `similar` and `asimilar`; other flows await it."""
         check_count("k", k)
-        ids = yield from self._indexed(task, k, success=success)
+        ids = await self._indexed(task, k, success=success)
         if ids is None:
-            catalogue = yield from self.current()
+            catalogue = await self.current()
             changes = (
                 catalogue.changes
             )  # looked at before the entries, which who writes changes first
             entries = catalogue.entries
-            yield from self._embedding(
-                catalogue, catalogue.tasks.missing(entries, changes)
-            )
-            [query] = yield from embedded(self._embeddings, [task])
+            await self._embedding(catalogue, catalogue.tasks.missing(entries, changes))
+            [query] = await embedded(self._embeddings, [task])
             outcome = None if success is None else _OUTCOMES[success]
             ids = catalogue.tasks.nearest(query, k, entries, changes, outcome)
-        return (yield from self.reading(ids))
+        return await self.reading(ids)
 
-    asimilar = async_twin(similar)
-
-    def vectors(self, runs: Sequence[str]) -> Flow[dict[str, Vector]]:
+    async def vectors(self, runs: Sequence[str]) -> dict[str, Vector]:
         """The vectors of the tasks of some runs, as a flow; none where the store ranks tasks itself."""
-        catalogue = yield from self.current()
+        catalogue = await self.current()
         tasks = {
             run: catalogue.entries[run].task for run in runs if run in catalogue.entries
         }
         if not tasks or self._memory.is_indexed:
             return {}
         if (
-            yield from self._indexed(next(iter(tasks.values())), 1, success=None)
+            await self._indexed(next(iter(tasks.values())), 1, success=None)
         ) is not None:
             return {}
         changes = catalogue.changes
         missing = catalogue.tasks.missing(catalogue.entries, changes)
-        yield from self._embedding(
+        await self._embedding(
             catalogue, [task for task in missing if task in tasks.values()]
         )
         vectors = {run: catalogue.tasks.get(task) for run, task in tasks.items()}
@@ -714,28 +748,28 @@ class ExperienceStore:
         )
         return embeddings
 
-    def _embedding(self, catalogue: Catalogue, tasks: list[str]) -> Flow[None]:
+    async def _embedding(self, catalogue: Catalogue, tasks: list[str]) -> None:
         """Make the vectors of some tasks."""
         if tasks:
             catalogue.tasks.add(
                 dict(
                     zip(
                         tasks,
-                        (yield from embedded(self._embeddings, tasks)),
+                        (await embedded(self._embeddings, tasks)),
                         strict=True,
                     )
                 )
             )
 
-    def _indexed(
+    async def _indexed(
         self, task: str, k: int, *, success: bool | None
-    ) -> Flow[list[str] | None]:
+    ) -> list[str] | None:
         """What the store's own index finds; `None` if it has none."""
         query, limit, place = _storable(task), k, (*self._namespace, TASKS)
         wanted = None if success is None else {"outcome": _OUTCOMES[success]}
         while query.strip() and self._memory.is_indexed is not False:
             options = {"query": query, "filter": wanted, "limit": limit}
-            hits: list[SearchItem] = yield self._call("search", place, **options)
+            hits: list[SearchItem] = await self._call("search", place, **options)
             scored = [hit for hit in hits if hit.score is not None]
             if hits:
                 self._memory.is_indexed = bool(scored)

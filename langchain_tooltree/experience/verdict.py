@@ -18,7 +18,7 @@ from langchain_tooltree.experience.trajectory import (
     Trajectory,
     first_request,
 )
-from langchain_tooltree.flows import Flow, FunctionStep, async_twin, driven, flow_of
+from langchain_tooltree.flows import Flow, FunctionStep, arun_flow, run_flow
 from langchain_tooltree.models import (
     ATTEMPTS,
     DEFAULT_MAX_CHARACTERS,
@@ -202,9 +202,16 @@ class ModelVerdict:
         self._model = resolve_model(model)
         self._prompt = prompt
 
-    @driven
-    def judge(self, trajectory: Trajectory) -> Flow[Verdict]:
+    def judge(self, trajectory: Trajectory) -> Verdict:
         """Judge a run."""
+        return run_flow(self.judge_flow(trajectory))
+
+    async def ajudge(self, trajectory: Trajectory) -> Verdict:
+        """Async version of `judge`."""
+        return await arun_flow(self.judge_flow(trajectory))
+
+    async def judge_flow(self, trajectory: Trajectory) -> Verdict:
+        """Flow of `judge` and `ajudge`; other flows await it."""
         document = verdict_document(trajectory)
         has_writes = any("write" in entry for entry in document["record"])
         prompt = self._prompt or verdict_prompt(writes=has_writes)
@@ -213,14 +220,12 @@ class ModelVerdict:
             document_prompt(prompt, document),
             inner_config("verdict", {"trajectory": trajectory.id}),
         )
-        review = yield from filled_in(self._model, form, question, config, meter)
+        review = await filled_in(self._model, form, question, config, meter)
         if review is not None:
             return _verdict_of(review)
         problem = "; ".join(meter.problems) or "it was not asked"
         logger.warning("Trajectory %s is not judged: %s", trajectory.id, problem)
         return Verdict(None, f"{UNUSABLE} {problem}")
-
-    ajudge = async_twin(judge)
 
 
 def verdict_document(trajectory: Trajectory) -> dict[str, Any]:
@@ -261,14 +266,14 @@ AnyVerdict = VerdictFunction | ModelVerdict | BaseChatModel | str
 def resolve_verdict(verdict: AnyVerdict) -> VerdictFlow:
     """Turn what a user passed as `verdict` into a function from a trajectory to a flow."""
     if isinstance(verdict, str) or is_chat_model(verdict):
-        return flow_of(ModelVerdict(verdict).judge)
+        return ModelVerdict(verdict).judge_flow
     if isinstance(verdict, ModelVerdict):
-        return flow_of(verdict.judge)
+        return verdict.judge_flow
     if callable(verdict):
         function: VerdictFunction = verdict
 
-        def ask(trajectory: Trajectory) -> Flow[Verdict]:
-            return _verdict((yield FunctionStep(function, trajectory)))
+        async def ask(trajectory: Trajectory) -> Verdict:
+            return _verdict(await FunctionStep(function, trajectory))
 
         return ask
     msg = f"verdict must be a function, a chat model, its name, or a ModelVerdict, got {type(verdict).__name__}."

@@ -35,7 +35,7 @@ from langchain_tooltree.experience.trajectory import (
     Trajectory,
     from_json,
 )
-from langchain_tooltree.flows import Flow, FunctionStep
+from langchain_tooltree.flows import FunctionStep
 from langchain_tooltree.learning.fold import STORING, TIPS, Fold
 from langchain_tooltree.sitgraph.files import Which, forget_in_graph
 from langchain_tooltree.sitgraph.graph import Graph
@@ -157,23 +157,23 @@ class _Affected:
     shown_to: set[str]  # others, which had one of them recalled
 
 
-def erase(fold: Fold, selection: Selection, graphs: Sequence[AnyGraph]) -> Flow[Erased]:
+async def erase(fold: Fold, selection: Selection, graphs: Sequence[AnyGraph]) -> Erased:
     """Forget runs of a namespace, as a flow.
 
     Nobody judges them meanwhile, takes tips, or stores parts of the fold. Graphs come first: where one cannot be read,
     that is raised, and the records still say what is to be forgotten. Parts come last: who writes one looks afterwards
     whether its record is still there.
     """
-    claimed = yield FunctionStep(fold.claim_all, [TIPS, STORING])
+    claimed = await FunctionStep(fold.claim_all, [TIPS, STORING])
     store, place = fold.store.place
     problems: list[str] = []
     try:
-        yield from fold.refresh(whole=True)
-        affected = yield from _affected(fold, selection)
-        claimed += yield FunctionStep(fold.claim_all, sorted(affected.runs))
+        await fold.refresh(whole=True)
+        affected = await _affected(fold, selection)
+        claimed += await FunctionStep(fold.claim_all, sorted(affected.runs))
         which = partial(selection.in_graph, affected.runs)
         forget = partial(_erase_in_graphs, [*graphs, fold.graph], which)
-        taken: dict[str, tuple[str, ...]] = yield FunctionStep(forget, problems)
+        taken: dict[str, tuple[str, ...]] = await FunctionStep(forget, problems)
         taken.pop(str(len(graphs)))  # our own, which the records speak of
         # What was made of the records goes before them: if this is killed, they still say what is to be forgotten.
         # A run whose record went earlier may have left something, too.
@@ -183,26 +183,26 @@ def erase(fold: Fold, selection: Selection, graphs: Sequence[AnyGraph]) -> Flow[
             else None
         )
         gone = None if selection.is_all else affected.runs | (named or set())
-        tips_gone = yield from forget_tips(fold.store, gone)
-        points_gone = yield from forget_focus_points(fold.store.collection(FOCUS), gone)
+        tips_gone = await forget_tips(fold.store, gone)
+        points_gone = await forget_focus_points(fold.store.collection(FOCUS), gone)
 
-        shown = yield from fold.store.reading(sorted(affected.shown_to))
+        shown = await fold.store.reading(sorted(affected.shown_to))
         what = "which had one of these recalled and cannot be read: forget it, too, or mend it."
         problems += [
             f"The record {run!r}, {what}"
             for run in sorted(affected.shown_to - {each.id for each in shown})
         ]
         for record in shown:
-            yield from fold.store.adding(
+            await fold.store.adding(
                 record.with_recall(record.recall.without(affected.runs | affected.tips))
             )
-        yield from fold.store.deleting(sorted(affected.runs))
+        await fold.store.deleting(sorted(affected.runs))
         if selection.is_all:
-            yield StoreCall(store, "delete", ((*place, HEAD), HEAD), {})
+            await StoreCall(store, "delete", ((*place, HEAD), HEAD), {})
         fold.store.forget_memory()
         latest_searches.clear()
-        yield from fold.refresh(whole=True)
-        yield from fold.parts.erase()
+        await fold.refresh(whole=True)
+        await fold.parts.erase()
     finally:
         fold.release(claimed)
     if not (affected.runs or any(taken.values()) or selection.is_all):
@@ -213,7 +213,7 @@ def erase(fold: Fold, selection: Selection, graphs: Sequence[AnyGraph]) -> Flow[
     unreached = [
         *problems,
         *_unreached(threads, affected.shown_to),
-        *(yield from _vacuum(store, place)),
+        *(await _vacuum(store, place)),
     ]
     return Erased(
         runs=tuple(sorted(affected.runs)),
@@ -226,10 +226,10 @@ def erase(fold: Fold, selection: Selection, graphs: Sequence[AnyGraph]) -> Flow[
     )
 
 
-def _affected(fold: Fold, selection: Selection) -> Flow[_Affected]:
+async def _affected(fold: Fold, selection: Selection) -> _Affected:
     store, place = fold.store.place
-    items = yield from listing(store, (*place, TRAJECTORIES))
-    entries = yield from listing(store, (*place, TASKS))
+    items = await listing(store, (*place, TRAJECTORIES))
+    entries = await listing(store, (*place, TASKS))
     records = {item.key: _record(item) for item in items}
     runs = {item.key for item in items if selection.takes(item)}
     attempts = {
@@ -248,7 +248,7 @@ def _affected(fold: Fold, selection: Selection) -> Flow[_Affected]:
         if item.key not in whole and _written_at(item) < earliest
     }
     made = Recall(
-        (), {tip.id: tip.trajectories for tip in (yield from all_tips(fold.store))}
+        (), {tip.id: tip.trajectories for tip in (await all_tips(fold.store))}
     )
     tips_gone = made.gone(runs.__contains__)
     recalls = {
@@ -279,18 +279,18 @@ def _erase_in_graphs(
     return {name: tuple(runs) for name, runs in taken.items()}
 
 
-def _vacuum(store: BaseStore, place: Sequence[str]) -> Flow[list[str]]:
+async def _vacuum(store: BaseStore, place: Sequence[str]) -> list[str]:
     """Have a store write its files anew where it can; what to do where it cannot."""
     kind = type(store).__name__
     try:
         if hasattr(store, "vacuum"):
-            if (yield FunctionStep(store.vacuum, place)):
+            if await FunctionStep(store.vacuum, place):
                 return []
             return [
                 "The files of the Chroma server: run `chroma vacuum` there, which rewrites its database."
             ]
         if (vacuum := vacuum_of(store)) is not None:
-            yield FunctionStep(lambda _: vacuum(), None)
+            await FunctionStep(lambda _: vacuum(), None)
             return []
     except Exception as error:  # noqa: BLE001 - all else is done, and the report says what is not
         logger.warning("%s could not be vacuumed: %s", kind, described(error))

@@ -44,15 +44,7 @@ from langchain_tooltree.experience.store import (
 )
 from langchain_tooltree.experience.trajectory import EFFECTS, Recall, Source, Trajectory
 from langchain_tooltree.experience.verdict import UNUSABLE, AnyVerdict, resolve_verdict
-from langchain_tooltree.flows import (
-    Flow,
-    FunctionStep,
-    async_twin,
-    current_runtime,
-    driven,
-    flow_of,
-    run_flow,
-)
+from langchain_tooltree.flows import FunctionStep, arun_flow, current_runtime, run_flow
 from langchain_tooltree.learning.erasure import AnyGraph, Erased, Selection, erase
 from langchain_tooltree.learning.fold import TIPS, Background, ExperienceStatus, Fold
 from langchain_tooltree.learning.guide import PastRuns
@@ -178,18 +170,22 @@ class Experience:
         """A callback handler that keeps the runs of any graph here; one serves all."""
         return self._recorder
 
-    @driven
-    def learn(self, trajectory: Trajectory) -> Flow[Trajectory]:
+    def learn(self, trajectory: Trajectory) -> Trajectory:
         """Store a run and learn from it. One that nobody has judged is judged first. Returns it with its verdict."""
+        return run_flow(self.learn_flow(trajectory))
+
+    async def alearn(self, trajectory: Trajectory) -> Trajectory:
+        """Async version of `learn`."""
+        return await arun_flow(self.learn_flow(trajectory))
+
+    async def learn_flow(self, trajectory: Trajectory) -> Trajectory:
+        """Flow of `learn` and `alearn`; other flows await it."""
         fold = self._here()
         if trajectory.success is None and self._judge is not None:
-            trajectory = yield from self._judge_run(trajectory)
-        yield from fold.keep(trajectory)
+            trajectory = await self._judge_run(trajectory)
+        await fold.keep(trajectory)
         return trajectory
 
-    alearn = async_twin(learn)
-
-    @driven
     def label(
         self,
         id: str,  # noqa: A002 - the record's field
@@ -197,31 +193,53 @@ class Experience:
         reasons: str = "",
         *,
         source: Source = "user",
-    ) -> Flow[Trajectory]:
+    ) -> Trajectory:
         """Say whether a run succeeded, in place of its verdict; see `ExperienceStore.label`. It is learnt at once."""
+        return run_flow(self.label_flow(id, success, reasons, source=source))
+
+    async def alabel(
+        self,
+        id: str,  # noqa: A002 - the record's field
+        success: bool,  # noqa: FBT001 - as `Trajectory.judged` has it
+        reasons: str = "",
+        *,
+        source: Source = "user",
+    ) -> Trajectory:
+        """Async version of `label`."""
+        return await arun_flow(self.label_flow(id, success, reasons, source=source))
+
+    async def label_flow(
+        self,
+        id: str,  # noqa: A002 - the record's field
+        success: bool,  # noqa: FBT001 - as `Trajectory.judged` has it
+        reasons: str = "",
+        *,
+        source: Source = "user",
+    ) -> Trajectory:
+        """Flow of `label` and `alabel`; other flows await it."""
         fold = self._here()
-        labelled = yield from flow_of(fold.store.label)(
-            id, success, reasons, source=source
-        )
-        yield from fold.refresh()
+        labelled = await fold.store.label_flow(id, success, reasons, source=source)
+        await fold.refresh()
         return labelled
 
-    alabel = async_twin(label)
-
-    @driven
-    def rollback(self, *, source: str) -> Flow[list[str]]:
+    def rollback(self, *, source: str) -> list[str]:
         """Take back what all runs of the namespace gave that came from somebody (`Trajectory.came_from`); their ids.
 
         Where a run does not say, that is whose namespace it is. They wait in quarantine in the store: nothing is learnt
         from them until `label` confirms one, and tips that were taken from them alone are not told.
         """
+        return run_flow(self.rollback_flow(source=source))
+
+    async def arollback(self, *, source: str) -> list[str]:
+        """Async version of `rollback`."""
+        return await arun_flow(self.rollback_flow(source=source))
+
+    async def rollback_flow(self, *, source: str) -> list[str]:
+        """Flow of `rollback` and `arollback`; other flows await it."""
         fold = self._here()
-        yield from fold.refresh(whole=True)
-        return (yield from fold.rollback(source))
+        await fold.refresh(whole=True)
+        return await fold.rollback(source)
 
-    arollback = async_twin(rollback)
-
-    @driven
     def forget(
         self,
         *,
@@ -230,7 +248,7 @@ class Experience:
         tool: str | None = None,
         before: datetime | None = None,
         graphs: Sequence[AnyGraph] = (),
-    ) -> Flow[Erased]:
+    ) -> Erased:
         """Forget runs, and all that was made of them: as if they had never been, but for what the report names.
 
         Records, edges, states, summaries, labels, tips that cite one of them, focus points made of one, what is held in
@@ -254,71 +272,115 @@ class Experience:
             GraphFileError: If a folder holds no graph, or a damaged one; nothing was forgotten in the store then.
             Exception: Whatever the store raises; `forget` can be called again.
         """
+        return run_flow(
+            self.forget_flow(
+                run=run, user=user, tool=tool, before=before, graphs=graphs
+            )
+        )
+
+    async def aforget(
+        self,
+        *,
+        run: str | Iterable[str] | None = None,
+        user: Any = None,
+        tool: str | None = None,
+        before: datetime | None = None,
+        graphs: Sequence[AnyGraph] = (),
+    ) -> Erased:
+        """Async version of `forget`."""
+        return await arun_flow(
+            self.forget_flow(
+                run=run, user=user, tool=tool, before=before, graphs=graphs
+            )
+        )
+
+    async def forget_flow(
+        self,
+        *,
+        run: str | Iterable[str] | None = None,
+        user: Any = None,
+        tool: str | None = None,
+        before: datetime | None = None,
+        graphs: Sequence[AnyGraph] = (),
+    ) -> Erased:
+        """Flow of `forget` and `aforget`; other flows await it."""
         selection = Selection.of(run, user, tool, before)
         fold = self._here() if user is None else self._fold(self._store.of_user(user))
-        return (yield from erase(fold, selection, graphs))
+        return await erase(fold, selection, graphs)
 
-    aforget = async_twin(forget)
-
-    @driven
-    def settle(self) -> Flow[ExperienceStatus]:
+    def settle(self) -> ExperienceStatus:
         """Judge all runs of the namespace that wait for it, as if their threads rested, and wait until that is done.
 
         What goes wrong with a run is logged, and the run waits on. With a `model`, tips are taken, too.
         """
+        return run_flow(self.settle_flow())
+
+    async def asettle(self) -> ExperienceStatus:
+        """Async version of `settle`."""
+        return await arun_flow(self.settle_flow())
+
+    async def settle_flow(self) -> ExperienceStatus:
+        """Flow of `settle` and `asettle`; other flows await it."""
         fold = self._here()
-        yield from fold.refresh(whole=True)
-        yield FunctionStep(lambda _: self._background.wait(), None)
-        yield from self._judge_and_teach(fold, fold.claim(fold.pending()))
-        return (yield from fold.status())
+        await fold.refresh(whole=True)
+        await FunctionStep(lambda _: self._background.wait(), None)
+        await self._judge_and_teach(fold, fold.claim(fold.pending()))
+        return await fold.status()
 
-    asettle = async_twin(settle)
-
-    @driven
-    def status(self) -> Flow[ExperienceStatus]:
+    def status(self) -> ExperienceStatus:
         """What there is in the namespace by now."""
+        return run_flow(self.status_flow())
+
+    async def astatus(self) -> ExperienceStatus:
+        """Async version of `status`."""
+        return await arun_flow(self.status_flow())
+
+    async def status_flow(self) -> ExperienceStatus:
+        """Flow of `status` and `astatus`; other flows await it."""
         fold = self._here()
-        yield from fold.refresh(whole=True)
-        return (yield from fold.status())
+        await fold.refresh(whole=True)
+        return await fold.status()
 
-    astatus = async_twin(status)
-
-    @driven
-    def to_html(self, path: str | os.PathLike[str]) -> Flow[None]:
+    def to_html(self, path: str | os.PathLike[str]) -> None:
         """Write what was learnt in the namespace as a page to read: runs with verdicts and dialogues, and tips.
 
         It is one file that asks nobody for anything, and holds what this namespace has and nothing of another. Of many
         runs, the latest are listed, and those of them that there is room for can be read in it.
         """
-        yield FunctionStep(
-            partial(Path(path).write_text, encoding="utf-8"), (yield from self._page())
+        run_flow(self.to_html_flow(path))
+
+    async def ato_html(self, path: str | os.PathLike[str]) -> None:
+        """Async version of `to_html`."""
+        await arun_flow(self.to_html_flow(path))
+
+    async def to_html_flow(self, path: str | os.PathLike[str]) -> None:
+        """Flow of `to_html` and `ato_html`; other flows await it."""
+        await FunctionStep(
+            partial(Path(path).write_text, encoding="utf-8"), (await self._page())
         )
 
-    ato_html = async_twin(to_html)
-
-    def _page(self) -> Flow[str]:
+    async def _page(self) -> str:
         from langchain_tooltree.pages.records import experience_page  # noqa: PLC0415 - only who looks needs it
 
         fold = self._here()
-        yield from fold.refresh(whole=True)
-        return (yield from experience_page(fold))
+        await fold.refresh(whole=True)
+        return await experience_page(fold)
 
     # What the planner asks for; see `Learner`.
 
-    def begin(
+    async def begin(
         self, conversation: Conversation, earlier: Mapping[str, Any] | None = None
-    ) -> Flow[TurnNote | None]:
+    ) -> TurnNote | None:
         """Note a turn that begins; see `Learner.begin`."""
         if is_collecting():
             return None
-        fold = yield from self._look()
+        fold = await self._look()
         return turn_note(conversation, earlier or {}, fold.store.values)
 
-    def guide(
+    async def guide(
         self, remembered: Mapping[str, Any], conversation: Conversation
-    ) -> Flow[PastRuns]:
+    ) -> PastRuns:
         """The guide for a request; see `Learner.guide`."""
-        yield from ()
         fold = self._fold(self._store.resumed(remembered["namespace"]))
         first = remembered["first"]
         return PastRuns(
@@ -330,7 +392,7 @@ class Experience:
             keep=fold.keep,
         )
 
-    def end(
+    async def end(
         self,
         messages: Sequence[BaseMessage],
         remembered: Mapping[str, Any] | None,
@@ -339,7 +401,7 @@ class Experience:
         tools: Sequence[Any] = (),
         effects: Effects | CallEffects | None = None,
         instructions: str = "",
-    ) -> Flow[None]:
+    ) -> None:
         """Store a conversation whose turn is over; see `Learner.end`."""
         if is_collecting():
             return
@@ -349,7 +411,7 @@ class Experience:
             about |= Recall.of_note(note.get("recalled") or {}).metadata()
         declared = CallEffects.declared_as(effects)
         conversation = Conversation.of(messages)
-        judged = yield from (declared.among(tools) if tools else declared).judged(
+        judged = await (declared.among(tools) if tools else declared).judged(
             conversation.calls
         )
         if (
@@ -361,7 +423,7 @@ class Experience:
         if judged:
             about[EFFECTS] = judged
 
-        def keep() -> Flow[None]:
+        async def keep() -> None:
             store = (
                 self._store.resumed(note["namespace"])
                 if note
@@ -377,15 +439,15 @@ class Experience:
                 "instructions": instructions,
                 "about": about,
             }
-            yield from recorder.keep(
+            await recorder.keep(
                 conversation.messages, current_runtime(), store, **options
             )
 
-        yield from self._background.undisturbed(keep())
+        await self._background.undisturbed(keep())
 
-    def graph_here(self) -> Flow[SITGraph]:
+    async def graph_here(self) -> SITGraph:
         """The graph of the namespace of the running graph, as far as nobody has to wait for it."""
-        return (yield from self._look()).graph
+        return (await self._look()).graph
 
     def _here(self) -> Fold:
         try:
@@ -416,16 +478,16 @@ class Experience:
             forget_oldest(self._folds, MOST_NAMESPACES)
             return fold
 
-    def _look(self) -> Flow[Fold]:
+    async def _look(self) -> Fold:
         """The fold of the running graph, whose turn begins: with what is new, and with verdicts on what rests."""
         fold, runtime = self._here(), current_runtime()
         own = None if runtime is None else run_id(runtime)
 
-        def look() -> Flow[None]:
-            yield from fold.refresh()
-            yield from self._have_judged(fold, self._resting(fold, own))
+        async def look() -> None:
+            await fold.refresh()
+            await self._have_judged(fold, self._resting(fold, own))
 
-        yield from self._background.undisturbed(look())
+        await self._background.undisturbed(look())
         return fold
 
     def _resting(self, fold: Fold, own: str | None) -> list[str]:
@@ -438,9 +500,9 @@ class Experience:
             math.inf if another_begins else time.time() - self._settle_seconds
         )
 
-    def _settle(
+    async def _settle(
         self, store: ExperienceStore, trajectory: Trajectory, *, rests: bool
-    ) -> Flow[None]:
+    ) -> None:
         """Store a run that has ended, and have it judged if it rests."""
         fold = self._fold(store)
         if trajectory.success is None:
@@ -448,7 +510,7 @@ class Experience:
             trajectory = replace(
                 trajectory, metadata={**trajectory.metadata, PENDING: since}
             )
-        yield from self._background.undisturbed(fold.refresh())
+        await self._background.undisturbed(fold.refresh())
         resting = self._resting(
             fold, trajectory.id
         )  # where only a recorder hears of a run, its end is its beginning
@@ -456,11 +518,11 @@ class Experience:
             recall := earlier.recall | trajectory.recall
         ):
             trajectory = trajectory.with_recall(recall)
-        yield from fold.keep(fold.without_forgotten(trajectory))
+        await fold.keep(fold.without_forgotten(trajectory))
         due = fold.pending(time.time() - self._settle_seconds)
-        yield from self._have_judged(fold, list(dict.fromkeys([*resting, *due])))
+        await self._have_judged(fold, list(dict.fromkeys([*resting, *due])))
 
-    def _have_judged(self, fold: Fold, ids: Sequence[str]) -> Flow[None]:
+    async def _have_judged(self, fold: Fold, ids: Sequence[str]) -> None:
         """Judge runs: by a function on the spot, by a model in the background, where tips are taken, too."""
         if ids and self._judge is None:
             self._background.warn_once(
@@ -469,13 +531,13 @@ class Experience:
         claimed = [] if self._judge is None else fold.claim(ids)
         if claimed and not self._asks_function:
             self._background.start(partial(self._judge_and_teach, fold, claimed))
-        elif claimed and (judged := (yield from self._judge_all(fold, claimed))):
+        elif claimed and (judged := (await self._judge_all(fold, claimed))):
             self._background.start(partial(self._teach, fold, judged))
 
-    def _judge_and_teach(self, fold: Fold, claimed: Sequence[str]) -> Flow[None]:
-        yield from self._teach(fold, (yield from self._judge_all(fold, claimed)))
+    async def _judge_and_teach(self, fold: Fold, claimed: Sequence[str]) -> None:
+        await self._teach(fold, (await self._judge_all(fold, claimed)))
 
-    def _teach(self, fold: Fold, judged: Sequence[Trajectory]) -> Flow[None]:
+    async def _teach(self, fold: Fold, judged: Sequence[Trajectory]) -> None:
         """Take tips where a run that was judged says something new: one that went well with known tips does not.
 
         Each costs one or two model calls, so an agent that does well soon costs none.
@@ -486,19 +548,17 @@ class Experience:
         )
         if self._model is not None and is_new and fold.claim([TIPS]):
             try:
-                yield from self._background.undisturbed(
-                    flow_of(fold.memory.extract_tips)()
-                )
+                await self._background.undisturbed(fold.memory.extract_tips_flow())
             finally:
                 fold.release([TIPS])
 
-    def _judge_all(self, fold: Fold, claimed: Sequence[str]) -> Flow[list[Trajectory]]:
+    async def _judge_all(self, fold: Fold, claimed: Sequence[str]) -> list[Trajectory]:
         """Judge runs that wait; those that have a verdict now."""
         judged: list[Trajectory] = []
         try:
             for run in claimed if self._judge is not None else ():
                 try:
-                    judged += yield from self._judge_record(fold, run)
+                    judged += await self._judge_record(fold, run)
                 except Exception as error:  # noqa: BLE001 - the store's; the run waits on
                     self._background.warn_once(
                         "A verdict could not be kept, and its run waits. If the store was closed: call "
@@ -509,9 +569,9 @@ class Experience:
         finally:
             fold.release(claimed)
 
-    def _judge_record(self, fold: Fold, run: str) -> Flow[list[Trajectory]]:
+    async def _judge_record(self, fold: Fold, run: str) -> list[Trajectory]:
         """Judge a record, unless its thread goes on meanwhile; with its verdict, if it has one now."""
-        records = yield from fold.store.reading([run])
+        records = await fold.store.reading([run])
         if (
             not records
             or PENDING not in records[0].metadata
@@ -520,7 +580,7 @@ class Experience:
             return []
         [record] = records
         try:
-            judged = yield from self._judge_run(record)
+            judged = await self._judge_run(record)
         except Exception as error:
             logger.exception("Run %r is not judged: %s", run, error)  # noqa: TRY401 - the reason in one line
             judged = record.judged(
@@ -543,15 +603,15 @@ class Experience:
                 if name not in {PENDING, ATTEMPTS}
             }
             judged = replace(judged, metadata=left)
-        latest = yield from fold.store.reading([run])
+        latest = await fold.store.reading([run])
         if not latest or entry_of(latest[0]) != entry_of(record):
             return []
-        yield from fold.keep(judged)
+        await fold.keep(judged)
         return [judged]
 
-    def _judge_run(self, trajectory: Trajectory) -> Flow[Trajectory]:
+    async def _judge_run(self, trajectory: Trajectory) -> Trajectory:
         assert self._judge is not None  # noqa: S101 - for mypy
-        return (yield from self._judge(trajectory)).on(trajectory)
+        return (await self._judge(trajectory)).on(trajectory)
 
 
 def _store_from(

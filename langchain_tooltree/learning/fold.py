@@ -114,10 +114,10 @@ class Background:
             self._warnings.add(message)
             logger.warning(message)
 
-    def undisturbed(self, flow: Flow[Any]) -> Flow[None]:
+    async def undisturbed(self, flow: Flow[Any]) -> None:
         """A flow whose failure is logged: the agent goes on without it."""
         try:
-            yield from flow
+            await flow
         except Exception as error:  # noqa: BLE001 - the store's, the embedder's, a model's
             self.warn_once(
                 f"An agent goes on without its experience: {' '.join(described(error).split())}"
@@ -212,11 +212,11 @@ class StoredParts:
                 or vote not in (None, self.vote)
             )
 
-    def load(self, entries: Mapping[str, RunEntry]) -> Flow[dict[str, Part]]:
+    async def load(self, entries: Mapping[str, RunEntry]) -> dict[str, Part]:
         """The parts of records in their present version, by the ids of the runs."""
-        items = yield from self._items()
+        items = await self._items()
         # Reading them takes its time, so it must not hold up an event loop.
-        parts: dict[str, Part] = yield FunctionStep(partial(self._read, entries), items)
+        parts: dict[str, Part] = await FunctionStep(partial(self._read, entries), items)
         return parts
 
     @paused_collection()
@@ -255,25 +255,23 @@ class StoredParts:
         self._store.hold_vectors(tasks)
         return parts
 
-    def write(self, vote: Mapping[str, Any] | None) -> Flow[None]:
+    async def write(self, vote: Mapping[str, Any] | None) -> None:
         """Write what is not written yet; what a store that fails has not taken is written the next time."""
         with self._lock:
             page, self._unwritten = self._unwritten, {}
             self._stored |= page.keys()
         try:
-            tasks = yield from self._store.vectors(
+            tasks = await self._store.vectors(
                 [run for run, part in page.items() if part is not None]
             )
-            yield from self._put(
-                (yield FunctionStep(partial(self._values, page), tasks))
-            )
+            await self._put(await FunctionStep(partial(self._values, page), tasks))
             existing = (
-                yield from self._store.current()
+                await self._store.current()
             ).entries  # somebody may have had one forgotten meanwhile
             gone = [
                 run for run, part in page.items() if part is None or run not in existing
             ]
-            yield from self._put({run: None for run in gone if page[run] is not None})
+            await self._put({run: None for run in gone if page[run] is not None})
         except BaseException:
             with self._lock:
                 self._unwritten = page | self._unwritten
@@ -281,18 +279,18 @@ class StoredParts:
         with self._lock:
             self._stored.difference_update(gone)
         if vote not in (None, self.vote):
-            yield from self._put({VOTE: vote})
+            await self._put({VOTE: vote})
             self.vote = vote
 
-    def erase(self) -> Flow[None]:
+    async def erase(self) -> None:
         """Delete all that is not of a run that is there, whoever has written it, and what is fitted to all."""
-        entries = (yield from self._store.current()).entries
+        entries = (await self._store.current()).entries
         runs = {self._prefix + run for run in entries}
         store, namespace = self._store.place
         self.vote = None
-        gone = [item.key for item in (yield from self._items()) if item.key not in runs]
+        gone = [item.key for item in (await self._items()) if item.key not in runs]
         for page in batch_iterate(PAGE, gone):
-            yield StoreCall(
+            await StoreCall(
                 store,
                 "batch",
                 ([PutOp((*namespace, PARTS), key, None) for key in page],),
@@ -309,7 +307,7 @@ class StoredParts:
             for run, part in page.items()
         }
 
-    def _put(self, values: Mapping[str, Any]) -> Flow[None]:
+    async def _put(self, values: Mapping[str, Any]) -> None:
         """Write or delete items, in one batch; each is one ASCII text, as records are."""
         store, namespace = self._store.place
         puts = [
@@ -322,11 +320,11 @@ class StoredParts:
             for run, value in values.items()
         ]
         if puts:
-            yield StoreCall(store, "batch", (lasting(store, puts),), {})
+            await StoreCall(store, "batch", (lasting(store, puts),), {})
 
-    def _items(self) -> Flow[list[SearchItem]]:
+    async def _items(self) -> list[SearchItem]:
         store, namespace = self._store.place
-        return (yield from listing(store, (*namespace, PARTS)))
+        return await listing(store, (*namespace, PARTS))
 
 
 class Fold:
@@ -370,35 +368,33 @@ class Fold:
         """What is known of each record, as of the last look."""
         return self.store.catalogue.entries
 
-    def refresh(self, *, whole: bool = False) -> Flow[None]:
+    async def refresh(self, *, whole: bool = False) -> None:
         """Take in what has changed in the store; where nobody has written, that is one small read.
 
         With `whole`, all of it is there at the end, and otherwise as much as nobody has to wait for.
         """
-        if not (yield FunctionStep(self._begin_refresh, whole)):
+        if not (await FunctionStep(self._begin_refresh, whole)):
             return  # somebody else is at it
         try:
-            catalogue = yield from self.store.current()
+            catalogue = await self.store.current()
             changes = catalogue.changes
             if self._current != (catalogue, changes):
-                missing = yield from self._compare(catalogue.entries)
+                missing = await self._compare(catalogue.entries)
                 now = missing if whole else missing[: DEFAULTS.read_at_once]
                 for page in batch_iterate(PAGE, now):
-                    for trajectory in (yield from self.store.reading(page)):
-                        yield from self._learn(
-                            trajectory, catalogue.entries[trajectory.id]
-                        )
+                    for trajectory in await self.store.reading(page):
+                        await self._learn(trajectory, catalogue.entries[trajectory.id])
                     # Those that cannot be read are not to be tried every time.
                     entries = catalogue.entries
                     self._versions |= {
                         run: entries[run].version for run in page if run in entries
                     }
-                    yield from self._write_parts()
+                    await self._write_parts()
                 if len(now) == len(missing):
                     self._current = catalogue, changes
                 else:
                     self._background.start(partial(self.refresh, whole=True))
-            yield from self._write_parts()
+            await self._write_parts()
         finally:
             self._refreshing.release()
 
@@ -406,7 +402,7 @@ class Fold:
         # On the thread of an event loop, who has the lock may be a task that could then never go on.
         return self._refreshing.acquire(blocking=whole and not has_loop())
 
-    def _compare(self, entries: Mapping[str, RunEntry]) -> Flow[list[str]]:
+    async def _compare(self, entries: Mapping[str, RunEntry]) -> list[str]:
         """Drop the runs that are gone, or count no more; the ids of those whose records are to be read."""
         good = {
             run: entry.version
@@ -416,8 +412,8 @@ class Fold:
         for run in [run for run in self._versions if run not in good]:
             self._drop(run)
         if not self._is_loaded:
-            parts = yield from self.parts.load(entries)
-            yield FunctionStep(self._fold, parts)
+            parts = await self.parts.load(entries)
+            await FunctionStep(self._fold, parts)
             if self.parts.vote is not None:
                 self.graph.restore_vote(self.parts.vote)
             self._is_loaded = True
@@ -432,8 +428,8 @@ class Fold:
                 self.graph.fold(part.contribution)
             self._versions[run] = part.version
 
-    def _learn(self, trajectory: Trajectory, entry: RunEntry) -> Flow[None]:
-        contribution = yield from self.graph.contribution(self._sourced(trajectory))
+    async def _learn(self, trajectory: Trajectory, entry: RunEntry) -> None:
+        contribution = await self.graph.contribution(self._sourced(trajectory))
         if contribution is None:
             self.graph.remove(trajectory.id)
         else:
@@ -446,11 +442,11 @@ class Fold:
         self.parts.add(run, None)
         self._versions.pop(run, None)
 
-    def _write_parts(self) -> Flow[None]:
+    async def _write_parts(self) -> None:
         # Not in the background: a store may be closed as soon as nobody waits for it, which SQLite does not survive.
         if self.parts.is_due(vote := self.graph.vote) and self.claim([STORING]):
             try:
-                yield from self._background.undisturbed(self.parts.write(vote))
+                await self._background.undisturbed(self.parts.write(vote))
             finally:
                 self.release([STORING])
 
@@ -463,7 +459,7 @@ class Fold:
             else trajectory.coming_from(whose)
         )
 
-    def keep(self, trajectory: Trajectory) -> Flow[None]:
+    async def keep(self, trajectory: Trajectory) -> None:
         """Write a record, and take it in at once, unless it is to wait in quarantine."""
         if self._quarantine and trajectory.source != "user":
             trajectory = replace(
@@ -474,9 +470,9 @@ class Fold:
         )  # as other processes read it
         catalogue = self.store.catalogue
         changes = catalogue.changes
-        entry = yield from self.store.adding(trajectory)
+        entry = await self.store.adding(trajectory)
         if entry.outcome == "success":
-            yield from self._learn(trajectory, entry)
+            await self._learn(trajectory, entry)
         else:
             self._drop(trajectory.id)
         if self._current == (catalogue, changes) and catalogue.changes == changes + 1:
@@ -484,18 +480,18 @@ class Fold:
                 catalogue,
                 changes + 1,
             )  # nobody else's writes are in between
-        yield from self._write_parts()
+        await self._write_parts()
 
-    def rollback(self, source: str) -> Flow[list[str]]:
+    async def rollback(self, source: str) -> list[str]:
         """Put all runs in quarantine that came from somebody; their ids."""
         back: list[str] = []
         for page in batch_iterate(PAGE, list(self.entries)):
-            for run in (yield from self.store.reading(page)):
+            for run in await self.store.reading(page):
                 if (
                     self._sourced(run).came_from == source
                     and QUARANTINED not in run.metadata
                 ):
-                    yield from self.keep(
+                    await self.keep(
                         replace(run, metadata={**run.metadata, QUARANTINED: True})
                     )
                     back.append(run.id)
@@ -521,10 +517,10 @@ class Fold:
         )
         return [run for since, run in waiting if since <= until]
 
-    def status(self) -> Flow[ExperienceStatus]:
+    async def status(self) -> ExperienceStatus:
         """How many there are of each kind."""
         outcomes = [entry.outcome for entry in list(self.entries.values())]
-        tips = yield from all_tips(self.store)
+        tips = await all_tips(self.store)
         return ExperienceStatus(
             runs=len(outcomes),
             judged=sum(outcome in JUDGED for outcome in outcomes),

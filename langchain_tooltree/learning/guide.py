@@ -36,13 +36,7 @@ from langchain_tooltree.experience.run_identity import (
 )
 from langchain_tooltree.experience.trajectory import Recall, Trajectory, aim_of
 from langchain_tooltree.experience.verdict import AnyVerdict
-from langchain_tooltree.flows import (
-    Flow,
-    current_runtime,
-    current_writer,
-    flow_of,
-    if_it_can,
-)
+from langchain_tooltree.flows import Flow, current_runtime, current_writer, if_it_can
 from langchain_tooltree.models import Meter
 from langchain_tooltree.sitgraph.agents import learn_run
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
@@ -96,19 +90,19 @@ class PastRuns:
         self._keep = keep
         self._tips: Sequence[Tip] = ()
 
-    def advice(
+    async def advice(
         self,
         path: Sequence[BaseMessage],
         missing: str,
         *,
         trials: Collection[str],
         names: Collection[str],
-    ) -> Flow[Advice]:
+    ) -> Advice:
         """What good runs did here, tips that apply, and the most similar good run as its chain of tools."""
-        following = yield from self._next_tools(path, names)
+        following = await self._next_tools(path, names)
         likely = following.likeliest(runs=FEWEST_RUNS, share=LEAST_SHARE)
         tools = [tool for tool in likely if tool in trials][:MOST_TOOLS]
-        recollection = yield from if_it_can(
+        recollection = await if_it_can(
             self._recall, Recollection(self._aim), "memory of past runs"
         )
         situation = " ".join(
@@ -135,64 +129,58 @@ class PastRuns:
         )
         return Advice(text, tools, recall.note() if recall else {})
 
-    def is_unusual(
+    async def is_unusual(
         self, path: Sequence[BaseMessage], tool: str, *, names: Collection[str]
-    ) -> Flow[bool]:
+    ) -> bool:
         """Whether runs that went well hardly ever went on with a tool from here, and mostly did something else."""
-        following = yield from self._next_tools(path, names)
+        following = await self._next_tools(path, names)
         usual = bool(following.likeliest(runs=FEWEST_RUNS, share=USUAL))
         answered = (
             following.done >= USUAL and following.ended >= FEWEST_RUNS
         )  # such as to ask the user
         return (usual or answered) and following.shares.get(tool, 0.0) <= RARE
 
-    def remedy(
+    async def remedy(
         self, conversation: Conversation, tools: Sequence[Any], meter: Meter
-    ) -> Flow[str]:
+    ) -> str:
         """What a model says about the trouble at the end of a dialogue."""
-        return (
-            yield from if_it_can(
-                partial(self._reflect, conversation, tools, meter), "", "reflection"
-            )
+        return await if_it_can(
+            partial(self._reflect, conversation, tools, meter), "", "reflection"
         )
 
-    def failed(self, attempts: Sequence[Trajectory]) -> Flow[None]:
+    async def failed(self, attempts: Sequence[Trajectory]) -> None:
         """Store failed attempts at the task of the request."""
         for attempt in attempts:
             if self._keep is not None:
-                yield from self._keep(
-                    replace(attempt, task=self._first or attempt.task)
-                )
+                await self._keep(replace(attempt, task=self._first or attempt.task))
 
-    def _next_tools(
+    async def _next_tools(
         self, path: Sequence[BaseMessage], allowed: Collection[str]
-    ) -> Flow[NextTools]:
+    ) -> NextTools:
         if self._graph is None:
             return NextTools()
         ask = partial(
-            flow_of(self._graph.next_tools),
+            self._graph.next_tools_flow,
             Conversation(path).chat,
             allowed=sorted(allowed),
         )
-        return (yield from if_it_can(ask, None, "graph of past runs")) or NextTools()
+        return (await if_it_can(ask, None, "graph of past runs")) or NextTools()
 
-    def _recall(self) -> Flow[Recollection]:
+    async def _recall(self) -> Recollection:
         if self._memory is None or not self._aim:
             return Recollection(self._aim)
         runtime = current_runtime()
         own = run_id(runtime) if runtime else None
-        return (
-            yield from self._memory.recaller.recall_here(
-                self._aim, k=DEFAULT_K, own=own, writer=current_writer()
-            )
+        return await self._memory.recaller.recall_here(
+            self._aim, k=DEFAULT_K, own=own, writer=current_writer()
         )
 
-    def _reflect(
+    async def _reflect(
         self, conversation: Conversation, tools: Sequence[Any], meter: Meter
-    ) -> Flow[str]:
+    ) -> str:
         if self._model is None:
             return ""
-        anomaly = yield from flow_of(standard_detector().check)(conversation)
+        anomaly = await standard_detector().check_flow(conversation)
         if anomaly is None or not anomaly.recoverable:
             return ""
         options: Any = {
@@ -201,7 +189,7 @@ class PastRuns:
             "task": self._first,
             "meter": meter,
         }
-        reflection = yield from flow_of(Reflector(self._model).reflect)(
+        reflection = await Reflector(self._model).reflect_flow(
             conversation, anomaly, **options
         )
         return (
@@ -254,23 +242,21 @@ class Parts:
             RunRecorder(verdict),
         )  # each asks once; they share the verdict
 
-    def begin(
+    async def begin(
         self, conversation: Conversation, earlier: Mapping[str, Any] | None = None
-    ) -> Flow[TurnNote | None]:
+    ) -> TurnNote | None:
         """Note a turn that begins; see `Learner.begin`."""
-        yield from ()
         if is_collecting():
             return None
         values = self._memory.experience.within_config().values if self._memory else {}
         return turn_note(conversation, earlier or {}, values)
 
-    def guide(
+    async def guide(
         self, remembered: Mapping[str, Any], conversation: Conversation
-    ) -> Flow[PastRuns]:
+    ) -> PastRuns:
         """The guide for a request; see `Learner.guide`."""
-        yield from ()
         keep = (
-            flow_of(self._memory.experience.resumed(remembered["namespace"]).add)
+            self._memory.experience.resumed(remembered["namespace"]).add_flow
             if self._memory
             else None
         )
@@ -284,32 +270,32 @@ class Parts:
             keep=keep,
         )
 
-    def end(
+    async def end(
         self,
         messages: Sequence[BaseMessage],
         remembered: Mapping[str, Any] | None,
         *,
         instructions: str = "",
         **_: Any,
-    ) -> Flow[None]:
+    ) -> None:
         """Store a conversation whose turn is over; see `Learner.end`."""
         if not is_collecting():
             keep = partial(self._keep, messages, remembered or {}, instructions)
-            yield from if_it_can(keep, None, "record of it in memory or graph")
+            await if_it_can(keep, None, "record of it in memory or graph")
 
-    def _keep(
+    async def _keep(
         self,
         messages: Sequence[BaseMessage],
         remembered: Mapping[str, Any],
         instructions: str,
-    ) -> Flow[None]:
+    ) -> None:
         runtime = current_runtime()
         for_memory, for_graph = self._recorders
         if self._memory is not None:
             store = self._memory.experience.resumed(remembered["namespace"])
             about = Recall.of_note(remembered.get("recalled") or {}).metadata()
             task = remembered["first"] or None
-            yield from for_memory.keep(
+            await for_memory.keep(
                 messages,
                 runtime,
                 store,
@@ -319,4 +305,4 @@ class Parts:
             )
         if self._graph is not None and self._learns:
             opening = [SystemMessage(instructions)] if instructions else []
-            yield from learn_run(self._graph, for_graph, [*opening, *messages], runtime)
+            await learn_run(self._graph, for_graph, [*opening, *messages], runtime)

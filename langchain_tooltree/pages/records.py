@@ -39,7 +39,7 @@ from langchain_tooltree.experience.trajectory import (
     without_added,
     woven,
 )
-from langchain_tooltree.flows import Flow, FunctionStep
+from langchain_tooltree.flows import FunctionStep
 from langchain_tooltree.learning.fold import ExperienceStatus, Fold
 from langchain_tooltree.pages import page
 from langchain_tooltree.sitgraph.graph import Graph, weights
@@ -249,19 +249,19 @@ def _rows(
 # --- an experience ---
 
 
-def experience_page(fold: Fold) -> Flow[str]:
+async def experience_page(fold: Fold) -> str:
     """What was learnt in a namespace, which has been refreshed, as a page."""
     store, entries = fold.store, dict(fold.entries)
     base, place = store.place
-    items = yield from listing(base, (*place, TASKS))
+    items = await listing(base, (*place, TASKS))
     dates = {item.key: (item.created_at.isoformat(), item.key) for item in items}
     latest = sorted(entries, key=lambda run: dates.get(run, ("", run)), reverse=True)[
         :MOST_RUNS
     ]
-    runs: list[Trajectory] = yield from store.reading(latest)
-    tips: list[Tip] = yield from all_tips(store)
-    focus, _ = yield from current_focus_points(store.collection(FOCUS))
-    status: ExperienceStatus = yield from fold.status()
+    runs: list[Trajectory] = await store.reading(latest)
+    tips: list[Tip] = await all_tips(store)
+    focus, _ = await current_focus_points(store.collection(FOCUS))
+    status: ExperienceStatus = await fold.status()
     title = f"Experience: {_label('/'.join(place))}"
 
     def written(runs: list[Trajectory]) -> str:
@@ -275,7 +275,7 @@ def experience_page(fold: Fold) -> Flow[str]:
         }
         return page("experience", title, data)
 
-    text: str = yield FunctionStep(written, runs)  # a thousand dialogues take a second
+    text: str = await FunctionStep(written, runs)  # a thousand dialogues take a second
     return text
 
 

@@ -47,15 +47,7 @@ from langchain_tooltree.experience.trajectory import (
     Trajectory,
 )
 from langchain_tooltree.experience.verdict import AnyVerdict
-from langchain_tooltree.flows import (
-    Flow,
-    Writer,
-    async_twin,
-    current_writer,
-    driven,
-    emit,
-    flow_of,
-)
+from langchain_tooltree.flows import Writer, arun_flow, current_writer, emit, run_flow
 from langchain_tooltree.models import (
     DEFAULT_MAX_CHARACTERS,
     Meter,
@@ -102,7 +94,7 @@ def with_suggestions(
 class GraphOfEach(Learner, Protocol):
     """What has a graph for each namespace, such as an `Experience`: what one user did is suggested to no other."""
 
-    def graph_here(self) -> Flow[SITGraph]:
+    async def graph_here(self) -> SITGraph:
         """The graph of the namespace of the running graph, as a flow; `ConfigurationError` if it is not known."""
 
 
@@ -124,25 +116,25 @@ class Suggester:
             raise ConfigurationError(msg)
         check_count("k", self.k)
 
-    def suggest(
+    async def suggest(
         self,
         messages: Sequence[Any] | Conversation,
         *,
         allowed: AnyTools | None = None,
         summary: str | None = None,
         writer: Writer | None = None,
-    ) -> Flow[list[Suggestion]]:
+    ) -> list[Suggestion]:
         """Suggest what to call next. It is only a hint: if none can be made, that is logged and not raised."""
         graph = (
             self.graph
             if isinstance(self.graph, SITGraph)
-            else (yield from self.graph.graph_here())
+            else (await self.graph.graph_here())
         )
         try:
             dialogue = Conversation.of(messages).chat
             moment, latest_summary = moment_of(dialogue)
             last_tool = moment.last_tool or None
-            suggestions = yield from flow_of(graph.suggest)(
+            suggestions = await graph.suggest_flow(
                 last_tool,
                 state=summary or latest_summary,
                 messages=dialogue,
@@ -160,24 +152,24 @@ class Suggester:
             return []
         if suggestions:
             plain = [suggestion.to_dict() for suggestion in suggestions]
-            yield from emit(
+            await emit(
                 [{"type": "suggest", "last_tool": last_tool, "suggestions": plain}],
                 writer,
             )
         return suggestions
 
 
-def learn_run(
+async def learn_run(
     graph: SITGraph,
     recorder: RunRecorder,
     messages: Sequence[BaseMessage],
     runtime: Any,
-) -> Flow[None]:
+) -> None:
     """Have a run judged that has come to its end, and let a graph learn from it that all users share."""
     trajectory = recorder.trajectory(messages, runtime)
-    judged = yield from recorder.judge(trajectory, next(reversed(messages), None))
+    judged = await recorder.judge(trajectory, next(reversed(messages), None))
     if not labels_in(None, USERS):
-        yield from flow_of(graph.add)(judged)
+        await graph.add_flow(judged)
     elif graph not in _WARNED:
         _WARNED.add(graph)
         logger.warning(
@@ -238,27 +230,42 @@ class SITGraphNode(Runnable[Any, dict[str, list[dict[str, Any]]]]):
         self._messages_key = messages_key
         self._suggestions_key = suggestions_key
 
-    @driven
     def invoke(
         self,
         input: Any,  # noqa: A002 - the name in Runnable
-        config: RunnableConfig | None = None,  # noqa: ARG002 - part of the interface
+        config: RunnableConfig | None = None,
         **_: Any,
-    ) -> Flow[dict[str, list[dict[str, Any]]]]:
+    ) -> dict[str, list[dict[str, Any]]]:
         """Suggest what to call next, for a graph state or just a list of messages.
 
         Returns:
             The suggestions as plain data under `suggestions_key`, best first; an empty list if there are none.
         """
+        return run_flow(self.invoke_flow(input, config, **_))
+
+    async def ainvoke(
+        self,
+        input: Any,  # noqa: A002 - the name in Runnable
+        config: RunnableConfig | None = None,
+        **_: Any,
+    ) -> dict[str, list[dict[str, Any]]]:
+        """Async version of `invoke`."""
+        return await arun_flow(self.invoke_flow(input, config, **_))
+
+    async def invoke_flow(
+        self,
+        input: Any,  # noqa: A002 - the name in Runnable
+        config: RunnableConfig | None = None,  # noqa: ARG002 - part of the interface
+        **_: Any,
+    ) -> dict[str, list[dict[str, Any]]]:
+        """Flow of `invoke` and `ainvoke`; other flows await it."""
         path = visible_path(input, key=self._messages_key)
-        suggestions = yield from self._suggester.suggest(
+        suggestions = await self._suggester.suggest(
             path, allowed=self._tools, writer=current_writer()
         )
         return {
             self._suggestions_key: [suggestion.to_dict() for suggestion in suggestions]
         }
-
-    ainvoke = async_twin(invoke)  # type: ignore[arg-type] # mypy takes `self` from the declaration in Runnable
 
 
 DEFAULT_SUMMARY_PROMPT = """\
@@ -272,12 +279,12 @@ what went wrong, is missing or has to be decided next. Name kinds of things inst
 identifiers: write "the booking", not "booking 4711"."""
 
 
-def write_summary(
+async def write_summary(
     model: BaseChatModel,
     messages: Sequence[ChatMessage],
     meter: Meter,
     next_step: str = "",
-) -> Flow[str]:
+) -> str:
     """Have a model sum up the state; raises `ReplyError` if there is nothing to sum up or no text comes back."""
     if not messages and not next_step:
         msg = "there is no dialogue to sum up"
@@ -288,7 +295,7 @@ def write_summary(
     document = {"record": record, "next_step": shortened(next_step)}
     prompt = document_prompt(DEFAULT_SUMMARY_PROMPT, document)
     try:
-        reply = yield from request(
+        reply = await request(
             model, prompt, inner_config("summarize", {}), meter, type(model).__name__
         )
     except Exception as error:
@@ -362,10 +369,9 @@ def create_summarize_state_tool(
     suggester = None if graph is None else Suggester(graph, k)
     writer = None if model is None else resolve_model(model)
 
-    @driven
-    def sum_up(
-        runtime: _Runtime = None, *, summary: str = "", next_step: str = ""
-    ) -> Flow[tuple[str, dict[str, Any]]]:
+    async def sum_up_flow(
+        runtime: Any, summary: str, next_step: str
+    ) -> tuple[str, dict[str, Any]]:
         # Outside of a graph there is no runtime, and no dialogue is known to go by.
         conversation = Conversation.of(
             [] if runtime is None else visible_path(runtime.state, key=messages_key)
@@ -374,7 +380,7 @@ def create_summarize_state_tool(
         if writer is not None:
             meter = Meter(allowance=1)
             try:
-                summary = yield from write_summary(
+                summary = await write_summary(
                     writer, conversation.chat, meter, next_step.strip()
                 )
             except ReplyError as error:
@@ -393,7 +399,7 @@ def create_summarize_state_tool(
         if suggester is not None and runtime is not None:
             # While a search tries the tool out, it stands alone, and any tool of past runs may come next.
             others = [tool for tool in runtime.tools if not isinstance(tool, ReadTool)]
-            suggestions = yield from suggester.suggest(
+            suggestions = await suggester.suggest(
                 conversation,
                 allowed=others or None,
                 summary=summary,
@@ -409,9 +415,19 @@ def create_summarize_state_tool(
             artifact[ADDED] = [hint]
         return "\n\n".join(filter(None, [reply, hint])), artifact
 
+    def sum_up(
+        runtime: _Runtime = None, *, summary: str = "", next_step: str = ""
+    ) -> tuple[str, dict[str, Any]]:
+        return run_flow(sum_up_flow(runtime, summary, next_step))
+
+    async def asum_up(
+        runtime: _Runtime = None, *, summary: str = "", next_step: str = ""
+    ) -> tuple[str, dict[str, Any]]:
+        return await arun_flow(sum_up_flow(runtime, summary, next_step))
+
     return ReadTool.from_function(
         func=sum_up,
-        coroutine=async_twin(sum_up),
+        coroutine=asum_up,
         name=SUMMARIZE_STATE,
         description=DEFAULT_DESCRIPTION,
         args_schema=WrittenState if model is None else IntendedStep,
@@ -489,15 +505,24 @@ class SITGraphMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         request, notes = await self._ahinted(request)
         return _with_notes(await handler(request), notes)
 
-    @driven
-    def after_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> Flow[None]:
+    def after_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> None:
         """Learn from a run that has come to its end; one that is interrupted has not. What goes wrong is logged."""
+        run_flow(self.after_agent_flow(state, runtime))
+
+    async def aafter_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> None:
+        """Async version of `after_agent`."""
+        await arun_flow(self.after_agent_flow(state, runtime))
+
+    async def after_agent_flow(
+        self, state: AgentState[Any], runtime: Runtime[Any]
+    ) -> None:
+        """Flow of `after_agent` and `aafter_agent`; other flows await it."""
         if not self._learns:
             return
         graph = self._suggester.graph
         try:
             if isinstance(graph, SITGraph):
-                yield from learn_run(graph, self._recorder, state["messages"], runtime)
+                await learn_run(graph, self._recorder, state["messages"], runtime)
             elif (
                 REMEMBERED not in state
             ):  # else the planner of this agent keeps its runs
@@ -506,19 +531,26 @@ class SITGraphMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
                     "tools": [*offered.tools.values()],
                     "instructions": offered.instructions,
                 }
-                yield from graph.end(
-                    state["messages"], None, effects=self._effects, **about
-                )
+                await graph.end(state["messages"], None, effects=self._effects, **about)
         except Exception as error:
             logger.exception("Nothing was learnt from a run: %s", error)  # noqa: TRY401 - names the reason in one line
 
-    aafter_agent = async_twin(after_agent)  # type: ignore[arg-type] # mypy takes `self` from the base class
-
-    @driven
     def _hinted(
         self, request: ModelRequest[Any]
-    ) -> Flow[tuple[ModelRequest[Any], list[dict[str, Any]]]]:
+    ) -> tuple[ModelRequest[Any], list[dict[str, Any]]]:
         """The request with suggestions, and their figures; none where nothing is told."""
+        return run_flow(self._hinted_flow(request))
+
+    async def _ahinted(
+        self, request: ModelRequest[Any]
+    ) -> tuple[ModelRequest[Any], list[dict[str, Any]]]:
+        """Async version of `_hinted`."""
+        return await arun_flow(self._hinted_flow(request))
+
+    async def _hinted_flow(
+        self, request: ModelRequest[Any]
+    ) -> tuple[ModelRequest[Any], list[dict[str, Any]]]:
+        """Flow of `_hinted` and `_ahinted`; other flows await it."""
         tools = [tool for tool in request.tools if name_of(tool) != SUMMARIZE_STATE]
         if self._learns:
             self._recorder.requests.add(request.runtime, tools, request.system_message)
@@ -536,9 +568,7 @@ class SITGraphMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
             return request, []  # it has just been told
         writer = request.runtime.stream_writer
         named = [tool for tool in tools if name_of(tool)]
-        suggestions = yield from self._suggester.suggest(
-            path, allowed=named, writer=writer
-        )
+        suggestions = await self._suggester.suggest(path, allowed=named, writer=writer)
         if not suggestions:
             return request, []
         text = hints([each.to_dict() for each in suggestions])
@@ -550,8 +580,6 @@ class SITGraphMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         return request.override(
             system_message=extended(request.system_message, text)
         ), notes
-
-    _ahinted = async_twin(_hinted)
 
 
 def _with_notes(

@@ -20,14 +20,7 @@ from langchain_tooltree.errors import ConfigurationError, GraphFileError, check_
 from langchain_tooltree.experience.guide import NextTools
 from langchain_tooltree.experience.run_identity import AnyTools, names_of
 from langchain_tooltree.experience.trajectory import ChatMessage, Trajectory, to_chat
-from langchain_tooltree.flows import (
-    Flow,
-    FunctionStep,
-    async_twin,
-    driven,
-    in_thread,
-    run_flow,
-)
+from langchain_tooltree.flows import FunctionStep, arun_flow, in_thread, run_flow
 from langchain_tooltree.pages import in_notebook
 from langchain_tooltree.sitgraph.files import (
     Which,
@@ -91,7 +84,7 @@ class Encoder:
         """Keep no vectors."""
         self._vectors = {}
 
-    def encode(self, texts: Sequence[str]) -> Flow[Floats]:
+    async def encode(self, texts: Sequence[str]) -> Floats:
         """Embed texts, each one once; an empty one is a zero vector, since embedding models refuse it."""
         latest = (
             self._vectors
@@ -103,15 +96,15 @@ class Encoder:
             if text.strip() and text not in vectors
         ]
         if missing:
-            new = project((yield from embedded(self.embeddings, missing)))
+            new = project(await embedded(self.embeddings, missing))
             vectors.update(zip(missing, new, strict=True))
             self._vectors = dict([*latest.items(), *vectors.items()][-REMEMBERED:])
         nothing = np.zeros(DIMENSIONS, dtype=np.float32)
         return np.array([vectors.get(text, nothing) for text in texts])
 
-    def views(self, moment: Moment) -> Flow[Floats]:
+    async def views(self, moment: Moment) -> Floats:
         """The views of a state, shape `(len(VIEWS), DIMENSIONS)`."""
-        texts = yield from self.encode(list(texts_of(moment).values()))
+        texts = await self.encode(list(texts_of(moment).values()))
         return np.concatenate([texts, hash_features(features_of(moment))[None]])
 
 
@@ -171,18 +164,18 @@ class _Draft:
         )
 
 
-def mine(runs: Sequence[Trajectory], encoder: Encoder) -> Flow[list[Contribution]]:
+async def mine(runs: Sequence[Trajectory], encoder: Encoder) -> list[Contribution]:
     """What the successful ones of some runs give to the graph; their texts are embedded together."""
     # Reading long runs takes its time, so it must not hold up an event loop.
     successes = [run for run in runs if run.success]
-    drafts = yield FunctionStep(
+    drafts = await FunctionStep(
         lambda runs: [draft for draft in map(_Draft.of, runs) if draft.moments],
         successes,
     )
     texts = [text for draft in drafts for texts in draft.texts for text in texts]
     texts += [both_ends(text) for draft in drafts for _, text in draft.summaries]
-    vectors = dict(zip(texts, (yield from encoder.encode(texts)), strict=True))
-    mined: list[Contribution] = yield FunctionStep(
+    vectors = dict(zip(texts, (await encoder.encode(texts)), strict=True))
+    mined: list[Contribution] = await FunctionStep(
         lambda each: [draft.contribution(vectors) for draft in each], drafts
     )
     return mined
@@ -265,14 +258,21 @@ class SITGraph:
                 graph.fold(contribution)
         return graph
 
-    @driven
-    def add(self, trajectory: Trajectory) -> Flow[bool]:
+    def add(self, trajectory: Trajectory) -> bool:
         """Take a run as the latest version of itself: learn from it if it went well with tools, or forget it.
 
         Returns whether the run is in the graph now. To learn as agents run: `TrajectoryRecorder(graph.add,
         verdict=...)`. A graph learns all users' runs together: to keep them apart, take an `Experience`.
         """
-        contribution = yield from self.contribution(trajectory)
+        return run_flow(self.add_flow(trajectory))
+
+    async def aadd(self, trajectory: Trajectory) -> bool:
+        """Async version of `add`."""
+        return await arun_flow(self.add_flow(trajectory))
+
+    async def add_flow(self, trajectory: Trajectory) -> bool:
+        """Flow of `add` and `aadd`; other flows await it."""
+        contribution = await self.contribution(trajectory)
         if contribution is None:
             self.remove(trajectory.id)
         else:
@@ -281,14 +281,12 @@ class SITGraph:
             self._fit_meanwhile()  # now, and not when the next suggestion is asked for
         return contribution is not None
 
-    aadd = async_twin(add)
-
-    def contribution(self, trajectory: Trajectory) -> Flow[Contribution | None]:
+    async def contribution(self, trajectory: Trajectory) -> Contribution | None:
         """What a run gives to a graph with these settings, for `fold`; `None` if it did not succeed or called nothing.
 
         It is data that JSON can hold, to be kept where runs are not to be read and embedded again.
         """
-        contributions = yield from mine([trajectory], self._encoder)
+        contributions = await mine([trajectory], self._encoder)
         return contributions[0] if contributions else None
 
     def fold(self, contribution: Contribution) -> None:
@@ -326,7 +324,6 @@ class SITGraph:
                         self._folders[folder] = after
         return gone, problems
 
-    @driven
     def suggest(
         self,
         last_tool: str | None,
@@ -335,7 +332,7 @@ class SITGraph:
         messages: Sequence[BaseMessage | ChatMessage] | None = None,
         k: int = 2,
         allowed: AnyTools | None = None,
-    ) -> Flow[list[Suggestion]]:
+    ) -> list[Suggestion]:
         """Suggest the next tool.
 
         Args:
@@ -353,15 +350,47 @@ class SITGraph:
         Raises:
             ConfigurationError: If `k` is not a whole number of 1 or more.
         """
+        return run_flow(
+            self.suggest_flow(
+                last_tool, state=state, messages=messages, k=k, allowed=allowed
+            )
+        )
+
+    async def asuggest(
+        self,
+        last_tool: str | None,
+        *,
+        state: str | None = None,
+        messages: Sequence[BaseMessage | ChatMessage] | None = None,
+        k: int = 2,
+        allowed: AnyTools | None = None,
+    ) -> list[Suggestion]:
+        """Async version of `suggest`."""
+        return await arun_flow(
+            self.suggest_flow(
+                last_tool, state=state, messages=messages, k=k, allowed=allowed
+            )
+        )
+
+    async def suggest_flow(
+        self,
+        last_tool: str | None,
+        *,
+        state: str | None = None,
+        messages: Sequence[BaseMessage | ChatMessage] | None = None,
+        k: int = 2,
+        allowed: AnyTools | None = None,
+    ) -> list[Suggestion]:
+        """Flow of `suggest` and `asuggest`; other flows await it."""
         check_count("k", k)
         views = summary = None
         before = START
         if state is not None and state.strip():
-            summary = (yield from self._encoder.encode([both_ends(state)]))[0]
+            summary = (await self._encoder.encode([both_ends(state)]))[0]
         if messages and (self.contextual or self.ablation == "w/o adapt"):
             moment = self._moment(messages)
             before = moment.tool_before
-            views = yield from self._views(moment)
+            views = await self._views(moment)
         source = START if last_tool is None else last_tool
         names = None if allowed is None else names_of(allowed)
         with self._lock:
@@ -370,25 +399,38 @@ class SITGraph:
                 source, before=before, views=views, summary=summary, k=k, allowed=names
             )
 
-    asuggest = async_twin(suggest)
-
-    @driven
     def next_tools(
         self,
         messages: Sequence[BaseMessage | ChatMessage],
         *,
         allowed: AnyTools | None = None,
-    ) -> Flow[NextTools | None]:
+    ) -> NextTools | None:
         """How past runs went on from the end of a dialogue, as shares of everything that may come next.
 
         `None` where the graph knows nothing. Tools that are not `allowed` have no share. Where runs were learnt just
         now, it answers by the settings of the vote as they were fitted before, so that no search waits for the new
         ones.
         """
+        return run_flow(self.next_tools_flow(messages, allowed=allowed))
+
+    async def anext_tools(
+        self,
+        messages: Sequence[BaseMessage | ChatMessage],
+        *,
+        allowed: AnyTools | None = None,
+    ) -> NextTools | None:
+        """Async version of `next_tools`."""
+        return await arun_flow(self.next_tools_flow(messages, allowed=allowed))
+
+    async def next_tools_flow(
+        self,
+        messages: Sequence[BaseMessage | ChatMessage],
+        *,
+        allowed: AnyTools | None = None,
+    ) -> NextTools | None:
+        """Flow of `next_tools` and `anext_tools`; other flows await it."""
         moment = self._moment(messages)
-        views = (
-            (yield from self._views(moment, at_once=True)) if self.contextual else None
-        )
+        views = (await self._views(moment, at_once=True)) if self.contextual else None
         names = None if allowed is None else names_of(allowed)
         with self._lock:
             recommender = self._recommender()
@@ -397,8 +439,6 @@ class SITGraph:
             )
         return NextTools(**shares) if shares else None
 
-    anext_tools = async_twin(next_tools)
-
     def _moment(self, messages: Sequence[BaseMessage | ChatMessage]) -> Moment:
         chat = [
             to_chat(message) if isinstance(message, BaseMessage) else message
@@ -406,14 +446,14 @@ class SITGraph:
         ]
         return moment_of(chat)[0]
 
-    def _views(self, moment: Moment, *, at_once: bool = False) -> Flow[Floats]:
+    async def _views(self, moment: Moment, *, at_once: bool = False) -> Floats:
         """The state to be voted on, once the vote is fitted; `at_once`, if it ever was."""
         if not self._is_fitted:
             if at_once and self._fit:
                 self._fit_meanwhile()
             else:
-                yield FunctionStep(self._refit, None)  # off the event loop
-        return (yield from self._encoder.views(moment))
+                await FunctionStep(self._refit, None)  # off the event loop
+        return await self._encoder.views(moment)
 
     def _recommender(self) -> Recommender:
         fit = self._fit or Fit.even(NOWHERE)

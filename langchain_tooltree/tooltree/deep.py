@@ -178,7 +178,7 @@ class DeepSearch:
 
     # --- the driver ---
 
-    def run(self) -> Flow[SearchResult]:
+    async def run(self) -> SearchResult:
         """Launch what the kernel asks for and tell it the outcomes in the order of launch, until it is done.
 
         Returns:
@@ -190,7 +190,7 @@ class DeepSearch:
             "max_rollouts": self._config.max_rollouts,
             "max_model_calls": search.max_model_calls,
         }
-        yield from emit(
+        await emit(
             [
                 {
                     "type": "start",
@@ -202,19 +202,17 @@ class DeepSearch:
         )
         try:
             if self._config.coarse_planner:
-                yield from self._narrow_tools()
+                await self._narrow_tools()
             while True:
                 if time.monotonic() >= self._deadline:
                     search.stop("max_seconds")
                 for operation in search.ask():
-                    running.append(
-                        (yield _launch(self._perform(operation), "tooltree"))
-                    )
-                yield from emit(search.take_events())
+                    running.append(await _launch(self._perform(operation), "tooltree"))
+                await emit(search.take_events())
                 if not running:
                     break
                 task = running.popleft()
-                outcome = yield TwinStep(task.result, partial(awaited, task))
+                outcome = await TwinStep(task.result, partial(awaited, task))
                 self._meter.add(self._meters[outcome.operation])
                 search.tell(outcome)
         finally:
@@ -229,16 +227,16 @@ class DeepSearch:
             logger.warning(
                 "Planning failed, the plain model takes the turn: %s", result.fallback
             )
-        yield from emit([*events, *search.take_events()])
+        await emit([*events, *search.take_events()])
         return result
 
     # --- operations ---
 
-    def _narrow_tools(self) -> Flow[None]:
+    async def _narrow_tools(self) -> None:
         """Have the coarse planner choose the tools that may be proposed."""
         search, spent = self._search, self._search.spent
         meter = Meter(min(ATTEMPTS, search.max_model_calls - ANSWER_CALLS))
-        self._tools = yield from plan_tools(
+        self._tools = await plan_tools(
             self._host.model, self._library, self._conversation.goal, meter
         )
         self._meter.add(meter)
@@ -247,11 +245,11 @@ class DeepSearch:
             meter.input_tokens + meter.output_tokens,
         )
 
-    def _perform(self, operation: Operation) -> Flow[OperationOutcome]:
+    async def _perform(self, operation: Operation) -> OperationOutcome:
         """Carry out one operation."""
         meter = self._meters[operation.id] = Meter(operation.model_calls)
         node = self._tree[operation.node]
-        observation = (yield from self._run(node)) if operation.run else None
+        observation = (await self._run(node)) if operation.run else None
         outcome = OperationOutcome(operation.id)
         match operation.kind:
             case "propose":
@@ -267,7 +265,7 @@ class DeepSearch:
                     tried=[child.label for child in self._tree.children(node)],
                     missing=node.missing,
                 )
-                outcome = yield from self._proposer.propose(request, meter)
+                outcome = await self._proposer.propose(request, meter)
             case "score":
                 candidates = [
                     self._tree[candidate] for candidate in operation.candidates
@@ -279,7 +277,7 @@ class DeepSearch:
                 )
                 verdicts: list[Judged] = []
                 for group in groups:
-                    verdicts += yield from self._pre_judge.pre(
+                    verdicts += await self._pre_judge.pre(
                         self._question("pre", group), meter
                     )
                 outcome.scores = [each.score for each in verdicts]
@@ -290,7 +288,7 @@ class DeepSearch:
                 (
                     (outcome.reward, reason),
                     outcome.goal,
-                ) = yield from self._post_judge.post(question, meter)
+                ) = await self._post_judge.post(question, meter)
                 outcome.reasons = [reason] if reason else []
                 outcome.error = _cause(meter) if outcome.reward is None else None
         outcome.observation = observation
@@ -353,17 +351,15 @@ class DeepSearch:
 
     # --- running calls ---
 
-    def _run(self, node: Node) -> Flow[Observation]:
+    async def _run(self, node: Node) -> Observation:
         """Run the call of a node, which is no deferred write: for real, or in a fork of the sandbox."""
         call = cast("Call", node.call)
         if call.tool not in self._bound_tools:
-            return (
-                yield from self._observe(self._library.by_name.get(call.tool), node)
-            )
+            return await self._observe(self._library.by_name.get(call.tool), node)
         before = self._tree.state_before(node)
-        world = yield FunctionStep(self._fork, before.world)
+        world = await FunctionStep(self._fork, before.world)
         tool = next((tool for tool in world.tools if tool.name == call.tool), None)
-        observation = yield from self._observe(tool, node)
+        observation = await self._observe(tool, node)
         if node.world != before.world:
             self._worlds[node.world] = world
         return observation
@@ -372,7 +368,7 @@ class DeepSearch:
         with self._forking:
             return forked(self._worlds[version])
 
-    def _observe(self, tool: BaseTool | None, node: Node) -> Flow[Observation]:
+    async def _observe(self, tool: BaseTool | None, node: Node) -> Observation:
         """Run a call with a tool; what the tool raises is an observation, too."""
         if tool is None:
             return Observation(
@@ -393,7 +389,7 @@ class DeepSearch:
             with_runtime(merge_configs(ensure_config(), inner_marks({}))),
         )
         try:
-            output = yield TwinStep(
+            output = await TwinStep(
                 partial(runner.invoke, call_input, config),
                 partial(runner.ainvoke, call_input, config),
             )
@@ -605,58 +601,58 @@ class Proposer:
     effect_of: EffectOf  # what a call does to the world, by tool and arguments
     config: KernelConfig  # how candidates are asked for
 
-    def propose(self, request: ProposalRequest, meter: Meter) -> Flow[OperationOutcome]:
+    async def propose(self, request: ProposalRequest, meter: Meter) -> OperationOutcome:
         """Ask a state for calls. Those that cannot be made are asked for again, once."""
         proposal = OperationOutcome(request.operation)
         tools = [self.library.by_name[name] for name in request.tools]
         ask = partial(self._ask, request, meter, proposal)
         if self.config.proposals == "per_tool":
             for tool in tools:
-                yield from ask(
+                await ask(
                     BoundTools([tool], [tool]),
                     prompts.DRAFT_PROMPT.format(tool=tool.name),
                 )
         elif self.config.selection == "posterior":
-            yield from self._ask_with_scores(request, meter, proposal, tools)
+            await self._ask_with_scores(request, meter, proposal, tools)
         else:
-            yield from ask(
+            await ask(
                 BoundTools(tools, tools),
                 prompts.PROPOSE_PROMPT.format(count=self.config.top_k),
             )
         if proposal.dropped and meter.left:
-            yield from self._repair(request, meter, proposal, tools)
+            await self._repair(request, meter, proposal, tools)
         if proposal.calls:
             proposal.error = None
         proposal.finished = _is_empty(proposal)
         return proposal
 
-    def _ask_with_scores(
+    async def _ask_with_scores(
         self,
         request: ProposalRequest,
         meter: Meter,
         proposal: OperationOutcome,
         tools: Sequence[BaseTool],
-    ) -> Flow[None]:
+    ) -> None:
         observed = bool(request.conversation) and is_observation(
             request.conversation[-1]
         )
         candidates = prompts.CANDIDATES_PROMPT.format(count=self.config.top_k)
         bound = BoundTools.with_scores(tools, assess=True, observed=observed)
         end = prompts.ASSESS_PROMPT.format(assess=bound.assess)
-        yield from self._ask(request, meter, proposal, bound, f"{candidates}\n\n{end}")
+        await self._ask(request, meter, proposal, bound, f"{candidates}\n\n{end}")
         if _is_empty(proposal) and proposal.goal == SAID_OPEN and meter.left:
             # Some models make one call in a reply, and theirs was to say how the request stands.
             instruction = f"{candidates}\n\n{prompts.NOTHING_PROMPT}"
             bound = BoundTools.with_scores(tools, assess=False)
-            yield from self._ask(request, meter, proposal, bound, instruction)
+            await self._ask(request, meter, proposal, bound, instruction)
 
-    def _repair(
+    async def _repair(
         self,
         request: ProposalRequest,
         meter: Meter,
         proposal: OperationOutcome,
         tools: Sequence[BaseTool],
-    ) -> Flow[None]:
+    ) -> None:
         """Have invalid calls written again; what is still invalid stays a problem."""
         propose = prompts.PROPOSE_PROMPT.format(count=len(proposal.dropped))
         repair = prompts.REPAIR_PROMPT.format(problems=_bullets(proposal.dropped))
@@ -667,18 +663,16 @@ class Proposer:
             else BoundTools(tools, tools)
         )
         first_time = replace(request, attempt=1, missing=())
-        yield from self._ask(
-            first_time, meter, proposal, shown, f"{propose}\n\n{repair}"
-        )
+        await self._ask(first_time, meter, proposal, shown, f"{propose}\n\n{repair}")
 
-    def _ask(
+    async def _ask(
         self,
         request: ProposalRequest,
         meter: Meter,
         proposal: OperationOutcome,
         tools: BoundTools,
         instruction: str,
-    ) -> Flow[None]:
+    ) -> None:
         """Ask for candidates, and take them."""
         if not meter.left:
             proposal.error = "the budget left no question"
@@ -686,14 +680,14 @@ class Proposer:
         cards = {name: self.library.additions(name) for name in request.tools}
         messages = proposal_messages(request, instruction, cards)
         try:
-            reply = yield from call_tools(
+            reply = await call_tools(
                 self.model, tools.bound, messages, meter, inner_config("propose", {})
             )
         except Exception as error:  # noqa: BLE001 - a model that fails ends the search with what it has
             proposal.error = f"the model failed: {described(error)}"
         else:
             proposal.error = None
-            yield FunctionStep(
+            await FunctionStep(
                 partial(self._take, reply, tools), proposal
             )  # which may parse what was proposed
 
@@ -800,9 +794,9 @@ def _bullets(entries: Iterable[str]) -> str:
 RELEVANT = 0.3  # p_t in [0, 1] below which a tool is dropped, as the paper's ACL-format version prints it
 
 
-def plan_tools(
+async def plan_tools(
     model: BaseChatModel, library: ToolLibrary, query: str, meter: Meter
-) -> Flow[tuple[str, ...]]:
+) -> tuple[str, ...]:
     """Ask for the tools that a request may need.
 
     A tool stays if it belongs to a domain of the request (or to none), its relevance p_t is at least .3, its input can
@@ -814,7 +808,7 @@ def plan_tools(
         prompts.PLAN_PROMPT,
         {"request": query, "tools": [card.to_dict() for card in cards]},
     )
-    plan = yield from filled_in(
+    plan = await filled_in(
         model, prompts.CoarsePlan, prompt, inner_config("plan", {}), meter
     )
     if plan is None:

@@ -238,18 +238,18 @@ class PlannerHost(ABC):
         return self.offering.trials | self.bound
 
     @abstractmethod
-    def ask(
+    async def ask(
         self, messages: Sequence[BaseMessage], *, line: str = "", silent: bool = True
-    ) -> Flow[AIMessage]:
+    ) -> AIMessage:
         """Ask the agent's model, with a line at the end of its instructions; in silence, the user does not see it."""
 
-    def own_step(
+    async def own_step(
         self, messages: Sequence[BaseMessage]
-    ) -> Flow[tuple[AIMessage, Report | None]]:
+    ) -> tuple[AIMessage, Report | None]:
         """Ask the agent's own step: the reply without its report, and the report; that of a step does not count."""
         withheld = Withheld()
         with withholding(withheld):
-            reply = yield from self.ask(messages, line=self.line, silent=self.unseen)
+            reply = await self.ask(messages, line=self.line, silent=self.unseen)
         reply, report = sound(reply), None
         is_step = bool(reply.tool_calls or reply.invalid_tool_calls)
         if not is_step:
@@ -259,23 +259,23 @@ class PlannerHost(ABC):
         self.reply = reply
         return reply, None if is_step else report
 
-    def visited(self, branches: Branches) -> Flow[Outcome]:
+    async def visited(self, branches: Branches) -> Outcome:
         """Make one visit: search first, carry on with a plan, plan ahead in a sandbox, or take a step in the loop."""
         self.visible = len(branches.path())
         if self.planner.is_deep:
             self.line = ""
-            return (yield from self._deep_visit(branches))
+            return await self._deep_visit(branches)
         sandbox = self.planner.sandbox
         if sandbox is None:
-            outcome = yield from Visit(branches, self).run()
+            outcome = await Visit(branches, self).run()
         else:
             next_step = carry_on(branches) if branches.mark.plan else None
-            outcome = next_step or (yield from plan_ahead(branches, self, sandbox))
+            outcome = next_step or (await plan_ahead(branches, self, sandbox))
         if outcome.ended is not None:
-            yield from keep_ended(outcome.ended, self)
+            await keep_ended(outcome.ended, self)
         return outcome
 
-    def _deep_visit(self, branches: Branches) -> Flow[Outcome]:
+    async def _deep_visit(self, branches: Branches) -> Outcome:
         """Search where a turn begins, or goes on after a write that a search has planned; answer from the plan."""
         path = branches.path()
         latest = next(
@@ -285,18 +285,18 @@ class PlannerHost(ABC):
             latest.response_metadata, KEY
         )
         if path[-1] is not branches.request and not plans:
-            yield from self.own_step(path)
+            await self.own_step(path)
             return Outcome()
-        result = yield from DeepSearch(self, path).run()
+        result = await DeepSearch(self, path).run()
         plan = result.messages
         if result.waiting:
-            yield from keep_search(result, self.planner.folder)
+            await keep_search(result, self.planner.folder)
             return Outcome(cast("AIMessage", plan[-1]), before=plan[:-1])
         stream_now(plan)
-        reply, _ = yield from self.own_step([*path, *plan])
+        reply, _ = await self.own_step([*path, *plan])
         is_answer = not (reply.tool_calls or reply.invalid_tool_calls)
         result = result.with_answer(reply) if is_answer else result
-        yield from keep_search(result, self.planner.folder)
+        await keep_search(result, self.planner.folder)
         return Outcome(result.answer, before=plan)
 
     def instructions_for(
@@ -315,47 +315,45 @@ class PlannerHost(ABC):
             return not words.isdisjoint(tools.get(name, frozenset()))
         return any(not words.isdisjoint(each) for each in tools.values())
 
-    def past_runs(self) -> Flow[Guide | None]:
+    async def past_runs(self) -> Guide | None:
         """The guide for this visit, made where it is asked."""
         if self.past is None and self.guide is not None:
-            self.past = yield from self.guide()
+            self.past = await self.guide()
         return self.past
 
-    def advice(self, path: Sequence[BaseMessage], missing: str) -> Flow[Advice]:
+    async def advice(self, path: Sequence[BaseMessage], missing: str) -> Advice:
         """What past runs say of other calls on a path."""
-        if (guide := (yield from self.past_runs())) is None:
+        if (guide := (await self.past_runs())) is None:
             return Advice()
-        return (
-            yield from guide.advice(
-                path, missing, trials=self.trials, names=self.offering.names
-            )
+        return await guide.advice(
+            path, missing, trials=self.trials, names=self.offering.names
         )
 
-    def remedy(self, tried: Sequence[BaseMessage]) -> Flow[tuple[str, int]]:
+    async def remedy(self, tried: Sequence[BaseMessage]) -> tuple[str, int]:
         """A reflection on calls that brought nothing back, and the model calls for it."""
-        if (guide := (yield from self.past_runs())) is None:
+        if (guide := (await self.past_runs())) is None:
             return "", 0
         instructed, once = (
             Conversation([*([self.system] if self.system is not None else ()), *tried]),
             self._meter(1),
         )
-        text = yield from guide.remedy(instructed, self.offering.tools, once)
+        text = await guide.remedy(instructed, self.offering.tools, once)
         return text, once.model_calls
 
-    def is_unusual(
+    async def is_unusual(
         self, path: Sequence[BaseMessage], tools: Iterable[str]
-    ) -> Flow[bool]:
+    ) -> bool:
         """Whether runs that went well hardly ever went on with one of some tools, and mostly did something else."""
-        if (guide := (yield from self.past_runs())) is None:
+        if (guide := (await self.past_runs())) is None:
             return False
         for tool in tools:
-            if (yield from guide.is_unusual(path, tool, names=self.offering.names)):
+            if await guide.is_unusual(path, tool, names=self.offering.names):
                 return True
         return False
 
-    def emit(self, events: Sequence[Event]) -> Flow[None]:
+    async def emit(self, events: Sequence[Event]) -> None:
         """Tell the stream, callback handlers and listeners."""
-        yield from emit(events, current_writer(), self.sinks)
+        await emit(events, current_writer(), self.sinks)
 
     # --- a separate judge ---
 
@@ -374,9 +372,9 @@ class PlannerHost(ABC):
         self.meters.append(Meter(calls))
         return self.meters[-1]
 
-    def judge_answer(
+    async def judge_answer(
         self, path: Sequence[BaseMessage], answer: AIMessage
-    ) -> Flow[str | None]:
+    ) -> str | None:
         """What a judge says is missing; `None` without a judge or a verdict."""
         _, judge = self.planner.judges
         if judge is None:
@@ -385,7 +383,7 @@ class PlannerHost(ABC):
         question = self._question(
             path, "post", calls, answer=answer.text, observation=results
         )
-        standing = yield from judge.check(question, self._meter(ATTEMPTS))
+        standing = await judge.check(question, self._meter(ATTEMPTS))
         if standing.goal is None:
             return None
         if standing.missing:
@@ -394,9 +392,9 @@ class PlannerHost(ABC):
             "" if standing.goal >= DONE else "something, as a check of the answer says"
         )
 
-    def judge_candidates(
+    async def judge_candidates(
         self, path: Sequence[BaseMessage], calls: Sequence[Candidate]
-    ) -> Flow[list[Candidate]]:
+    ) -> list[Candidate]:
         """Candidates with their r_pre, best first, without those below `pre_threshold`; unscored ones stay."""
         judge, _ = self.planner.judges
         if judge is None or not calls:
@@ -404,7 +402,7 @@ class PlannerHost(ABC):
         questions = [
             JudgedCall(f"c{at}", each.name, each.args) for at, each in enumerate(calls)
         ]
-        scores = yield from judge.pre(
+        scores = await judge.pre(
             self._question(path, "pre", questions), self._meter(ATTEMPTS)
         )
         threshold = self.planner.config.pre_threshold
@@ -421,14 +419,14 @@ class PlannerHost(ABC):
             reverse=True,
         )
 
-    def judge_result(self, path: Sequence[BaseMessage]) -> Flow[bool]:
+    async def judge_result(self, path: Sequence[BaseMessage]) -> bool:
         """Whether r_post of the latest call is below `post_threshold`."""
         _, judge = self.planner.judges
         at, calls, results = _latest_call(path)
         if judge is None or not calls:
             return False
         question = self._question(path[:at], "post", calls, observation=results)
-        judged, _ = yield from judge.post(question, self._meter(ATTEMPTS))
+        judged, _ = await judge.post(question, self._meter(ATTEMPTS))
         return (
             judged.score is not None
             and judged.score < self.planner.config.post_threshold

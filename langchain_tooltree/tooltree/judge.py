@@ -16,7 +16,7 @@ from langchain_core.language_models import BaseChatModel
 
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.experience.trajectory import part_of
-from langchain_tooltree.flows import Flow, FunctionStep
+from langchain_tooltree.flows import FunctionStep
 from langchain_tooltree.models import (
     ATTEMPTS,
     Meter,
@@ -174,17 +174,17 @@ class ModelEvaluator:
     explains: bool = False
     calls_per_question: int = ATTEMPTS
 
-    def pre(self, request: JudgeRequest, meter: Meter) -> Flow[list[Judged]]:
+    async def pre(self, request: JudgeRequest, meter: Meter) -> list[Judged]:
         """Score candidates in one question."""
         if self.explains:
             document = request.to_dict(call=request.calls[0].to_dict())
-            return [(yield from self._explained("pre_judge", document, meter))]
+            return [(await self._explained("pre_judge", document, meter))]
         candidates = [call.to_dict() for call in request.calls]
         random.Random(f"{self.seed}:{request.calls[0].id}").shuffle(candidates)  # noqa: S311 - no secret depends on it
         prompt = document_prompt(
             self.prompts.pre_judge, request.to_dict(candidates=candidates)
         )
-        form = yield from filled_in(
+        form = await filled_in(
             self.model, CandidateScores, prompt, inner_config("pre_judge", {}), meter
         )
         scores = (
@@ -194,7 +194,7 @@ class ModelEvaluator:
         )
         return [scores.get(call.id, Judged()) for call in request.calls]
 
-    def post(self, request: JudgeRequest, meter: Meter) -> Flow[tuple[Judged, Score]]:
+    async def post(self, request: JudgeRequest, meter: Meter) -> tuple[Judged, Score]:
         """Score an observation, and the request."""
         call = request.calls[0]
         outcome = (
@@ -204,9 +204,9 @@ class ModelEvaluator:
         )
         document = request.to_dict(call=call.to_dict()) | outcome
         if self.explains:
-            return (yield from self._explained("post_judge", document, meter)), None
+            return (await self._explained("post_judge", document, meter)), None
         prompt = document_prompt(self.prompts.post_judge, document)
-        form = yield from filled_in(
+        form = await filled_in(
             self.model, ObservationScore, prompt, inner_config("post_judge", {}), meter
         )
         return (
@@ -215,20 +215,20 @@ class ModelEvaluator:
             else (Judged(), None)
         )
 
-    def _explained(
+    async def _explained(
         self, role: str, document: dict[str, Any], meter: Meter
-    ) -> Flow[Judged]:
+    ) -> Judged:
         prompt = document_prompt(getattr(self.prompts, role), document)
-        form = yield from filled_in(
+        form = await filled_in(
             self.model, ExplainedScore, prompt, inner_config(role, {}), meter
         )
         return Judged.of(form.score, form.explanation) if form else Judged()
 
-    def check(self, request: JudgeRequest, meter: Meter) -> Flow[Standing]:
+    async def check(self, request: JudgeRequest, meter: Meter) -> Standing:
         """Say what of the request is not done yet, where the assistant would answer now."""
         document = replace(request, tools=(), tried=()).to_dict(answer=request.answer)
         prompt = document_prompt(self.prompts.check, document)
-        form = yield from filled_in(
+        form = await filled_in(
             self.model, RequestCheck, prompt, inner_config("check", {}), meter
         )
         return Standing.of(form) if form else Standing()
@@ -241,9 +241,9 @@ class FunctionEvaluator:
     judge: Judge
     calls_per_question: int = 0
 
-    def pre(self, request: JudgeRequest, meter: Meter) -> Flow[list[Judged]]:
+    async def pre(self, request: JudgeRequest, meter: Meter) -> list[Judged]:
         """Score candidates; those without a usable score stay unscored."""
-        answer = yield from self._ask(request)
+        answer = await self._ask(request)
         values = (
             list(answer)
             if isinstance(answer, Sequence) and not isinstance(answer, str)
@@ -259,9 +259,9 @@ class FunctionEvaluator:
             _note(meter, answer, "a number in [0, 1] for each call")
         return scores
 
-    def post(self, request: JudgeRequest, meter: Meter) -> Flow[tuple[Judged, Score]]:
+    async def post(self, request: JudgeRequest, meter: Meter) -> tuple[Judged, Score]:
         """Score an observation, and the request."""
-        answer = yield from self._ask(request)
+        answer = await self._ask(request)
         parts: list[Any] = [*answer] if isinstance(answer, tuple | list) else [answer]
         score, goal, reason = [*parts, None, None, None][:3]
         verdict = _judged_of(score, reason)
@@ -269,16 +269,16 @@ class FunctionEvaluator:
             _note(meter, answer, "r_post or (r_post, goal), each in [0, 1]")
         return verdict, as_score(goal)
 
-    def check(self, request: JudgeRequest, meter: Meter) -> Flow[Standing]:
+    async def check(self, request: JudgeRequest, meter: Meter) -> Standing:
         """Take the goal score of the latest call; a function cannot be asked where none was made."""
         if not request.calls:
             return Standing()
-        _, goal = yield from self.post(request, meter)
+        _, goal = await self.post(request, meter)
         return Standing(goal)
 
-    def _ask(self, request: JudgeRequest) -> Flow[Any]:
+    async def _ask(self, request: JudgeRequest) -> Any:
         try:
-            return (yield FunctionStep(self.judge, request))
+            return await FunctionStep(self.judge, request)
         except Exception as error:  # noqa: BLE001 - a judge that fails leaves its candidates unscored
             return error
 

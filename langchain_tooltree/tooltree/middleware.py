@@ -27,11 +27,8 @@ from langchain_tooltree.experience.run_identity import (
     TurnNote,
 )
 from langchain_tooltree.flows import (
-    Flow,
     TwinStep,
     arun_flow,
-    async_twin,
-    driven,
     run_flow,
 )
 from langchain_tooltree.models import extended, quiet
@@ -116,7 +113,7 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     def _hear(self, request: ModelRequest[Any]) -> None:
         """Remember what the model was offered, where there is something to learn from."""
 
-    def _visited(self, request: ModelRequest[Any], handler: Handler) -> Flow[Any]:
+    async def _visited(self, request: ModelRequest[Any], handler: Handler) -> Any:
         offering = self._planner.offering(request.tools)
         mark = Mark.from_dict(request.state.get(KEY))
         branches = self._planner.branches(request.messages, mark, offering)
@@ -138,7 +135,7 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
             request=request,
             handler=handler,
         )
-        outcome = yield from host.visited(branches)
+        outcome = await host.visited(branches)
         response = _response(host, outcome)
         if outcome.ended is not None and (recalled := outcome.ended.mark.recalled):
             response.command.update[REMEMBERED] = {
@@ -167,36 +164,54 @@ class _LearningMiddleware(ToolTreeMiddleware):
     def _hear(self, request: ModelRequest[Any]) -> None:
         self._requests.add(request.runtime, request.tools, request.system_message)
 
-    @driven
     def before_agent(
         self,
         state: Any,
-        runtime: Runtime[Any],  # noqa: ARG002
-    ) -> Flow[dict[str, Any] | None]:
+        runtime: Runtime[Any],
+    ) -> dict[str, Any] | None:
         """Note whose turn begins, and take in what was learnt meanwhile."""
+        return run_flow(self.before_agent_flow(state, runtime))
+
+    async def abefore_agent(
+        self,
+        state: Any,
+        runtime: Runtime[Any],
+    ) -> dict[str, Any] | None:
+        """Async version of `before_agent`."""
+        return await arun_flow(self.before_agent_flow(state, runtime))
+
+    async def before_agent_flow(
+        self,
+        state: Any,
+        runtime: Runtime[Any],  # noqa: ARG002
+    ) -> dict[str, Any] | None:
+        """Flow of `before_agent` and `abefore_agent`; other flows await it."""
         assert self._experience is not None  # noqa: S101 - for mypy
-        remembered = yield from self._experience.begin(
+        remembered = await self._experience.begin(
             Conversation.of(state), state.get(REMEMBERED) or {}
         )
         return {REMEMBERED: remembered}
 
-    abefore_agent = async_twin(before_agent)  # type: ignore[arg-type] # mypy takes `self` from the base class
-
-    @driven
-    def after_agent(self, state: Any, runtime: Runtime[Any]) -> Flow[None]:
+    def after_agent(self, state: Any, runtime: Runtime[Any]) -> None:
         """Keep the turn; one that was interrupted is not over."""
+        run_flow(self.after_agent_flow(state, runtime))
+
+    async def aafter_agent(self, state: Any, runtime: Runtime[Any]) -> None:
+        """Async version of `after_agent`."""
+        await arun_flow(self.after_agent_flow(state, runtime))
+
+    async def after_agent_flow(self, state: Any, runtime: Runtime[Any]) -> None:
+        """Flow of `after_agent` and `aafter_agent`; other flows await it."""
         offered = self._requests.pop(runtime)
         tools, instructions = [*offered.tools.values()], offered.instructions
         if self._experience is not None and (remembered := state.get(REMEMBERED)):
-            yield from self._experience.end(
+            await self._experience.end(
                 state["messages"],
                 remembered,
                 tools=tools,
                 effects=self._planner.effects,
                 instructions=instructions,
             )
-
-    aafter_agent = async_twin(after_agent)  # type: ignore[arg-type] # as above
 
 
 class BranchCleanup(AgentMiddleware[AgentState[Any], Any, Any]):
@@ -243,16 +258,16 @@ class _RequestHost(PlannerHost):
         default_factory=lambda: ModelResponse(result=[])
     )
 
-    def ask(
+    async def ask(
         self, messages: Sequence[BaseMessage], *, line: str = "", silent: bool = True
-    ) -> Flow[AIMessage]:
+    ) -> AIMessage:
         """The agent's own request, with other messages."""
         request = self.request
         system = self.instructions_for(request.system_message, messages)
         if system is not request.system_message:
             request = request.override(system_message=system)
         asked = _Question.of(request, messages, quiet if silent else gated, line)
-        self.response = yield from _respond(self.handler, asked)
+        self.response = await _respond(self.handler, asked)
         return next(
             (each for each in self.response.result if isinstance(each, AIMessage)),
             AIMessage(""),
@@ -308,10 +323,10 @@ class _Question(ModelRequest[Any]):
         return self
 
 
-def _respond(handler: Any, request: Any) -> Flow[ModelResponse[Any]]:
+async def _respond(handler: Any, request: Any) -> ModelResponse[Any]:
     """Call the handler, which is sync or async as the hook is."""
     ask = partial(handler, request)
-    result = yield TwinStep(ask, ask)
+    result = await TwinStep(ask, ask)
     if isinstance(result, ExtendedModelResponse):
         return result.model_response
     return (

@@ -20,11 +20,10 @@ from langchain_tooltree.experience.guide import Learner, checked_experience, hin
 from langchain_tooltree.experience.trajectory import SEARCH_MARK
 from langchain_tooltree.flows import (
     EventSink,
-    Flow,
     TwinStep,
-    async_twin,
+    arun_flow,
     current_runtime,
-    driven,
+    run_flow,
 )
 from langchain_tooltree.models import bind_tools, extended, quiet, resolve_model
 from langchain_tooltree.text import looks_marked, mapping_in, remarked
@@ -108,17 +107,34 @@ class ToolTreeNode(Runnable[Any, dict[str, list[BaseMessage]]]):
         """Whether a call only reads."""
         return self._offering.effects.of(name, args) == "read"
 
-    @driven
     def invoke(
         self,
         input: Any,  # noqa: A002 - the name in Runnable
         config: RunnableConfig | None = None,
         **_: Any,
-    ) -> Flow[dict[str, list[BaseMessage]]]:
+    ) -> dict[str, list[BaseMessage]]:
         """Make the next step of a conversation: a graph state, a mapping or an object, or just a list of messages.
 
         Returns the update of the state, under `messages_key`. Raises `EmptyQueryError` if the state has no such key.
         """
+        return run_flow(self.invoke_flow(input, config, **_))
+
+    async def ainvoke(
+        self,
+        input: Any,  # noqa: A002 - the name in Runnable
+        config: RunnableConfig | None = None,
+        **_: Any,
+    ) -> dict[str, list[BaseMessage]]:
+        """Async version of `invoke`."""
+        return await arun_flow(self.invoke_flow(input, config, **_))
+
+    async def invoke_flow(
+        self,
+        input: Any,  # noqa: A002 - the name in Runnable
+        config: RunnableConfig | None = None,
+        **_: Any,
+    ) -> dict[str, list[BaseMessage]]:
+        """Flow of `invoke` and `ainvoke`; other flows await it."""
         key = self._keys[0]
         values = self._values(input)
         conversation = Conversation.of(values, key)
@@ -141,15 +157,13 @@ class ToolTreeNode(Runnable[Any, dict[str, list[BaseMessage]]]):
             bare=self._instructions(values),
             line=self._planner.report_prompt(self._system, self._offering),
         )
-        outcome = yield from host.visited(branches)
+        outcome = await host.visited(branches)
         update = _update(messages, outcome, host.reply)
         if self._experience is not None and not update[-1].tool_calls:
-            yield from keep_turn(
+            await keep_turn(
                 self._experience, [*branches.path(), update[-1]], outcome.ended, host
             )
         return {key: update}
-
-    ainvoke = async_twin(invoke)  # type: ignore[arg-type] # mypy takes `self` from the declaration in Runnable
 
     def _values(self, state: Any) -> Mapping[str, Any]:
         key, *_ = self._keys
@@ -194,9 +208,9 @@ class _NodeHost(PlannerHost):
     config: RunnableConfig = field(default_factory=RunnableConfig)
     bare: SystemMessage | None = None
 
-    def ask(
+    async def ask(
         self, messages: Sequence[BaseMessage], *, line: str = "", silent: bool = True
-    ) -> Flow[AIMessage]:
+    ) -> AIMessage:
         """The model with its tools."""
         shown, quiet_model = self.models
         model = quiet_model if silent else shown
@@ -207,7 +221,7 @@ class _NodeHost(PlannerHost):
             partial(model.invoke, prompt, self.config),
             partial(model.ainvoke, prompt, self.config),
         )
-        return cast("AIMessage", (yield TwinStep(ask, aask)))
+        return cast("AIMessage", (await TwinStep(ask, aask)))
 
 
 def mark_in(messages: Sequence[BaseMessage]) -> Mark:
@@ -275,7 +289,6 @@ MOST_STEPS = 100
 lost its way."""
 
 
-@driven
 def search(
     query: Query,
     tools: Iterable[BaseTool | Callable[..., Any]],
@@ -285,7 +298,7 @@ def search(
     callbacks: Callbacks = None,
     experience: Learner | None = None,
     **options: Unpack[PlannerOptions],
-) -> Flow[SearchResult]:
+) -> SearchResult:
     """Answer a request with the planner; calls that may change something are left to you.
 
     It is a graph of a `ToolTreeNode` and a tools node. The model's own steps and the reads that the search tries are
@@ -319,6 +332,54 @@ def search(
         ConfigurationError: If the parts do not fit together.
         EmptyQueryError: If there is no request.
     """
+    return run_flow(
+        search_flow(
+            query,
+            tools,
+            model=model,
+            on_event=on_event,
+            callbacks=callbacks,
+            experience=experience,
+            **options,
+        )
+    )
+
+
+async def asearch(
+    query: Query,
+    tools: Iterable[BaseTool | Callable[..., Any]],
+    *,
+    model: str | BaseChatModel,
+    on_event: Callable[[Event], None] | None = None,
+    callbacks: Callbacks = None,
+    experience: Learner | None = None,
+    **options: Unpack[PlannerOptions],
+) -> SearchResult:
+    """Async version of `search`."""
+    return await arun_flow(
+        search_flow(
+            query,
+            tools,
+            model=model,
+            on_event=on_event,
+            callbacks=callbacks,
+            experience=experience,
+            **options,
+        )
+    )
+
+
+async def search_flow(
+    query: Query,
+    tools: Iterable[BaseTool | Callable[..., Any]],
+    *,
+    model: str | BaseChatModel,
+    on_event: Callable[[Event], None] | None = None,
+    callbacks: Callbacks = None,
+    experience: Learner | None = None,
+    **options: Unpack[PlannerOptions],
+) -> SearchResult:
+    """Flow of `search` and `asearch`; other flows await it."""
     if isinstance(query, Mapping) or not isinstance(
         query, str | BaseMessage | Sequence
     ):
@@ -343,7 +404,7 @@ def search(
     if current_runtime() is None:  # inside a graph, its own limit holds
         config["recursion_limit"] = MOST_STEPS
     state: Any = {"messages": list(messages)}
-    end = yield TwinStep(
+    end = await TwinStep(
         partial(graph.invoke, state, config), partial(graph.ainvoke, state, config)
     )
     last = end["messages"][-1]
@@ -357,7 +418,6 @@ def search(
     )
 
 
-asearch = async_twin(search)
 """`search`, to be awaited."""
 
 

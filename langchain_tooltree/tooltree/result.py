@@ -30,7 +30,7 @@ from langchain_tooltree.experience.trajectory import (
     call_key,
     calls_in,
 )
-from langchain_tooltree.flows import Flow, FunctionStep, current_runtime, if_it_can
+from langchain_tooltree.flows import FunctionStep, current_runtime, if_it_can
 from langchain_tooltree.models import usage_sum
 from langchain_tooltree.pages import in_notebook
 from langchain_tooltree.pages import search as search_page
@@ -357,7 +357,7 @@ MOST_SEARCHES = (
 )
 
 
-def keep_search(result: SearchResult, folder: Path | None) -> Flow[None]:
+async def keep_search(result: SearchResult, folder: Path | None) -> None:
     """Keep a search that has ended for `search_result`, and in a folder if there is one."""
     latest_searches[result.search_id] = result
     forget_oldest(latest_searches, MOST_SEARCHES)
@@ -365,7 +365,7 @@ def keep_search(result: SearchResult, folder: Path | None) -> Flow[None]:
         write = partial(
             record, folder, as_saved(result), key=result.search_id, thread=thread_here()
         )
-        yield FunctionStep(lambda _: write(), None)
+        await FunctionStep(lambda _: write(), None)
 
 
 def search_result(message: BaseMessage) -> SearchResult:
@@ -540,11 +540,11 @@ LONGEST_REASON = 300  # characters of what a failed call says that are kept as a
 GUIDE = "guide to past runs"  # what it is called where it fails
 
 
-def guide_of(
+async def guide_of(
     experience: Learner,
     messages: Sequence[BaseMessage],
     remembered: Mapping[str, Any] | None = None,
-) -> Flow[Guide | None]:
+) -> Guide | None:
     """The guide to past runs for a conversation, asked for at a doubt.
 
     Args:
@@ -554,24 +554,22 @@ def guide_of(
     """
     conversation = Conversation(messages)
     if remembered is None:
-        remembered = yield from if_it_can(
+        remembered = await if_it_can(
             partial(experience.begin, conversation), None, GUIDE
         )
-    return (
-        (yield from experience.guide(remembered, conversation)) if remembered else None
-    )
+    return (await experience.guide(remembered, conversation)) if remembered else None
 
 
-def keep_turn(
+async def keep_turn(
     experience: Learner,
     messages: Sequence[BaseMessage],
     ended: Ended | None,
     host: "PlannerHost",
-) -> Flow[None]:
+) -> None:
     """Keep a turn that ends in an answer, and what a search of it was told of past runs."""
-    remembered = yield from experience.begin(Conversation(messages))
+    remembered = await experience.begin(Conversation(messages))
     recalled = ended.mark.recalled if ended else {}
-    yield from experience.end(
+    await experience.end(
         list(messages),
         remembered and {**remembered, "recalled": recalled},
         tools=list(host.offering.tools),
@@ -613,14 +611,12 @@ def failed_attempts(ended: Ended, *, run: str) -> list[Trajectory]:
     return attempts[:MOST_ATTEMPTS]
 
 
-def keep_ended(ended: Ended, host: "PlannerHost") -> Flow[None]:
+async def keep_ended(ended: Ended, host: "PlannerHost") -> None:
     """Keep a search that has ended with a visit: its tree, and with experience what it has tried in vain."""
-    yield from keep_search(result_of(ended), host.planner.folder)
-    guide = yield from host.past_runs()
+    await keep_search(result_of(ended), host.planner.folder)
+    guide = await host.past_runs()
     if guide is None:
         return
     runtime, mark = current_runtime(), ended.mark
     run = (run_id(runtime) if runtime else None) or mark.turn or mark.search
-    yield from if_it_can(
-        partial(guide.failed, failed_attempts(ended, run=run)), None, GUIDE
-    )
+    await if_it_can(partial(guide.failed, failed_attempts(ended, run=run)), None, GUIDE)

@@ -30,7 +30,7 @@ from langgraph.prebuilt import ToolNode
 from langchain_tooltree._langgraph import steps_here, tool_node_input, with_runtime
 from langchain_tooltree.experience.guide import Advice
 from langchain_tooltree.experience.trajectory import Recall, call_key, calls_in
-from langchain_tooltree.flows import Flow, TwinStep
+from langchain_tooltree.flows import TwinStep
 from langchain_tooltree.models import usage_sum
 from langchain_tooltree.sandbox import Sandbox, forked
 from langchain_tooltree.text import call_label, cut, whole_words, words_of
@@ -109,16 +109,16 @@ class Visit:
         self._path = branches.path()
         self._is_undone = False
 
-    def run(self) -> Flow[Outcome]:
+    async def run(self) -> Outcome:
         """Make the visit: what to return, to remove and to note."""
         effects = self._host.offering.effects
         if effects.by_arguments:  # functions, which are asked off the event loop
-            yield from effects.judged([*self._branches.tried.values()])
+            await effects.judged([*self._branches.tried.values()])
         messages, results = self._path, self._branches.latest
         step = self._path[-len(results) - 1 :]  # the latest step with its results
         if results and step[0].id in self._mark.parents:  # one that the search has made
             is_rejected = is_fruitless(step[0], results) or (
-                yield from self._host.judge_result(self._path)
+                await self._host.judge_result(self._path)
             )
             if is_rejected and (waiting := self._untried(self._mark.queue)):
                 # Pruned after it ran: the next candidate takes its place without a question.
@@ -126,7 +126,7 @@ class Visit:
                     self._mark,
                     hidden=[*self._mark.hidden, *(str(each.id) for each in step)],
                 )
-                return (yield from self._explore(waiting))
+                return await self._explore(waiting)
             # An agent that is not reminded merely stops once more.
             missing = self._mark.missing or "what was asked for"
             messages = [
@@ -136,13 +136,13 @@ class Visit:
                 ),
             ]
         while True:
-            reply, report = yield from self._own_step(messages)
+            reply, report = await self._own_step(messages)
             if effects.by_arguments:
                 named = [report.call.model_dump()] if report and report.call else []
-                yield from effects.judged([*reply.tool_calls, *named])
+                await effects.judged([*reply.tool_calls, *named])
             if reply.tool_calls or reply.invalid_tool_calls:
-                return (yield from self._step(reply))
-            note = yield from self._stop(reply, report)
+                return await self._step(reply)
+            note = await self._stop(reply, report)
             if isinstance(note, Outcome):
                 return note
             has_said = (
@@ -152,16 +152,16 @@ class Visit:
 
     # --- own steps ---
 
-    def _own_step(
+    async def _own_step(
         self, messages: Sequence[BaseMessage]
-    ) -> Flow[tuple[AIMessage, Report | None]]:
+    ) -> tuple[AIMessage, Report | None]:
         """The agent's own step; it is asked for once more where it writes what good runs hardly ever wrote there."""
-        reply, report = yield from self._host.own_step(messages)
+        reply, report = await self._host.own_step(messages)
         calls = 1
-        if (yield from self._is_to_be_checked(reply)):
+        if await self._is_to_be_checked(reply):
             # The step would need results behind it, so the question does not hold it.
             first, calls = reply.usage_metadata, 2
-            reply, report = yield from self._host.own_step(
+            reply, report = await self._host.own_step(
                 [*messages, HumanMessage(prompts.CHECK_PROMPT)]
             )
             reply = reply.model_copy(
@@ -172,7 +172,7 @@ class Visit:
             self._mark = replace(self._mark, used=self._mark.used + calls)
         return reply, report
 
-    def _is_to_be_checked(self, reply: AIMessage) -> Flow[bool]:
+    async def _is_to_be_checked(self, reply: AIMessage) -> bool:
         """Whether a step calls for the check of a write, see `SearchConfig.check_writes`; at most once a turn."""
         if self._mark.checked or not self._host.planner.config.check_writes:
             return False
@@ -181,9 +181,9 @@ class Visit:
             for each in reply.tool_calls
             if not self._branches.is_read(each["name"], each["args"])
         ]
-        return (yield from self._host.is_unusual(self._path, writes))
+        return await self._host.is_unusual(self._path, writes)
 
-    def _step(self, reply: AIMessage) -> Flow[Outcome]:
+    async def _step(self, reply: AIMessage) -> Outcome:
         """The host makes the calls of an own step, unless it is a write that only the step itself wants."""
         mark = self._mark
         if not (mark.best or mark.hidden):
@@ -206,10 +206,8 @@ class Visit:
             )
             if not (is_admitted and self._has_steps()):
                 self._add_usage(reply)
-                return (
-                    yield from self._conclude(
-                        "recursion_limit" if is_admitted else "write_not_missing"
-                    )
+                return await self._conclude(
+                    "recursion_limit" if is_admitted else "write_not_missing"
                 )
         mark = self._mark = replace(
             mark, resumed=mark.resumed or (bool(writes) and mark.stops > 0)
@@ -230,11 +228,11 @@ class Visit:
             or any(words.issuperset(words_of(value)) for value in values)
         )
 
-    def _stop(self, answer: AIMessage, report: Report | None) -> Flow[Outcome | str]:
+    async def _stop(self, answer: AIMessage, report: Report | None) -> Outcome | str:
         """What to do with an answer: the outcome, or the note with which the own step is asked again."""
         if _is_refusal(answer):  # a second question would only be refused once more
-            return (yield from self._accept(answer, ""))
-        judged = yield from self._host.judge_answer(self._path, answer)
+            return await self._accept(answer, "")
+        judged = await self._host.judge_answer(self._path, answer)
         missing = (report.missing if report else "") or judged or ""
         mark = self._mark = replace(
             self._mark, stops=self._mark.stops + 1, missing=missing, writes=[]
@@ -255,13 +253,13 @@ class Visit:
         )
         mark = self._mark = replace(self._mark, evident=stop.is_evident, resumed=False)
         if (move := next_move(stop)) == "accept":
-            return (yield from self._accept(answer, missing))
+            return await self._accept(answer, missing)
         self._hold(answer, missing)
-        yield from self._doubt(missing, answer)
+        await self._doubt(missing, answer)
         if move == "read":
-            return (yield from self._explore(waiting))
+            return await self._explore(waiting)
         if move == "others":
-            return (yield from self._ask_for_others(missing, answer))
+            return await self._ask_for_others(missing, answer)
         self._mark = replace(self._mark, again=mark.again + 1)
         if undone := self._undo(report.wrong if report else None):
             missing = cut(missing, LONGEST_NOTE) or "it is wrong"
@@ -274,12 +272,12 @@ class Visit:
             if missing
             else prompts.IDLE_PROMPT
         )
-        advice = yield from self._advice(self._path, missing)
+        advice = await self._advice(self._path, missing)
         return "\n\n".join(filter(None, (note, advice.text)))
 
-    def _advice(self, path: Sequence[BaseMessage], missing: str) -> Flow[Advice]:
+    async def _advice(self, path: Sequence[BaseMessage], missing: str) -> Advice:
         """What past runs say of calls that could help; the mark keeps what of them is told."""
-        advice = yield from self._host.advice(path, missing)
+        advice = await self._host.advice(path, missing)
         if advice.recalled:
             recall = Recall.of_note(self._mark.recalled) | Recall.of_note(
                 advice.recalled
@@ -287,11 +285,11 @@ class Visit:
             self._mark = replace(self._mark, recalled=recall.note())
         return advice
 
-    def _accept(self, answer: AIMessage, missing: str) -> Flow[Outcome]:
+    async def _accept(self, answer: AIMessage, missing: str) -> Outcome:
         """Return an answer as it came where nothing was doubted in the turn, and otherwise the best one."""
         if self._mark.is_searching or self._mark.hidden:
             self._hold(answer, missing)
-            return (yield from self._conclude("exhausted" if missing else "answered"))
+            return await self._conclude("exhausted" if missing else "answered")
         usage = self._host.judge_usage()
         if usage is None:
             return Outcome(mark=Mark() if self._mark.checked else None)
@@ -333,14 +331,14 @@ class Visit:
             and self._host.fits(request.text)
         )
 
-    def _doubt(self, missing: str, answer: AIMessage) -> Flow[None]:
+    async def _doubt(self, missing: str, answer: AIMessage) -> None:
         if not self._mark.is_searching:
             self._mark = replace(self._mark, search=uuid.uuid4().hex, began=time.time())
         lacks = f'{cut(missing, LONGEST_NOTE) or "something"}, after "{cut(answer.text, LONGEST_NOTE)}"'
         self._mark = replace(
             self._mark, doubts=[*self._mark.doubts, [str(self._path[-1].id), lacks]]
         )
-        yield from self._host.emit(
+        await self._host.emit(
             [{"type": "doubt", "missing": missing, "model_calls": self._mark.used}]
         )
 
@@ -376,23 +374,23 @@ class Visit:
         reasoning = message_to_dict(with_only_call(answer, None))
         return [Candidate(call.name, call.args, self._mark.hidden, reasoning)]
 
-    def _ask_for_others(self, missing: str, answer: AIMessage) -> Flow[Outcome]:
+    async def _ask_for_others(self, missing: str, answer: AIMessage) -> Outcome:
         """Ask for other calls at the weakest state of the turn, and try the most promising read.
 
         Where runs that went well went on with a read that takes no arguments, that is tried without a question.
         """
         hidden = self._branches.weakest()
         path = self._branches.path(hidden)
-        advice = yield from self._advice(path, missing)
+        advice = await self._advice(path, missing)
         reasoning = message_to_dict(with_only_call(answer, None))
         argless = (name for name in advice.tools if name in self._host.offering.argless)
         waiting = self._untried(
             Candidate(name, {}, hidden, reasoning) for name in argless
         )
         if waiting and self._has_steps():
-            return (yield from self._explore(waiting))
+            return await self._explore(waiting)
         tried = _labels(self._branches.tried.values())
-        remedy, calls = yield from self._host.remedy(self._path)
+        remedy, calls = await self._host.remedy(self._path)
         note = prompts.OTHERS_PROMPT.format(
             count=MOST_CANDIDATES,
             tried=cut(tried or "nothing", LONGEST_NOTE),
@@ -400,14 +398,12 @@ class Visit:
             + "\n" * bool(advice.text or remedy),
             missing=cut(missing or "what was asked for", LONGEST_NOTE),
         )
-        reply = yield from self._host.ask([*path, HumanMessage(note)])
+        reply = await self._host.ask([*path, HumanMessage(note)])
         self._add_usage(reply)
         self._mark = replace(
             self._mark, asked=self._mark.asked + 1, used=self._mark.used + 1 + calls
         )
-        yield from self._host.offering.effects.judged(
-            reply.tool_calls[:MOST_CANDIDATES]
-        )
+        await self._host.offering.effects.judged(reply.tool_calls[:MOST_CANDIDATES])
         candidates = [
             Candidate(
                 call["name"],
@@ -418,16 +414,16 @@ class Visit:
             for call in reply.tool_calls[:MOST_CANDIDATES]
             if self._may_try(call["name"], call["args"])
         ]
-        promising = yield from self._host.judge_candidates(path, candidates)
+        promising = await self._host.judge_candidates(path, candidates)
         waiting = self._untried(promising)
         facts: dict[str, Any] = {
             "calls": [each.label for each in waiting],
             "model_calls": self._mark.used,
         }
-        yield from self._host.emit([{"type": "candidates", **facts}])
+        await self._host.emit([{"type": "candidates", **facts}])
         if waiting and self._has_steps():
-            return (yield from self._explore(waiting))
-        return (yield from self._conclude("exhausted"))
+            return await self._explore(waiting)
+        return await self._conclude("exhausted")
 
     def _untried(self, queue: Iterable[Candidate]) -> list[Candidate]:
         """The candidates that still may be tried, each call once."""
@@ -441,7 +437,7 @@ class Visit:
     def _may_try(self, name: str, args: Any) -> bool:
         return name in self._host.trials and self._branches.is_free(name, args)
 
-    def _explore(self, waiting: Sequence[Candidate]) -> Flow[Outcome]:
+    async def _explore(self, waiting: Sequence[Candidate]) -> Outcome:
         """Return the most promising read as an ordinary call, from the state that it is to start from."""
         candidate, *rest = waiting
         hidden = [*dict.fromkeys([*candidate.hidden, *self._mark.hidden])]
@@ -454,7 +450,7 @@ class Visit:
             "r_pre": candidate.score,
             "model_calls": self._mark.used,
         }
-        yield from self._host.emit([{"type": "explore", **facts}])
+        await self._host.emit([{"type": "explore", **facts}])
         return Outcome(message=message, mark=self._with_costs())
 
     def _as_step(self, candidate: Candidate) -> AIMessage:
@@ -474,7 +470,7 @@ class Visit:
 
     # --- the end ---
 
-    def _conclude(self, reason: str) -> Flow[Outcome]:
+    async def _conclude(self, reason: str) -> Outcome:
         """Return the best answer, and remove what is not on its path."""
         best = self._mark.best
         assert best is not None  # noqa: S101 - a search begins with an answer
@@ -503,7 +499,7 @@ class Visit:
                 "response_metadata": {**answer.response_metadata, KEY: about},
             }
         )
-        yield from self._host.emit(
+        await self._host.emit(
             [{"type": "stop", "reason": reason, "rollouts": len(mark.parents)}]
         )
         return Outcome(
@@ -570,9 +566,9 @@ def _labels(calls: Iterable[ToolCall]) -> str:
 MOST_STEPS = 40  # steps that are planned ahead at the most: more than a turn has, unless the agent has lost its way
 
 
-def run_in_fork(
+async def run_in_fork(
     world: Sandbox, calls: Sequence[ToolCall], state: Mapping[str, Any]
-) -> Flow[tuple[list[ToolMessage], Sandbox]]:
+) -> tuple[list[ToolMessage], Sandbox]:
     """Make the calls of one message, in order, in a fork of a world, and return the results and the fork.
 
     `state` is what tools may have injected.
@@ -582,7 +578,7 @@ def run_in_fork(
     results: list[ToolMessage] = []
     for call in calls:
         call_input, config = tool_node_input(call, state), with_runtime(ensure_config())
-        output = yield TwinStep(
+        output = await TwinStep(
             partial(node.invoke, call_input, config),
             partial(node.ainvoke, call_input, config),
         )
@@ -592,9 +588,9 @@ def run_in_fork(
     ], fork
 
 
-def plan_ahead(
+async def plan_ahead(
     branches: Branches, trial: "PlannerHost", sandbox: Sandbox
-) -> Flow[Outcome]:
+) -> Outcome:
     """Play the rest of a turn in forks, as far as its calls are bound by the sandbox.
 
     Args:
@@ -618,7 +614,7 @@ def plan_ahead(
 
     while True:
         inner = Branches(messages, mark, branches.is_read, is_free)
-        outcome = yield from Visit(inner, trial).run()
+        outcome = await Visit(inner, trial).run()
         step = trial.reply if outcome.message is None else outcome.message
         is_bound = bool(step.tool_calls) and trial.bound.issuperset(
             call["name"] for call in step.tool_calls
@@ -630,7 +626,7 @@ def plan_ahead(
             break
         path = inner.path(mark.hidden)
         state = {**trial.state, trial.messages_key: [*path, step]}
-        results, fork = yield from run_in_fork(
+        results, fork = await run_in_fork(
             worlds.get(str(path[-1].id), sandbox), step.tool_calls, state
         )
         messages += [step, *results]

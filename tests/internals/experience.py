@@ -3,7 +3,7 @@
 from langchain_tooltree import Trajectory
 from langchain_tooltree.experience.trajectory import call_entry
 from langchain_tooltree.experience.verdict import resolve_verdict
-from langchain_tooltree.flows import async_twin, driven
+from langchain_tooltree.flows import arun_flow, run_flow
 
 
 def run_of_calls(task, *calls, id="t", success=True):  # noqa: A002 - the field's name
@@ -31,11 +31,17 @@ def run_of_calls(task, *calls, id="t", success=True):  # noqa: A002 - the field'
     return Trajectory.from_chat(messages, id=id, task=task, success=success)
 
 
-@driven
 def judged(trajectory, verdict):
-    """A trajectory with its verdict, as recorders give it one."""
-    given = yield from resolve_verdict(verdict)(trajectory)
+    """Return a trajectory with its verdict, as recorders give it one."""
+    return run_flow(judged_flow(trajectory, verdict))
+
+
+async def ajudged(trajectory, verdict):
+    """Async version of `judged`."""
+    return await arun_flow(judged_flow(trajectory, verdict))
+
+
+async def judged_flow(trajectory, verdict):
+    """Flow of `judged` and `ajudged`."""
+    given = await resolve_verdict(verdict)(trajectory)
     return trajectory.judged(given.success, given.reasons)
-
-
-ajudged = async_twin(judged)

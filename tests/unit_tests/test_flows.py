@@ -1,5 +1,4 @@
 import asyncio
-import inspect
 import threading
 from contextvars import ContextVar
 
@@ -7,19 +6,16 @@ import pytest
 from langgraph.errors import GraphInterrupt
 
 from langchain_tooltree.flows import (
-    Flow,
+    FlowStep,
     FunctionStep,
     TogetherStep,
     arun_flow,
-    async_twin,
-    driven,
-    flow_of,
     in_thread,
     run_flow,
 )
 
 
-class Step:
+class Step(FlowStep):
     """Gives a value, or raises it if it is an exception."""
 
     def __init__(self, value):
@@ -34,10 +30,10 @@ class Step:
         return self.run()
 
 
-def adding(*steps):
+async def adding(*steps):
     total = 0
     for step in steps:
-        total += yield step
+        total += await step
     return total
 
 
@@ -46,11 +42,11 @@ async def test_a_flow_is_sent_what_came_of_its_steps(drive):
 
 
 async def test_an_error_of_a_step_is_thrown_into_the_flow(drive):
-    def catching():
+    async def catching():
         try:
-            yield Step(ValueError("bad"))
+            await Step(ValueError("bad"))
         except ValueError as error:
-            return f"caught {error}, then {yield Step('more')}"
+            return f"caught {error}, then {await Step('more')}"
 
     assert await drive(catching()) == "caught bad, then more"
 
@@ -61,9 +57,9 @@ async def test_an_error_that_the_flow_does_not_catch_comes_out(drive):
 
 
 async def test_an_interrupt_of_the_graph_passes_the_flow_by(drive):
-    def greedy():
+    async def greedy():
         try:
-            yield Step(GraphInterrupt())
+            await Step(GraphInterrupt())
         except Exception:  # noqa: BLE001 - what a careless flow would do
             return "swallowed"
 
@@ -75,9 +71,9 @@ async def test_an_interrupt_of_the_graph_passes_the_flow_by(drive):
 async def test_what_passes_a_flow_by_leaves_nothing_held(drive, passing):
     held = threading.Lock()
 
-    def holding():
+    async def holding():
         with held:
-            yield Step(passing)
+            await Step(passing)
 
     with pytest.raises(
         type(passing)
@@ -91,8 +87,8 @@ async def test_an_async_function_is_awaited_on_the_sync_path_of_a_notebook():
         await asyncio.sleep(0)
         return 2 * number
 
-    def flow():
-        return (yield FunctionStep(twice, 3))
+    async def flow():
+        return await FunctionStep(twice, 3)
 
     assert run_flow(flow()) == 6
 
@@ -121,7 +117,7 @@ async def test_a_plain_function_does_not_block_the_loop():
     assert await flow == 1
 
 
-class Meeting:
+class Meeting(FlowStep):
     """Gives its value once so many others have come, and is lost if they cannot come at the same time."""
 
     def __init__(self, value, door) -> None:
@@ -139,8 +135,8 @@ class Meeting:
 async def test_flows_run_together_and_are_told_in_their_order(drive, number):
     door = threading.Barrier(max(number, 1))
 
-    def flow():
-        return (yield TogetherStep([adding(Meeting(n, door)) for n in range(number)]))
+    async def flow():
+        return await TogetherStep([adding(Meeting(n, door)) for n in range(number)])
 
     assert await drive(flow()) == list(range(number))
 
@@ -150,22 +146,20 @@ async def test_of_flows_that_fail_together_the_first_in_order_is_told_once_all_h
 ):
     ended = []
 
-    def failing(error, *before):
-        yield from adding(*before)
+    async def failing(error, *before):
+        await adding(*before)
         ended.append(error.args[0])
         raise error
 
     late = Meeting(1, threading.Barrier(1))
 
-    def flow():
-        return (
-            yield TogetherStep(
-                [
-                    adding(Step(1)),
-                    failing(ValueError("first"), late),
-                    failing(KeyError("second")),
-                ]
-            )
+    async def flow():
+        return await TogetherStep(
+            [
+                adding(Step(1)),
+                failing(ValueError("first"), late),
+                failing(KeyError("second")),
+            ]
         )
 
     with pytest.raises(ValueError, match="first"):
@@ -187,14 +181,14 @@ async def test_flows_that_run_together_see_the_context_and_keep_what_they_set_th
     who = ContextVar("who")
     who.set("host")
 
-    def guest(number):
+    async def guest(number):
         before = who.get()
         who.set(number)
-        yield Step(None)
+        await Step(None)
         return before, who.get()
 
-    def flow():
-        return (yield TogetherStep([guest(n) for n in numbers])), who.get()
+    async def flow():
+        return (await TogetherStep([guest(n) for n in numbers])), who.get()
 
     assert await drive(flow()) == ([("host", n) for n in numbers], "host")
 
@@ -238,19 +232,18 @@ class Counter:
     def __init__(self) -> None:
         self.total = 0
 
-    @driven
-    def add(self, number: int, *, times: int = 1) -> Flow[int]:
-        """Add a number.
+    def add(self, number: int, *, times: int = 1) -> int:
+        """Add a number several times."""
+        return run_flow(self.add_flow(number, times=times))
 
-        Args:
-            number: What to add.
-            times: How often.
-        """
+    async def aadd(self, number: int, *, times: int = 1) -> int:
+        """Async version of `add`."""
+        return await arun_flow(self.add_flow(number, times=times))
+
+    async def add_flow(self, number: int, *, times: int = 1) -> int:
         for _ in range(times):
-            self.total += yield Step(number)
+            self.total += await Step(number)
         return self.total
-
-    aadd = async_twin(add)
 
 
 async def test_one_flow_makes_a_method_and_its_async_twin():
@@ -262,21 +255,8 @@ async def test_one_flow_makes_a_method_and_its_async_twin():
 async def test_another_flow_goes_through_the_flow_of_a_method(drive):
     counter = Counter()
 
-    def twice():
-        yield from flow_of(counter.add)(1)
-        return (yield from flow_of(counter.add)(1, times=2))
+    async def twice():
+        await counter.add_flow(1)
+        return await counter.add_flow(1, times=2)
 
     assert await drive(twice()) == 3
-
-
-def test_both_methods_read_like_ordinary_ones():
-    assert (
-        str(inspect.signature(Counter.add))
-        == "(self, number: int, *, times: int = 1) -> int"
-    )
-    assert inspect.signature(Counter.aadd) == inspect.signature(Counter.add)
-    assert (Counter.add.__name__, Counter.aadd.__qualname__) == ("add", "Counter.aadd")
-    assert inspect.iscoroutinefunction(Counter.aadd)
-    assert not inspect.isgeneratorfunction(Counter.add)
-    assert Counter.aadd.__doc__.startswith("The async twin of `add`.\n\nAdd a number.")
-    assert inspect.getdoc(Counter.add).startswith("Add a number.")

@@ -41,7 +41,10 @@ def listed(name: str, value: Any) -> Iterator[str]:
     ]
     fields = {field for each in ours for field in inspect.get_annotations(each)}
     members = {member for each in ours for member in vars(each)} | fields
-    for member in sorted(member for member in members if not member.startswith("_")):
+    for member in sorted(members):
+        # Flows are for other flows of this package, see `langchain_tooltree.flows`.
+        if member.startswith("_") or member.endswith("_flow"):
+            continue
         found = inspect.getattr_static(value, member, None)
         found = (
             found.__func__ if isinstance(found, classmethod | staticmethod) else found

@@ -26,7 +26,7 @@ from langchain_tooltree.cfgm import tips as tips_module
 from langchain_tooltree.cfgm.online import Reflector
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ReplyError
-from langchain_tooltree.flows import flow_of, run_flow
+from langchain_tooltree.flows import run_flow
 from langchain_tooltree.models import Meter
 from langchain_tooltree.sitgraph.agents import write_summary as written_summary
 from langchain_tooltree.tooltree.deep import ProposalRequest, Proposer, plan_tools
@@ -658,19 +658,16 @@ def _judged(stage: str, model: BaseChatModel) -> Any:
     return getattr(judge, stage)(request, Meter(2))
 
 
-def _focus_points(model: BaseChatModel) -> Any:
+async def _focus_points(model: BaseChatModel) -> Any:
+    memory = CFGMMemory(model, InMemoryStore())
     try:
-        return (
-            yield from flow_of(CFGMMemory(model, InMemoryStore()).focus_points)(
-                "a house"
-            )
-        )
+        return await memory.focus_points_flow("a house")
     except ReplyError:
         return []
 
 
 def _anomaly() -> Any:
-    return run_flow(flow_of(AnomalyDetector().check)(QUESTION))
+    return run_flow(AnomalyDetector().check_flow(QUESTION))
 
 
 MODEL_READERS: dict[str, Reader] = {
@@ -681,9 +678,9 @@ MODEL_READERS: dict[str, Reader] = {
     "judge of calls": partial(_asked, partial(_judged, "pre")),
     "judge of results": partial(_asked, partial(_judged, "post")),
     "check of an answer": partial(_asked, partial(_judged, "check")),
-    "verdict": partial(_asked, lambda model: flow_of(ModelVerdict(model).judge)(_run())),
+    "verdict": partial(_asked, lambda model: ModelVerdict(model).judge_flow(_run())),
     "reflection": partial(
-        _asked, lambda model: flow_of(Reflector(model).reflect)(QUESTION, _anomaly(), meter=Meter(2))
+        _asked, lambda model: Reflector(model).reflect_flow(QUESTION, _anomaly(), meter=Meter(2))
     ),
     "tips of a comparison": partial(_asked, lambda model: tips_module.tips_by_comparison(model, _run(), [_run()])),
     "tips of a success": partial(_asked, lambda model: tips_module.tips_from_success(model, _run(), [])),

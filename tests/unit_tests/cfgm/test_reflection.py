@@ -33,7 +33,6 @@ from langchain_tooltree.cfgm.online import (
     with_correction,
 )
 from langchain_tooltree.experience.run_identity import tools_in
-from langchain_tooltree.flows import driven, flow_of
 from langchain_tooltree.models import ATTEMPTS, Meter
 from langchain_tooltree.testing import ScriptedChatModel
 from langchain_tooltree.text import as_reference
@@ -51,7 +50,7 @@ def reflect(drive):
     ):
         model = ScriptedChatModel(replies=list(replies))
         meter = Meter(allowance=ATTEMPTS)
-        flow = flow_of(Reflector(model, **options).reflect)(
+        flow = Reflector(model, **options).reflect_flow(
             in_trouble() if messages is None else messages,
             anomaly,
             tips=tips,
@@ -177,9 +176,7 @@ async def test_with_recall_key_information_comes_first_and_what_is_recalled_by_i
 ):
     queries = []
 
-    @driven
-    def recall(query):
-        yield from ()
+    async def recall(query):
         queries.append(query)
         return Recollection(query, (attempt("Heat the hut."),), (TIP,))
 

@@ -155,16 +155,13 @@ class Forgetful:
     def __init__(self):
         self.told = []
 
-    def begin(self, said, earlier=None):
-        yield from ()
+    async def begin(self, said, earlier=None):
         return {"namespace": {}, "first": "", "request": None}
 
-    def guide(self, remembered, said):
-        yield from ()
+    async def guide(self, remembered, said):
         return self
 
-    def advice(self, path, missing, *, trials, names):
-        yield from ()
+    async def advice(self, path, missing, *, trials, names):
         number = len(self.told)
         self.told.append(missing)
         tip = {f"tip {number}": [f"source {number}"]}
@@ -172,15 +169,13 @@ class Forgetful:
             "Look.", (), {"runs": [f"run {number}"], "tips": [*tip], "sources": tip}
         )
 
-    def remedy(self, said, tools, meter):
-        yield from ()
+    async def remedy(self, said, tools, meter):
         return ""
 
-    def failed(self, attempts):
-        yield from ()
+    async def failed(self, attempts):
+        pass
 
-    def end(self, messages, remembered, **_):
-        yield from ()
+    async def end(self, messages, remembered, **_):
         self.kept = remembered["recalled"]
 
 
