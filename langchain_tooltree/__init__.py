@@ -10,7 +10,7 @@ the parts of records in `langchain_tooltree.experience.trajectory`, tasks and ti
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-_NAMES = {
+_PUBLIC_NAMES = {
     # Agents: what takes the place of an agent, of its planner, or of its model node
     "agent": ("create_tooltree_agent",),
     "tooltree.middleware": ("ToolTreeMiddleware",),
@@ -53,7 +53,7 @@ _NAMES = {
 """The public names of each module, by task; the ordinary case stands first. A test compares it with the imports below,
 which type checkers and editors read."""
 
-_MODULES = {name: module for module, names in _NAMES.items() for name in names}
+_MODULES = {name: module for module, names in _PUBLIC_NAMES.items() for name in names}
 __all__ = list(_MODULES)
 
 if TYPE_CHECKING:

@@ -170,7 +170,7 @@ class Conversation:
     @cached_property
     def requests(self) -> list[str]:
         """All that the user asked for, latest last; a request without words is named by its parts, as `[image]`."""
-        return list(map(_named, self._of_part("request")))
+        return list(map(_describe_message, self._of_part("request")))
 
     @cached_property
     def goals(self) -> list[str]:
@@ -185,7 +185,7 @@ class Conversation:
     def goal(self) -> str:
         """The latest of the `goals`; empty if there is nothing to plan for."""
         return (
-            _named(self.request)
+            _describe_message(self.request)
             if self.request is not None
             else next(reversed(self.goals), "")
         )
@@ -471,7 +471,7 @@ def _words(message: BaseMessage) -> str:
     return text_of(_unmarked(message)).strip()
 
 
-def _named(message: BaseMessage) -> str:
+def _describe_message(message: BaseMessage) -> str:
     return _words(message) or readable(_unmarked(message)).strip()
 
 

@@ -22,7 +22,7 @@ REQUEST = (
 )
 PHOTO = "road.png"
 SIGN_AT = "top right"
-PARTS = {
+IMAGE_PARTS = {
     "top left": "0,0",
     "top right": "320,0",
     "bottom left": "0,200",
@@ -30,14 +30,14 @@ PARTS = {
 }
 MILES_PER = {"km": 0.621371192237334, "mile": 1.0, "nautical_mile": 1.150779448023543}
 
-Part = Literal["top left", "top right", "bottom left", "bottom right"]
+ImagePart = Literal["top left", "top right", "bottom left", "bottom right"]
 Unit = Literal["km", "mile", "nautical_mile"]
 
 
 @tool
-def zoom_image(image: Literal["road.png"], part: Part) -> str:
+def zoom_image(image: Literal["road.png"], part: ImagePart) -> str:
     """Enlarge a quarter of an image, so that small things can be read. Gives the detail's name for the other tools."""
-    return f"{image}#xywh={PARTS[part]},320,200&zoom=4"
+    return f"{image}#xywh={IMAGE_PARTS[part]},320,200&zoom=4"
 
 
 @tool
@@ -53,7 +53,7 @@ def read_sign(image: str) -> str:
         return "The sign reads '?4? ?m'. 3 letters are too coarse to tell apart."
     return (
         "The sign reads '343 km'."
-        if f"={PARTS[SIGN_AT]}," in image
+        if f"={IMAGE_PARTS[SIGN_AT]}," in image
         else "There are no letters."
     )
 
@@ -71,9 +71,9 @@ def save_note(text: str) -> str:
     raise AssertionError(msg)
 
 
-TOOLS = [zoom_image, image_size, convert_units, read_sign, save_note]
-EFFECTS: Mapping[str, Literal["read", "write"]] = {
-    tool.name: "read" for tool in TOOLS if tool is not save_note
+DEMO_TOOLS = [zoom_image, image_size, convert_units, read_sign, save_note]
+DEMO_EFFECTS: Mapping[str, Literal["read", "write"]] = {
+    tool.name: "read" for tool in DEMO_TOOLS if tool is not save_note
 }
 """All tools only read, except for the notebook, which the search may weigh but never touch."""
 
@@ -94,7 +94,15 @@ REPLIES: Sequence[tuple[str, Sequence[tuple[str, Mapping[str, Any]]]]] = (
             ("image_size", {"image": PHOTO}),
         ],
     ),
-    ("", [("read_sign", {"image": f"{PHOTO}#xywh={PARTS[SIGN_AT]},320,200&zoom=4"})]),
+    (
+        "",
+        [
+            (
+                "read_sign",
+                {"image": f"{PHOTO}#xywh={IMAGE_PARTS[SIGN_AT]},320,200&zoom=4"},
+            )
+        ],
+    ),
     ("", [("convert_units", {"value": 343.0, "unit": "km", "to": "mile"})]),
     ('{"missing": "nothing"}\nIt is about 213 miles to Granite Pass.', []),
 )
@@ -119,5 +127,5 @@ def stand_in() -> BaseChatModel:
 def solved(model: BaseChatModel | None = None, **settings: Any) -> SearchResult:
     """Search for the answer, with more `settings` of `search`; the stand-in's script fits the default search."""
     return search(
-        REQUEST, TOOLS, model=model or stand_in(), effects=EFFECTS, **settings
+        REQUEST, DEMO_TOOLS, model=model or stand_in(), effects=DEMO_EFFECTS, **settings
     )

@@ -14,7 +14,7 @@ from langchain_core.embeddings import Embeddings
 
 from langchain_tooltree.errors import ConfigurationError, check_count
 from langchain_tooltree.flows import TwinStep
-from langchain_tooltree.text import WORD
+from langchain_tooltree.text import WORD_PATTERN
 
 DEFAULT_DIMENSIONS = 1024
 """Length of the vectors: short texts have some hundred features, so that few of them share a place."""
@@ -56,7 +56,7 @@ class HashingEmbeddings(Embeddings):
 
 def _features(text: str) -> Iterator[str]:
     """Words, pairs of neighbouring words, and the subwords that let `booking` meet `book_flight`."""
-    words = [word.lower() for word in WORD.findall(_CAMEL.sub(" ", text))]
+    words = [word.lower() for word in WORD_PATTERN.findall(_CAMEL.sub(" ", text))]
     for word in words:
         yield f"w:{word}"
         padded = f"<{word}>"

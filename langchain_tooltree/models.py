@@ -37,7 +37,7 @@ from pydantic import AfterValidator, BaseModel, ValidationError
 
 from langchain_tooltree.errors import ConfigurationError, ReplyError, described
 from langchain_tooltree.experience.trajectory import (
-    EFFECTS,
+    EFFECTS_KEY,
     LARGEST_REPLY,
     Branch,
     ChatMessage,
@@ -67,9 +67,9 @@ from langchain_tooltree.text import (
 
 logger = logging.getLogger(__name__)
 
-TAG = "tooltree"  # tag of every inner run, beside the one that keeps its tokens out of `stream_mode="messages"`
+INNER_RUN_TAG = "tooltree"  # tag of every inner run, beside the one that keeps its tokens out of `stream_mode="messages"`
 
-ATTEMPTS = 2
+REPLY_ATTEMPTS = 2
 """A question is asked once, and a second time if the reply is unusable and the budget allows it: a model that twice
 ignores the form rarely keeps to it the third time."""
 
@@ -130,7 +130,9 @@ class Meter:
 
     def count(self, message: BaseMessage | None, config: RunnableConfig) -> None:
         """Count a call of this configuration, and what its reply, if any, reports; one that reports none adds none."""
-        self.calls[(config.get("run_name") or "").removeprefix(f"{TAG}.")] += 1
+        self.calls[
+            (config.get("run_name") or "").removeprefix(f"{INNER_RUN_TAG}.")
+        ] += 1
         if isinstance(message, AIMessage):
             self.usage = usage_sum(self.usage, message.usage_metadata)
 
@@ -254,7 +256,7 @@ def is_chat_model(model: object) -> TypeGuard[BaseChatModel]:
 
 def inner_config(name: str, metadata: Mapping[str, Any]) -> RunnableConfig:
     """The configuration of an inner model call: its run is named `tooltree.<name>` and kept out of users' streams."""
-    return {"run_name": f"{TAG}.{name}", **inner_marks(metadata)}
+    return {"run_name": f"{INNER_RUN_TAG}.{name}", **inner_marks(metadata)}
 
 
 def inner_marks(metadata: Mapping[str, Any]) -> RunnableConfig:
@@ -263,8 +265,10 @@ def inner_marks(metadata: Mapping[str, Any]) -> RunnableConfig:
     The metadata says where in the search the run stands, for traces; the keys get the package's prefix.
     """
     return {
-        "tags": [TAG, TAG_NOSTREAM],
-        "metadata": {f"{TAG}_{key}": value for key, value in metadata.items()},
+        "tags": [INNER_RUN_TAG, TAG_NOSTREAM],
+        "metadata": {
+            f"{INNER_RUN_TAG}_{key}": value for key, value in metadata.items()
+        },
     }
 
 
@@ -321,7 +325,7 @@ def quiet(model: Any) -> Any:
         metadata = {**(model.metadata or {}), **internal_call_metadata()}
         return model.model_copy(
             update={
-                "tags": [*(model.tags or ()), TAG, TAG_NOSTREAM],
+                "tags": [*(model.tags or ()), INNER_RUN_TAG, TAG_NOSTREAM],
                 "metadata": metadata,
             }
         )
@@ -348,7 +352,7 @@ async def filled_in(
     """
     name, structured = type(model).__name__, _structured(model, form)
     question, spelled_out, attempts = prompt, structured is None, 0
-    while attempts < ATTEMPTS and meter.left > 0:
+    while attempts < REPLY_ATTEMPTS and meter.left > 0:
         asked = _with_schema(question, form) if spelled_out else question
         try:
             reply = await request(structured or model, asked, config, meter, name)
@@ -499,7 +503,7 @@ def extended(system: SystemMessage | None, text: str) -> SystemMessage:
 
 # --- the excerpt of a run that models are shown ---
 
-DEFAULT_MAX_CHARACTERS = 24_000
+MAX_RUN_CHARACTERS = 24_000
 """About how much of a run a model is shown: 6,000 tokens. All but one of 280 published runs of the tau benchmarks fit
 whole."""
 
@@ -563,7 +567,7 @@ def _without_middle(entries: list[Entry], max_characters: int) -> list[Entry]:
 
 
 def _entries(run: Trajectory, longest: int, *, number_writes: bool) -> Iterator[Entry]:
-    effects = mapping_in(run.metadata, EFFECTS)
+    effects = mapping_in(run.metadata, EFFECTS_KEY)
     writes = count(1)
     for each in woven(enumerate(_with_steps(run.messages)), run.branches):
         agent: Entry = {"agent": each.name} if isinstance(each, Branch) else {}
@@ -583,10 +587,10 @@ def _entries(run: Trajectory, longest: int, *, number_writes: bool) -> Iterator[
                 }
             for step in steps:
                 if is_read(step.tool, effects, step.arguments):
-                    yield {**agent, **_call(step, longest)}
+                    yield {**agent, **_describe_call(step, longest)}
                 else:
                     number = {"write": next(writes)} if number_writes else {}
-                    yield {**number, **agent, **_call(step, LONGEST_WRITE)}
+                    yield {**number, **agent, **_describe_call(step, LONGEST_WRITE)}
 
 
 def _with_steps(
@@ -599,7 +603,7 @@ def _with_steps(
     return [(message, steps.get(place, [])) for place, message in enumerate(messages)]
 
 
-def _call(step: Step, longest: int) -> Entry:
+def _describe_call(step: Step, longest: int) -> Entry:
     arguments: Any = "unreadable" if step.arguments is None else step.arguments
     if len(text := compact_json(arguments)) > LONGEST_WRITE:
         arguments = shortened(text, LONGEST_WRITE)

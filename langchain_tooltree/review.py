@@ -96,7 +96,7 @@ def _results(
     for each in conversation.rounds(beyond_request=beyond_request):
         for call, message in reversed(each.pairs()):
             yield (
-                _call(call["name"], call["args"]) if call else str(message.name),
+                _format_call(call["name"], call["args"]) if call else str(message.name),
                 str(message.text),
             )
 
@@ -159,22 +159,26 @@ def describe(call: ToolCall, conversation: Conversation) -> str:
         else "The user asked nothing in words."
     )
     lines = [
-        f"{_call(call['name'], call['args'])} waits for approval.",
+        f"{_format_call(call['name'], call['args'])} waits for approval.",
         request,
         *_origin_lines(values),
     ]
     if left:
         lines.append(f"Not looked for: {left} more values")
     lines.extend(islice(_result_lines(conversation, values), SHOWN_ITEMS))
-    if missing := _texts([plan.get("missing")]):
+    if missing := _find_texts([plan.get("missing")]):
         lines.append(f"Left open before it: {quoted(missing[0])}")
     lines.extend(
-        _items_line("Also read, and not kept", map(quoted, _texts(plan.get("tried"))))
+        _items_line(
+            "Also read, and not kept", map(quoted, _find_texts(plan.get("tried")))
+        )
     )
-    lines.extend(_items_line("Planned after it", map(quoted, _texts(plan.get("plan")))))
+    lines.extend(
+        _items_line("Planned after it", map(quoted, _find_texts(plan.get("plan"))))
+    )
     others = plan.get("alternatives")
     paths = (
-        [_texts(path) for path in others[:SHOWN_ITEMS]]
+        [_find_texts(path) for path in others[:SHOWN_ITEMS]]
         if isinstance(others, list)
         else []
     )
@@ -184,7 +188,7 @@ def describe(call: ToolCall, conversation: Conversation) -> str:
     return "\n".join(lines)
 
 
-def _texts(data: Any) -> list[str]:
+def _find_texts(data: Any) -> list[str]:
     """The texts in a list that clients and stores may have changed."""
     return (
         [each for each in data if isinstance(each, str) and each]
@@ -212,7 +216,7 @@ def _origin_lines(values: Sequence[Origin]) -> Iterator[str]:
             else "in no result: made up"
         )
         by_place.setdefault(f"Not from the user, {where}", []).append(
-            f"{_plain(argument)} {quoted(value)}"
+            f"{_strip_markup(argument)} {quoted(value)}"
         )
     for where, items in by_place.items():
         yield from _items_line(where, items)
@@ -232,12 +236,12 @@ def _result_lines(
             yield f"Read for it: {call} gave {quoted(text, around=max(0, min(places)))}"
 
 
-def _call(tool: str, arguments: Mapping[str, Any]) -> str:
+def _format_call(tool: str, arguments: Mapping[str, Any]) -> str:
     """A call as Python writes it."""
-    return f"{_plain(tool)}({', '.join(f'{_plain(str(name))}={quoted(value)}' for name, value in arguments.items())})"
+    return f"{_strip_markup(tool)}({', '.join(f'{_strip_markup(str(name))}={quoted(value)}' for name, value in arguments.items())})"
 
 
-def _plain(name: str) -> str:
+def _strip_markup(name: str) -> str:
     """A name as it is, or in quotation marks if it is none."""
     return name if re.fullmatch(r"[\w.:/\[\]-]{1,128}", name) else quoted(name)
 
@@ -257,7 +261,7 @@ def quoted(value: Any, *, around: int = 0) -> str:
     return f"{part!r} ({more} characters more)" if more else repr(part)
 
 
-DECISIONS: tuple[DecisionType, ...] = ("approve", "edit", "reject")
+ALLOWED_DECISIONS: tuple[DecisionType, ...] = ("approve", "edit", "reject")
 
 
 class _EveryTool(dict[str, InterruptOnConfig]):
@@ -298,7 +302,7 @@ class PlanReviewMiddleware(HumanInTheLoopMiddleware[AgentState[Any], Any, Any]):
         self,
         effects: Effects | CallEffects | None = None,
         *,
-        allowed_decisions: Sequence[DecisionType] = DECISIONS,
+        allowed_decisions: Sequence[DecisionType] = ALLOWED_DECISIONS,
     ) -> None:
         decision_types = get_args(DecisionType)
         if (
@@ -373,7 +377,7 @@ class PlanReviewNode(Runnable[Any, dict[str, list[BaseMessage]]]):
         self,
         effects: Effects | CallEffects | None = None,
         *,
-        allowed_decisions: Sequence[DecisionType] = DECISIONS,
+        allowed_decisions: Sequence[DecisionType] = ALLOWED_DECISIONS,
         messages_key: str = "messages",
     ) -> None:
         self.name = "PlanReviewNode"

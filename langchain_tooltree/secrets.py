@@ -27,12 +27,12 @@ _NAMED = (
 )
 """How the name of a field ends that holds a secret."""
 
-_NAME = re.compile(rf"{_NAMED}\Z", re.IGNORECASE)
+_SECRET_FIELD = re.compile(rf"{_NAMED}\Z", re.IGNORECASE)
 
 SMALLEST_SECRET = (
     1_000  # a PIN has four digits, while a `token` below it is a count or a place
 )
-LONGEST_NAME = (
+MAX_FIELD_NAME_LENGTH = (
     80  # characters of the name of a field: longer keys of an object are data
 )
 
@@ -58,7 +58,7 @@ _FORMS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
     )
 )
 _PEM = re.compile(r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----[^-]*")
-_SCHEME = re.compile(
+_AUTH_SCHEME = re.compile(
     r"\b(?P<kept>Bearer|Basic) {1,3}(?=[\w.~+/\-]{0,200}[\d=])[\w.~+/\-]{16,}=*",
     re.IGNORECASE,
 )
@@ -113,7 +113,7 @@ def _masked(value: Any) -> Any:
 
 
 def _masked_field(name: Any, value: Any) -> Any:
-    is_name = isinstance(name, str) and len(name) <= LONGEST_NAME
+    is_name = isinstance(name, str) and len(name) <= MAX_FIELD_NAME_LENGTH
     if not value or isinstance(value, bool) or not (is_name and _names_secret(name)):
         return _masked(value)
     if isinstance(value, str) or (isinstance(value, int) and value >= SMALLEST_SECRET):
@@ -126,7 +126,7 @@ def _masked_field(name: Any, value: Any) -> Any:
 
 @lru_cache(maxsize=4_096)  # the same few fields in all messages
 def _names_secret(name: str) -> bool:
-    return _NAME.search(name) is not None
+    return _SECRET_FIELD.search(name) is not None
 
 
 def _masked_text(text: str) -> str:
@@ -140,7 +140,7 @@ def _masked_text(text: str) -> str:
         rest = _URL.sub(rf"\g<kept>{MASK}", rest)
     lower = rest.casefold()
     if "bearer " in lower or "basic " in lower:
-        rest = _SCHEME.sub(rf"\g<kept> {MASK}", rest)
+        rest = _AUTH_SCHEME.sub(rf"\g<kept> {MASK}", rest)
     if any(word in lower for word in _WORDS):
         rest = _QUOTED.sub(rf"\g<kept>{MASK}", rest)
         rest = _BARE.sub(rf"\g<kept>{MASK}", rest)

@@ -24,13 +24,13 @@ from langchain_tooltree.errors import (
     check_count,
 )
 from langchain_tooltree.experience.trajectory import calls_in
-from langchain_tooltree.text import WORD, digest, forget_oldest
+from langchain_tooltree.text import WORD_PATTERN, digest, forget_oldest
 from langchain_tooltree.tools import ToolLibrary, as_tools
 
 Scores = NDArray[np.float64]
 
 MAX_TOOLS = 20  # that a model is shown: the paper's top 20
-RECENT = (
+RECENT_MESSAGES = (
     10  # messages up to the request that are read: they say what "yes, do that" means
 )
 MAX_SENTENCES, MAX_CHARACTERS = 60, 1_600  # of what is ranked for, from the end
@@ -46,7 +46,7 @@ MOST_TURNS, MOST_LIBRARIES = (
     4,
 )  # rankings, and indices of different tools, that are kept
 
-_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_CAMEL_CASE_BOUNDARY = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _ENDING = re.compile(r"(?<=\w{3})(?:ing|ed|e)?s?$")
 _DOUBLED = re.compile(r"(?<=\w\w)([^\W\d])\1$")
 _SENTENCE = re.compile(r"(?<=[.!?;])\s+|\n+")
@@ -61,7 +61,10 @@ def _stem(word: str) -> str:
 
 def _terms(text: str) -> list[str]:
     """The words of a text in order, `camelCase` and `snake_case` taken apart, without case and English endings."""
-    return [_stem(word) for word in WORD.findall(_CAMEL.sub(" ", text).casefold())]
+    return [
+        _stem(word)
+        for word in WORD_PATTERN.findall(_CAMEL_CASE_BOUNDARY.sub(" ", text).casefold())
+    ]
 
 
 class _Index:
@@ -314,7 +317,7 @@ class ToolSelectionMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         asked = before[-1].id if before else None
         shown = self._always.union(
             self._select_for_turn(
-                ranked, asked, _texts(request.messages, len(run)), last_tool
+                ranked, asked, _message_texts(request.messages, len(run)), last_tool
             )
         )
         calls = [
@@ -358,10 +361,12 @@ class ToolSelectionMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         return names
 
 
-def _texts(messages: Sequence[Any], since: int) -> list[str]:
+def _message_texts(messages: Sequence[Any], since: int) -> list[str]:
     """What user and agent said up to the latest request, `since` which so many messages came; the same all the turn."""
-    end = len(messages) - since or RECENT  # a summary may stand in place of the request
-    recent = Conversation(messages[max(0, end - RECENT) : end]).parts
+    end = (
+        len(messages) - since or RECENT_MESSAGES
+    )  # a summary may stand in place of the request
+    recent = Conversation(messages[max(0, end - RECENT_MESSAGES) : end]).parts
     return [
         message.text
         for part, message in recent

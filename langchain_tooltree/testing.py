@@ -90,10 +90,12 @@ class ChatDouble(BaseChatModel):
         message = AIMessage(reply) if isinstance(reply, str) else reply
         if message.usage_metadata is not None:
             return message
-        tokens_in = _tokens(
+        tokens_in = _estimate_tokens(
             *(str(part.content) for part in messages), json.dumps(tools)
         )
-        tokens_out = _tokens(str(message.content), json.dumps(message.tool_calls))
+        tokens_out = _estimate_tokens(
+            str(message.content), json.dumps(message.tool_calls)
+        )
         usage = {
             "input_tokens": tokens_in,
             "output_tokens": tokens_out,
@@ -102,7 +104,7 @@ class ChatDouble(BaseChatModel):
         return message.model_copy(update={"usage_metadata": usage})
 
 
-def _tokens(*texts: str) -> int:
+def _estimate_tokens(*texts: str) -> int:
     return sum(map(len, texts)) // CHARACTERS_PER_TOKEN
 
 

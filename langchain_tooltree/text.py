@@ -192,12 +192,12 @@ def json_object(text: str) -> dict[str, Any] | None:
 
 _UNSPACED = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"  # Chinese and Japanese characters: each counts as a word
 
-WORD = re.compile(rf"[{_UNSPACED}]|(?:(?![{_UNSPACED}])[^\W_])+")
+WORD_PATTERN = re.compile(rf"[{_UNSPACED}]|(?:(?![{_UNSPACED}])[^\W_])+")
 
 
 def words_of(text: str) -> list[str]:
     """The words of a text in order, without case; `_` and punctuation separate them."""
-    return WORD.findall(text.casefold())
+    return WORD_PATTERN.findall(text.casefold())
 
 
 # Words that say nothing of what a task is about, in English, in which most requests are made; those of other languages
@@ -289,7 +289,12 @@ _JOINERS = {
     "\N{ZERO WIDTH JOINER}",
     "\N{ZERO WIDTH NON-JOINER}",
 }  # emoji and Persian need them
-_REFUSED = {"Cc", "Cf", "Cs", "Co"}  # control, format, lone surrogates, private
+_INVISIBLE_CATEGORIES = {
+    "Cc",
+    "Cf",
+    "Cs",
+    "Co",
+}  # control, format, lone surrogates, private
 _NONE = {
     "\ufffe",
     "\uffff",
@@ -312,7 +317,8 @@ def visible_lines(text: str) -> str:
 
 def _refused(character: str) -> bool:
     return character in _NONE or (
-        unicodedata.category(character) in _REFUSED and character not in _JOINERS
+        unicodedata.category(character) in _INVISIBLE_CATEGORIES
+        and character not in _JOINERS
     )
 
 
@@ -323,15 +329,15 @@ def _refused(character: str) -> bool:
 # - In a result, which checkpoints keep, a note of this package beside the content says which text was added. Tools
 #   write contents, and no notes; what they return, and what a user says, is never reference material.
 
-TAG = "reference_material"
+REFERENCE_TAG = "reference_material"
 
-MARK = f"<{TAG} "  # with which all reference material begins: a text without it, as nearly all are, has none
+MARK = f"<{REFERENCE_TAG} "  # with which all reference material begins: a text without it, as nearly all are, has none
 
 _MARKED = re.compile(
-    rf'<{TAG} source="(?P<source>[^"<>]{{0,40}})" id="(?P<id>[0-9a-f]{{12}})">\n'
-    rf"(?P<inside>[^<]*(?:<(?!/?{TAG})[^<]*)*)\n</{TAG}>"
+    rf'<{REFERENCE_TAG} source="(?P<source>[^"<>]{{0,40}})" id="(?P<id>[0-9a-f]{{12}})">\n'
+    rf"(?P<inside>[^<]*(?:<(?!/?{REFERENCE_TAG})[^<]*)*)\n</{REFERENCE_TAG}>"
 )
-_LIKE_A_MARK = re.compile(rf"<(?=\s*(?:/\s*)?{TAG})", re.IGNORECASE)
+_LIKE_A_MARK = re.compile(rf"<(?=\s*(?:/\s*)?{REFERENCE_TAG})", re.IGNORECASE)
 
 _MADE: dict[str, None] = {}  # ids of the reference material that this process has made
 
@@ -348,7 +354,9 @@ def as_reference(text: str, *, source: str) -> str:
     name = _id(source, inside)
     _MADE[name] = None
     forget_oldest(_MADE, MOST_MADE)
-    return f'<{TAG} source="{source}" id="{name}">\n{inside}\n</{TAG}>'
+    return (
+        f'<{REFERENCE_TAG} source="{source}" id="{name}">\n{inside}\n</{REFERENCE_TAG}>'
+    )
 
 
 def remarked(text: str, *, source: str) -> str:

@@ -108,7 +108,10 @@ class Signals:
     def of(cls, text: str) -> "Signals":
         """Take an observation apart. The cost does not grow with its length, except for one copy of it."""
         text = text.strip()
-        head, tail = _plain(text[:HEAD]), _plain(text[max(HEAD, len(text) - TAIL) :])
+        head, tail = (
+            _normalize_text(text[:HEAD]),
+            _normalize_text(text[max(HEAD, len(text) - TAIL) :]),
+        )
         lines = [line for line in head.split("\n") if line.strip()]
         # Of several lines, those after the first are a list or a letter.
         listing = len(lines) > MOST_LINES or (
@@ -131,7 +134,7 @@ class Signals:
         return cls(len(text), ends, sentences, last_line, _opens("record", head))
 
 
-def _plain(text: str) -> str:
+def _normalize_text(text: str) -> str:
     """A text with plain apostrophes and dashes."""
     return text.replace("\u2019", "'").replace("\u2013", "-").replace("\u2014", "-")
 
@@ -155,7 +158,7 @@ def _quoted(text: str) -> str:
     return f'"{one_line(text[: 4 * LONGEST_QUOTE], LONGEST_QUOTE)}"'
 
 
-Place = Literal["anywhere", "sentence", "opening", "start", "last_line"]
+TextPlace = Literal["anywhere", "sentence", "opening", "start", "last_line"]
 """Where a phrase counts: anywhere in the beginning or the end of an observation; in a sentence that is read (all of a
 short observation, the first of a longer one); in the first of these alone, the opening; in the first sentence even
 of data, logs, programs and letters; in the last line alone."""
@@ -175,7 +178,7 @@ class Phrase:
     """
 
     pattern: str
-    place: Place = "anywhere"
+    place: TextPlace = "anywhere"
     longest: int | None = None
     unless: str = ""
     confidence: float = 0.9
@@ -183,14 +186,14 @@ class Phrase:
     def __post_init__(self) -> None:
         if (
             not self.pattern.strip()
-            or self.place not in get_args(Place)
+            or self.place not in get_args(TextPlace)
             or not 0 <= self.confidence <= 1
         ):
-            places = ", ".join(get_args(Place))
+            places = ", ".join(get_args(TextPlace))
             msg = f"A phrase takes a pattern, not empty, a place ({places}) and a confidence in [0, 1]; got {self}."
             raise ConfigurationError(msg)
         try:
-            _compiled(self.pattern), _compiled(self.unless)
+            _compile_pattern(self.pattern), _compile_pattern(self.unless)
         except re.error as error:
             msg = f"{self.pattern!r:.80} or {self.unless!r:.80} is no regular expression: {error}."
             raise ConfigurationError(msg) from error
@@ -200,7 +203,7 @@ class Phrase:
         if self.longest is not None and observation.length > self.longest:
             return None
         if self.place == "anywhere":
-            match = _compiled(self.pattern).search(observation.ends)
+            match = _compile_pattern(self.pattern).search(observation.ends)
             return None if match is None else match[0]
         in_data_too = self.place in {"start", "last_line"}
         if observation.shows and not in_data_too:
@@ -212,8 +215,8 @@ class Phrase:
         )
         for sentence in sentences if self.place == "sentence" else sentences[:1]:
             words = sentence if in_data_too else _ASIDE.sub(" ", sentence)
-            normal = self.unless and _compiled(self.unless).search(words)
-            if _compiled(self.pattern).search(words) and not normal:
+            normal = self.unless and _compile_pattern(self.unless).search(words)
+            if _compile_pattern(self.pattern).search(words) and not normal:
                 return sentence
         return None
 
@@ -231,7 +234,7 @@ def phrases_from(phrases: Iterable[str | Phrase]) -> tuple[Phrase, ...]:
 
 def _words_in(text: str) -> str:
     """A pattern for a plain text, however its words are spaced."""
-    return r"\s+".join(map(re.escape, _plain(text).split()))
+    return r"\s+".join(map(re.escape, _normalize_text(text).split()))
 
 
 _ASIDE = re.compile(
@@ -239,7 +242,7 @@ _ASIDE = re.compile(
 )
 """What a sentence quotes, and what it says in brackets, is not what it says."""
 
-_NAME = re.compile(r"\{([A-Z]+)\}")
+_PLACEHOLDER = re.compile(r"\{([A-Z]+)\}")
 _LINE_BREAK = re.compile(r"\n *")
 
 
@@ -274,11 +277,11 @@ def phrase_book() -> PhraseBook:
 
 
 def _way(name: str) -> re.Pattern[str]:
-    return _compiled(phrase_book().ways[name])
+    return _compile_pattern(phrase_book().ways[name])
 
 
 @cache
-def _compiled(expression: str) -> re.Pattern[str]:
+def _compile_pattern(expression: str) -> re.Pattern[str]:
     return re.compile(expression, re.IGNORECASE)
 
 
@@ -308,7 +311,7 @@ def _expression(written: str | Sequence[str], pieces: Mapping[str, Any]) -> str:
         _LINE_BREAK.sub("", part)
         for part in ([written] if isinstance(written, str) else written)
     )
-    return _NAME.sub(lambda name: _expression(pieces[name[1]], pieces), joined)
+    return _PLACEHOLDER.sub(lambda name: _expression(pieces[name[1]], pieces), joined)
 
 
 SCANNED = 2_000

@@ -18,7 +18,7 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.runtime import Runtime
 
 from langchain_tooltree.cfgm.memory import (
-    DEFAULT_K,
+    DEFAULT_RECALLED_RUNS,
     CFGMMemory,
     check_memory,
     recovery_with,
@@ -126,7 +126,7 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
         cooldown: int | None = None,
         max_reflections: int | None = None,
         patience: int | None = None,
-        k: int = DEFAULT_K,
+        k: int = DEFAULT_RECALLED_RUNS,
     ) -> None:
         super().__init__()
         check_memory(memory)
@@ -339,7 +339,7 @@ class CFGMRecallNode(Runnable[Any, dict[str, str]]):
         self,
         memory: CFGMMemory,
         *,
-        k: int = DEFAULT_K,
+        k: int = DEFAULT_RECALLED_RUNS,
         messages_key: str = "messages",
         recalled_key: str = "recalled",
     ) -> None:
@@ -431,7 +431,7 @@ class CFGMReflectionNode(Runnable[Any, dict[str, list[BaseMessage]]]):
         cooldown: int | None = None,
         max_reflections: int | None = None,
         patience: int | None = None,
-        k: int = DEFAULT_K,
+        k: int = DEFAULT_RECALLED_RUNS,
         messages_key: str = "messages",
     ) -> None:
         self.name = "CFGMReflectionNode"

@@ -36,9 +36,9 @@ from langchain_tooltree.experience.store import ExperienceStore
 from langchain_tooltree.experience.trajectory import SUCCESS_REWARD, Trajectory
 from langchain_tooltree.flows import Flow, FunctionStep, TogetherStep, TwinStep
 from langchain_tooltree.models import (
-    ATTEMPTS,
-    DEFAULT_MAX_CHARACTERS,
-    TAG,
+    INNER_RUN_TAG,
+    MAX_RUN_CHARACTERS,
+    REPLY_ATTEMPTS,
     Meter,
     MeteringHandler,
     Words,
@@ -278,12 +278,12 @@ ACT_TOOL: dict[str, Any] = {
     },
 }
 
-Review = Callable[[Sequence[BaseMessage]], Flow[ToolMessage | None]]
+ReviewStep = Callable[[Sequence[BaseMessage]], Flow[ToolMessage | None]]
 """Looks at a dialogue after each reply's actions; an observation to take the place of its own."""
 
 
 async def run_in_environment(
-    attempt: Attempt, world: Any, model: BaseChatModel, review: Review | None = None
+    attempt: Attempt, world: Any, model: BaseChatModel, review: ReviewStep | None = None
 ) -> AttemptResult:
     """Reset a world and let a model try a task in it, as a flow: until the world ends it, or it makes no more call.
 
@@ -388,7 +388,7 @@ class _Watch(MeteringHandler):
 
     def on_tool_start(self, *_: Any, tags: list[str] | None = None, **__: Any) -> None:
         """Let no tool begin once the run is to end."""
-        self.calls += TAG not in (tags or ())
+        self.calls += INNER_RUN_TAG not in (tags or ())
         if self.calls > self._attempt.max_steps or self._attempt.stopped.is_set():
             raise _Halt
 
@@ -686,9 +686,9 @@ class Collection:
             "ended": shortened(trajectory.reasons),
             "focus_points": list(self.focus_points),
             "earlier_reflections": list(earlier),
-            "record": excerpt(trajectory, max_characters=DEFAULT_MAX_CHARACTERS),
+            "record": excerpt(trajectory, max_characters=MAX_RUN_CHARACTERS),
         }
-        meter = Meter(ATTEMPTS)
+        meter = Meter(REPLY_ATTEMPTS)
         prompt = document_prompt(DEFAULT_FAILURE_PROMPT, document)
         config = inner_config("failure_reflection", {"trajectory": trajectory.id})
         reply = await filled_in(self.reflector, FailureForm, prompt, config, meter)

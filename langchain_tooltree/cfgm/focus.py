@@ -12,8 +12,8 @@ from langchain_tooltree.errors import ConfigurationError, ReplyError
 from langchain_tooltree.experience.store import RecordCollection
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.models import (
-    ATTEMPTS,
-    DEFAULT_MAX_CHARACTERS,
+    MAX_RUN_CHARACTERS,
+    REPLY_ATTEMPTS,
     Meter,
     Words,
     document_prompt,
@@ -38,7 +38,7 @@ must hold for many tasks of this environment, so do not solve one of the example
 
 MOST_FOCUS_POINTS = 10  # focus points there are at the most, as in the paper
 LONGEST_FOCUS_POINT = 500  # characters of a focus point that are kept: about 125 tokens
-MOST_EXAMPLES = (
+MAX_FOCUS_EXAMPLES = (
     12  # examples a model is shown, so that there is room for something of each
 )
 FOCUS = "focus"  # under what label focus points are kept
@@ -75,14 +75,14 @@ async def make_focus_points(
         raise ConfigurationError(msg)
     examples = [examples] if isinstance(examples, str) else examples
     document: dict[str, Any] = {
-        "description": shortened(description.strip(), DEFAULT_MAX_CHARACTERS)
+        "description": shortened(description.strip(), MAX_RUN_CHARACTERS)
     }
     if examples:
-        room = DEFAULT_MAX_CHARACTERS // min(len(examples), MOST_EXAMPLES)
+        room = MAX_RUN_CHARACTERS // min(len(examples), MAX_FOCUS_EXAMPLES)
         document["examples"] = [
-            _example(each, room) for each in examples[:MOST_EXAMPLES]
+            _example(each, room) for each in examples[:MAX_FOCUS_EXAMPLES]
         ]
-    meter = Meter(ATTEMPTS)
+    meter = Meter(REPLY_ATTEMPTS)
     prompt = document_prompt(DEFAULT_FOCUS_PROMPT, document)
     reply = await filled_in(model, FocusForm, prompt, inner_config("focus", {}), meter)
     if reply is None or not reply.focus_points:

@@ -43,7 +43,7 @@ from langchain_tooltree.cfgm.online import (
 from langchain_tooltree.cfgm.tips import aligned_tips, extract_tips
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError, check_count
-from langchain_tooltree.experience.store import DEFAULT_NAMESPACE, ExperienceStore
+from langchain_tooltree.experience.store import STORE_NAMESPACE, ExperienceStore
 from langchain_tooltree.experience.trajectory import Recall, Trajectory
 from langchain_tooltree.flows import Flow, arun_flow, run_flow
 from langchain_tooltree.models import resolve_model
@@ -51,13 +51,15 @@ from langchain_tooltree.models import resolve_model
 logger = logging.getLogger(__name__)
 
 
-DEFAULT_MAX_CHARACTERS = 6_000  # characters of recalled text in a prompt: 1,500 tokens
+DEFAULT_RECALL_CHARACTERS = (
+    6_000  # characters of recalled text in a prompt: 1,500 tokens
+)
 DEFAULT_MAX_RETRIES = 3  # attempts after the first one, as in the paper
 DEFAULT_MAX_STEPS = 30  # tool calls or environment steps, the H of the paper: room for a dozen and for their detours
 DEFAULT_MAX_CONCURRENCY = (
     4  # a compromise between time and the rate limits of providers
 )
-DEFAULT_K = 2  # runs that are recalled, as in the paper
+DEFAULT_RECALLED_RUNS = 2  # runs that are recalled, as in the paper
 PAPER_EMBEDDINGS = "huggingface:sentence-transformers/all-mpnet-base-v2"  # needs `langchain-huggingface`
 Role = Literal["focus", "policy", "reflection", "extraction", "tips", "alignment"]
 EACH_ANOMALY = {
@@ -109,7 +111,7 @@ class CFGMMemory:
         *,
         namespace: Sequence[str] | None = None,
         embeddings: Embeddings | str | None = None,
-        max_characters: int = DEFAULT_MAX_CHARACTERS,
+        max_characters: int = DEFAULT_RECALL_CHARACTERS,
         max_concurrency: int = DEFAULT_MAX_CONCURRENCY,
         verbatim: bool = False,
         models: Mapping[Role, str | BaseChatModel] | None = None,
@@ -415,7 +417,11 @@ class CFGMMemory:
         return await aligned_tips(self._model_for("alignment"), experience, description)
 
     def recall(
-        self, task: str, k: int = DEFAULT_K, *, config: RunnableConfig | None = None
+        self,
+        task: str,
+        k: int = DEFAULT_RECALLED_RUNS,
+        *,
+        config: RunnableConfig | None = None,
     ) -> Recollection:
         """Recall the at most `k` successful runs that are most like a task, with their tips (CFGM, Alg. 3).
 
@@ -428,13 +434,21 @@ class CFGMMemory:
         return run_flow(self.recall_flow(task, k, config=config))
 
     async def arecall(
-        self, task: str, k: int = DEFAULT_K, *, config: RunnableConfig | None = None
+        self,
+        task: str,
+        k: int = DEFAULT_RECALLED_RUNS,
+        *,
+        config: RunnableConfig | None = None,
     ) -> Recollection:
         """Async version of `recall`."""
         return await arun_flow(self.recall_flow(task, k, config=config))
 
     async def recall_flow(
-        self, task: str, k: int = DEFAULT_K, *, config: RunnableConfig | None = None
+        self,
+        task: str,
+        k: int = DEFAULT_RECALLED_RUNS,
+        *,
+        config: RunnableConfig | None = None,
     ) -> Recollection:
         """Flow of `recall` and `arecall`; other flows await it."""
         if not isinstance(task, str):
@@ -449,7 +463,7 @@ class CFGMMemory:
         task: str | Task,
         evaluate: Evaluate | None = None,
         *,
-        k: int = DEFAULT_K,
+        k: int = DEFAULT_RECALLED_RUNS,
         max_steps: int = DEFAULT_MAX_STEPS,
         detector: AnomalyDetector | None = None,
         config: RunnableConfig | None = None,
@@ -479,7 +493,7 @@ class CFGMMemory:
         task: str | Task,
         evaluate: Evaluate | None = None,
         *,
-        k: int = DEFAULT_K,
+        k: int = DEFAULT_RECALLED_RUNS,
         max_steps: int = DEFAULT_MAX_STEPS,
         detector: AnomalyDetector | None = None,
         config: RunnableConfig | None = None,
@@ -503,7 +517,7 @@ class CFGMMemory:
         task: str | Task,
         evaluate: Evaluate | None = None,
         *,
-        k: int = DEFAULT_K,
+        k: int = DEFAULT_RECALLED_RUNS,
         max_steps: int = DEFAULT_MAX_STEPS,
         detector: AnomalyDetector | None = None,
         config: RunnableConfig | None = None,
@@ -566,7 +580,7 @@ def _experience(
     embeddings: Embeddings | str | None,
 ) -> ExperienceStore:
     if not isinstance(store, ExperienceStore):
-        namespace = DEFAULT_NAMESPACE if namespace is None else namespace
+        namespace = STORE_NAMESPACE if namespace is None else namespace
         return ExperienceStore(store, namespace=namespace, embeddings=embeddings)
     if namespace is not None or embeddings is not None:
         msg = f"An ExperienceStore has its own namespace and embeddings; leave out {namespace=} and {embeddings=}."

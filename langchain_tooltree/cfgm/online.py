@@ -54,9 +54,9 @@ from langchain_tooltree.flows import (
     run_flow,
 )
 from langchain_tooltree.models import (
-    ATTEMPTS,
-    DEFAULT_MAX_CHARACTERS,
     LONGEST_INSTRUCTIONS,
+    MAX_RUN_CHARACTERS,
+    REPLY_ATTEMPTS,
     Meter,
     Words,
     document_prompt,
@@ -90,7 +90,7 @@ logger = logging.getLogger(__name__)
 IDENTIFYING = re.compile(r"(?<!\S)\S+@\S+|(?<![\w-])(?=[\w-]*\d)[\w-]{5,}")
 """What tells one thing or person from all others: an e-mail address, or a word with digits, too long for a count."""
 
-Source = Literal["comparison", "success"]
+TipSource = Literal["comparison", "success"]
 """What a tip comes from: failed attempts beside a successful one, or a success alone (the parts of CFGM, Alg. 2)."""
 
 
@@ -110,7 +110,7 @@ class Tip:
 
     text: str
     reasoning: str
-    source: Source
+    source: TipSource
     task: str
     tools: tuple[str, ...] = ()
     trajectories: tuple[str, ...] = ()
@@ -321,7 +321,7 @@ class Recaller:
 
 
 PAST_RUNS = "past runs"
-HEADING = "Similar past runs, for reference; not part of this conversation."
+RECALL_HEADING = "Similar past runs, for reference; not part of this conversation."
 TIPS = "Tips:"
 RUN = "Run: "
 PARAGRAPH = "\n\n"
@@ -345,8 +345,12 @@ def recall_text(recollection: Recollection, *, max_characters: int) -> str:
     whole or not there; only the longest runs lose their last calls, with a count of them. All of it is marked as
     reference material.
     """
-    room = max_characters - len(as_reference(f"{HEADING}{PARAGRAPH}", source=PAST_RUNS))
-    tips = _tips(recollection.tips, int(room * FOR_TIPS) if recollection.runs else room)
+    room = max_characters - len(
+        as_reference(f"{RECALL_HEADING}{PARAGRAPH}", source=PAST_RUNS)
+    )
+    tips = _format_tips(
+        recollection.tips, int(room * FOR_TIPS) if recollection.runs else room
+    )
     for count in range(
         len(recollection.runs), -1, -1
     ):  # the last runs go before too little is left of the others
@@ -357,7 +361,8 @@ def recall_text(recollection: Recollection, *, max_characters: int) -> str:
             left -= len(parts[-1]) + len(PARAGRAPH)
         if parts and all(parts):
             text = as_reference(
-                whole_characters(PARAGRAPH.join([HEADING, *parts])), source=PAST_RUNS
+                whole_characters(PARAGRAPH.join([RECALL_HEADING, *parts])),
+                source=PAST_RUNS,
             )
             if (
                 len(text) <= max_characters
@@ -410,7 +415,9 @@ def _run_text(run: Trajectory, room: int, *, verbatim: bool) -> str:
     task = run.aim if verbatim else IDENTIFYING.sub(GAP, run.aim)
     calls = [
         _times(call, len(list(same)))
-        for call, same in groupby(_call(each, verbatim=verbatim) for each in run.steps)
+        for call, same in groupby(
+            _format_call_line(each, verbatim=verbatim) for each in run.steps
+        )
     ]
     for most in range(
         min(len(calls), MOST_CALLS), min(len(calls), FEWEST_CALLS) - 1, -1
@@ -426,7 +433,7 @@ def _run_text(run: Trajectory, room: int, *, verbatim: bool) -> str:
     return ""
 
 
-def _call(step: Step, *, verbatim: bool) -> str:
+def _format_call_line(step: Step, *, verbatim: bool) -> str:
     """A call with what came of it."""
     arguments = step.arguments or {}
     values = list(arguments)
@@ -453,7 +460,7 @@ def _call(step: Step, *, verbatim: bool) -> str:
     return f"{step.tool}({', '.join(values)}): {came}"
 
 
-def _tips(tips: Sequence[Tip], room: int) -> str:
+def _format_tips(tips: Sequence[Tip], room: int) -> str:
     """The tips that there is room for, the first ones first: half a tip says nothing."""
     lines: list[str] = []
     left = room - len(TIPS)
@@ -473,7 +480,7 @@ Classifier = Callable[[Step], ClassifierAnswer | Awaitable[ClassifierAnswer]]
 """A function, sync or async, that gets a call with its observation (`step.outcome.text`). It returns whether that is
 anomalous: a bool, a text that says what is off, or `None` for no."""
 
-MOST_MESSAGES = 400
+MAX_CHECKED_MESSAGES = 400
 """Messages from the end that are read for one check, so that it costs the same in a long conversation."""
 
 
@@ -573,7 +580,7 @@ class AnomalyDetector:
 
 def _earlier(conversation: Conversation) -> Iterator[Step]:
     """The calls of the run before the latest ones, latest first; `turn` counts back from the latest."""
-    rounds = enumerate(conversation.rounds(limit=MOST_MESSAGES))
+    rounds = enumerate(conversation.rounds(limit=MAX_CHECKED_MESSAGES))
     return chain.from_iterable(
         reversed(each.steps(-ago)) for ago, each in islice(rounds, 1, None)
     )
@@ -582,7 +589,7 @@ def _earlier(conversation: Conversation) -> Iterator[Step]:
 def _worked_before(conversation: Conversation, tool: str) -> bool:
     """Whether a call of a tool before the latest round has brought something, and no error."""
     earlier = islice(
-        conversation.rounds(limit=MOST_MESSAGES, beyond_request=True), 1, None
+        conversation.rounds(limit=MAX_CHECKED_MESSAGES, beyond_request=True), 1, None
     )
     answers = (
         answer
@@ -686,15 +693,15 @@ SELF_QA_PROMPT = "\n\n".join(
 )
 
 MOST_QUESTIONS = 5  # questions that are kept: the prompt asks for two or three
-MOST_TIPS = 10  # tips that a model is shown: the first ones of those that were recalled
-MOST_EXAMPLES = (
+MAX_TIPS = 10  # tips that a model is shown: the first ones of those that were recalled
+MAX_EXAMPLES = (
     2  # past runs that a model is shown, as many as are recalled in the paper
 )
-MOST_TOOLS = 20  # tools that a model is shown described, as many as a search considers; of others the names
+MAX_DESCRIBED_TOOLS = 20  # tools that a model is shown described, as many as a search considers; of others the names
 LONGEST_DESCRIPTION = (
     300  # characters of a tool's description that a model is shown: about 75 tokens
 )
-LONGEST_ANSWER = 500  # characters that are kept of one piece of key information, question or answer: about 125 tokens
+MAX_ANSWER_LENGTH = 500  # characters that are kept of one piece of key information, question or answer: about 125 tokens
 LEAST_OF_A_CALL = 30  # characters that a call or an observation takes in the record: names, quotes, braces of JSON
 
 AgentTool = (
@@ -703,7 +710,7 @@ AgentTool = (
 
 
 Bounded = Annotated[
-    str, AfterValidator(lambda text: shortened(text.strip(), LONGEST_ANSWER))
+    str, AfterValidator(lambda text: shortened(text.strip(), MAX_ANSWER_LENGTH))
 ]
 
 
@@ -852,7 +859,7 @@ class Reflector:
         meter: Meter | None = None,
     ) -> Reflection | None:
         """Flow of `reflect` and `areflect`; other flows await it."""
-        meter = meter or Meter(ATTEMPTS)
+        meter = meter or Meter(REPLY_ATTEMPTS)
         config = inner_config(
             "reflect", {"anomaly": anomaly.kind, "tool": anomaly.tool}
         )
@@ -870,7 +877,7 @@ class Reflector:
             return None
         recollection = await self._recall("\n".join(key.model_dump().values()))
         similar = examples_in(
-            recall_text(recollection, max_characters=MOST_EXAMPLES * LONGEST_EXAMPLE)
+            recall_text(recollection, max_characters=MAX_EXAMPLES * LONGEST_EXAMPLE)
         )
         document |= {
             "key_information": key.model_dump(),
@@ -901,7 +908,7 @@ def _document(
 ) -> dict[str, Any]:
     """What a model is told about an anomaly, without what is empty."""
     ends, between = conversation.ends(
-        DEFAULT_MAX_CHARACTERS, longest=LONGEST_TEXT, call=LEAST_OF_A_CALL
+        MAX_RUN_CHARACTERS, longest=LONGEST_TEXT, call=LEAST_OF_A_CALL
     )
     record = Trajectory.from_messages(ends, id="running")
     task = conversation.task or task
@@ -911,7 +918,7 @@ def _document(
         mapping_in(tool, "function") or tool for tool in tools_in([*tools]).values()
     ]
     if (
-        len(functions) > MOST_TOOLS
+        len(functions) > MAX_DESCRIBED_TOOLS
     ):  # those called lately come first, then those for the task
         called = {step.tool for step in record.steps}
         functions.sort(
@@ -938,11 +945,12 @@ def _document(
             {"left_out": f"more than {between} messages"}
             if between and "left_out" in entry
             else entry
-            for entry in excerpt(record, max_characters=DEFAULT_MAX_CHARACTERS)
+            for entry in excerpt(record, max_characters=MAX_RUN_CHARACTERS)
         ],
-        "tools": [_described(each) for each in functions[:MOST_TOOLS]],
+        "tools": [_described(each) for each in functions[:MAX_DESCRIBED_TOOLS]],
         "other_tools": [
-            str(each.get("name") or each.get("type")) for each in functions[MOST_TOOLS:]
+            str(each.get("name") or each.get("type"))
+            for each in functions[MAX_DESCRIBED_TOOLS:]
         ],
         "earlier_advice": _earlier_advice(conversation, anomaly),
     }
@@ -977,10 +985,10 @@ def _help(tips: Iterable[Tip], examples: Iterable[str]) -> dict[str, Any]:
     """What experience has to say, for a document."""
     advice = [
         {"text": tip.advice, "reasoning": tip.reasoning}
-        for tip in islice(tips, MOST_TIPS)
+        for tip in islice(tips, MAX_TIPS)
     ]
-    runs = [shortened(run, LONGEST_EXAMPLE) for run in islice(examples, MOST_EXAMPLES)]
-    parts = {"tips": shortened_in(advice, LONGEST_ANSWER), "examples": runs}
+    runs = [shortened(run, LONGEST_EXAMPLE) for run in islice(examples, MAX_EXAMPLES)]
+    parts = {"tips": shortened_in(advice, MAX_ANSWER_LENGTH), "examples": runs}
     return {name: value for name, value in parts.items() if value}
 
 
@@ -999,7 +1007,7 @@ def _anomalous(
     return (by_id or by_tool or pairs)[-1]
 
 
-NOTE = "[Reviewer's note, not tool output]"  # how a correction begins: it stands in the result of a tool
+REVIEWER_NOTE = "[Reviewer's note, not tool output]"  # how a correction begins: it stands in the result of a tool
 
 NEXT_STEP = "Next step: "
 
@@ -1053,7 +1061,7 @@ def correction_text(anomaly: Anomaly, reflection: Reflection) -> str:
         (each.answer for each in reflection.questions),
         reflection.key_information.progress,
     )
-    lines = [f"{NOTE} Noticed: {KINDS[anomaly.kind]}."]
+    lines = [f"{REVIEWER_NOTE} Noticed: {KINDS[anomaly.kind]}."]
     if finding:
         lines.append(one_line(finding, LONGEST_FINDING))
     left = LONGEST_CORRECTION - sum(len(line) + 1 for line in lines)
@@ -1087,7 +1095,7 @@ DEFAULT_PATIENCE = 1
 """Anomalies of an episode that pass before the first reflection. On real runs of an airline's agent, 9 of 36 with an
 anomaly succeeded unaided. Helped at once, they take 13 of 63 reflections; helped at the second anomaly, 3 of 26."""
 
-RECENT = 3  # rounds for which trouble counts as going on, whatever came back well since: a pause of the same length
+RECENT_ROUNDS = 3  # rounds for which trouble counts as going on, whatever came back well since: a pause of the same length
 
 DEFAULT_MAX_REFLECTIONS = (
     5  # for one message of the user: an agent that five have not helped needs a person
@@ -1153,7 +1161,7 @@ class Recovery:
         )
         if not goes_on or not within_budget(reflected, **self._budget):
             return with_anomaly(message, anomaly)
-        meter = Meter(allowance=ATTEMPTS)
+        meter = Meter(allowance=REPLY_ATTEMPTS)
         reflection: Reflection | None = None
         try:
             options: Any = await find_help()
@@ -1208,7 +1216,7 @@ def _open_trouble(conversation: Conversation) -> list[str]:
     trouble: list[str] = []
     well: set[str] = set()
     for ago, each in enumerate(
-        conversation.rounds(limit=MOST_MESSAGES, beyond_request=True)
+        conversation.rounds(limit=MAX_CHECKED_MESSAGES, beyond_request=True)
     ):
         named = [
             (str(call["name"] if call else message.name), message)
@@ -1217,7 +1225,9 @@ def _open_trouble(conversation: Conversation) -> list[str]:
         anomalous = {name for name, message in named if anomaly_in(message)}
         if ago:
             trouble += [
-                name for name in sorted(anomalous) if name not in well or ago <= RECENT
+                name
+                for name in sorted(anomalous)
+                if name not in well or ago <= RECENT_ROUNDS
             ]
             well |= {name for name, _ in named} - anomalous
     return trouble

@@ -15,18 +15,22 @@ from langchain_tooltree.cfgm.online import (
     IDENTIFYING,
     LABEL,
     Note,
-    Source,
     Tip,
+    TipSource,
     distinct,
     task_key,
 )
 from langchain_tooltree.errors import ConfigurationError, ReplyError
-from langchain_tooltree.experience.store import PAGE, QUARANTINED, ExperienceStore
+from langchain_tooltree.experience.store import (
+    QUARANTINED,
+    READ_PAGE_SIZE,
+    ExperienceStore,
+)
 from langchain_tooltree.experience.trajectory import Step, Trajectory
 from langchain_tooltree.flows import TogetherStep
 from langchain_tooltree.models import (
-    ATTEMPTS,
-    DEFAULT_MAX_CHARACTERS,
+    MAX_RUN_CHARACTERS,
+    REPLY_ATTEMPTS,
     Meter,
     Words,
     document_prompt,
@@ -179,7 +183,7 @@ async def aligned_tips(
             for number, tip in enumerate(batch, 1)
         ]
         document = {"environment": shortened(description.strip()), "tips": numbered}
-        meter = Meter(allowance=ATTEMPTS)
+        meter = Meter(allowance=REPLY_ATTEMPTS)
         prompt, config = (
             document_prompt(ALIGNMENT_PROMPT, document),
             inner_config("align_tips", {}),
@@ -203,16 +207,16 @@ async def tips_by_comparison(
     model: BaseChatModel, success: Trajectory, failures: Sequence[Trajectory]
 ) -> list[Tip] | None:
     """Ask what the successful attempt did better: at most 5 tips; `None` if the model gave no usable reply."""
-    room = DEFAULT_MAX_CHARACTERS // 2
+    room = MAX_RUN_CHARACTERS // 2
     failed = [_attempt(failure, room // len(failures)) for failure in failures]
     document = {"failed": failed, "succeeded": _attempt(success, room)}
-    reply = await _ask(
+    reply = await _ask_for_tips(
         model, ComparisonForm, DEFAULT_COMPARISON_PROMPT, success, document
     )
     return (
         None
         if reply is None
-        else _tips(reply, "comparison", [*failures, success])[:MOST_COMPARED]
+        else _to_tips(reply, "comparison", [*failures, success])[:MOST_COMPARED]
     )
 
 
@@ -230,19 +234,21 @@ async def tips_from_success(
         {"number": number, "tip": tip.advice} for number, tip in enumerate(nearest, 1)
     ]
     document = {
-        "succeeded": _attempt(success, DEFAULT_MAX_CHARACTERS),
+        "succeeded": _attempt(success, MAX_RUN_CHARACTERS),
         "known_tips": numbered,
     }
-    reply = await _ask(model, SuccessForm, DEFAULT_SUCCESS_PROMPT, success, document)
+    reply = await _ask_for_tips(
+        model, SuccessForm, DEFAULT_SUCCESS_PROMPT, success, document
+    )
     if reply is None:
         return None
     followed = [
         tip for number, tip in enumerate(nearest, 1) if number in reply.followed
     ]
-    return [*followed, *_tips(reply, "success", [success])[:MOST_FROM_SUCCESS]]
+    return [*followed, *_to_tips(reply, "success", [success])[:MOST_FROM_SUCCESS]]
 
 
-async def _ask(
+async def _ask_for_tips(
     model: BaseChatModel,
     form: type[ReplyT],
     prompt: str,
@@ -250,7 +256,7 @@ async def _ask(
     document: Mapping[str, Any],
 ) -> ReplyT | None:
     """Ask for tips; a model that gives no usable reply is logged."""
-    meter = Meter(allowance=ATTEMPTS)
+    meter = Meter(allowance=REPLY_ATTEMPTS)
     question = document_prompt(prompt, {"task": shortened(success.task), **document})
     reply = await filled_in(
         model, form, question, inner_config("tips", {"trajectory": success.id}), meter
@@ -274,8 +280,8 @@ def _attempt(trajectory: Trajectory, room: int) -> dict[str, Any]:
     return {"record": excerpt(trajectory, max_characters=room), **about}
 
 
-def _tips(
-    reply: ComparisonForm, source: Source, attempts: Sequence[Trajectory]
+def _to_tips(
+    reply: ComparisonForm, source: TipSource, attempts: Sequence[Trajectory]
 ) -> list[Tip]:
     """The tips of a reply that say when they apply, are borne out by the attempts, and are not about one thing."""
     steps = [step for attempt in attempts for step in attempt.steps]
@@ -413,7 +419,7 @@ async def extract_tips(
     """
     collection = experience.collection(LABEL)
     tasks: dict[str, _Attempts] = {}
-    for page in batch_iterate(PAGE, (await experience.ids())):
+    for page in batch_iterate(READ_PAGE_SIZE, (await experience.ids())):
         for attempt in await experience.reading(page):
             if attempt.success is None or attempt.metadata.get(QUARANTINED):
                 continue

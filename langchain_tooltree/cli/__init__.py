@@ -21,7 +21,7 @@ from langchain_tooltree.text import visible_lines
 REFUSED = (
     2  # a command cannot be carried out, or its arguments are wrong, as argparse has it
 )
-STOPPED = 130  # Ctrl-C: 128 and the number of SIGINT, as shells have it
+EXIT_INTERRUPTED = 130  # Ctrl-C: 128 and the number of SIGINT, as shells have it
 TERMINATED = 143  # 128 and the number of SIGTERM
 CLOSED = 141  # nobody reads the output any more: 128 and the number of SIGPIPE
 
@@ -42,10 +42,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # what a terminal has no letter for
     try:
         with _terminating():
-            return _run(options, parser)
+            return _run_command(options, parser)
     except KeyboardInterrupt:
         sys.stderr.write(f"Stopped.{options.stopped}\n")
-        return STOPPED
+        return EXIT_INTERRUPTED
     except BrokenPipeError:
         with suppress(
             OSError, ValueError
@@ -71,7 +71,7 @@ def _terminating() -> Iterator[None]:
         signal(SIGTERM, before)
 
 
-def _run(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
+def _run_command(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     if options.command is None:
         parser.print_help()
         return 0

@@ -47,7 +47,7 @@ from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.flows import arun_flow
 from langchain_tooltree.learning.experience import Experience
 from langchain_tooltree.models import (
-    ATTEMPTS,
+    REPLY_ATTEMPTS,
     Meter,
     MeteringHandler,
     document_prompt,
@@ -66,15 +66,18 @@ from langchain_tooltree.text import (
 )
 
 PILOT = 3  # tasks that the plain agent does before anybody is asked: what they cost is what the rest may cost
-TIMES = 1.3  # the planner's calls for each of the plain agent's, for the estimate: what was measured on recorded runs
+EXPECTED_CALL_RATIO = 1.3  # the planner's calls for each of the plain agent's, for the estimate: what was measured on recorded runs
 HOUR = 3600.0  # seconds: the time left is estimated by all runs, not by the latest
 MOST_ROWS = (
     20  # tasks, and errors, that are printed; the JSON document and the page have all
 )
-COSTS = ("model_calls", "tokens")  # what is compared task by task, beside success
+COMPARED_COSTS = (
+    "model_calls",
+    "tokens",
+)  # what is compared task by task, beside success
 WAITS = "It waits for somebody's approval, and nobody is there. Build it without."
 PLAIN, PLANNER, EXPERIENCED = "plain agent", "planner", "planner with experience"
-LONGEST_ANSWER = (
+MAX_ANSWER_CHARACTERS = (
     4_000  # characters of an answer that the journal keeps: about 1,000 tokens
 )
 SUCCESS = 0.5  # score in [0, 1] from which a task counts as solved
@@ -180,7 +183,7 @@ def _langsmith_tasks(name: str) -> list[TrialTask]:
 
 # --- checks of answers ---
 
-WHOLE = r"(?<!\w)(?<!\d[.,]){}(?!\w)(?![.,]\d)"  # a word or number by itself: 24 is neither in R-424 nor in 24.5
+WHOLE_WORD_PATTERN = r"(?<!\w)(?<!\d[.,]){}(?!\w)(?![.,]\d)"  # a word or number by itself: 24 is neither in R-424 nor in 24.5
 Check = Callable[[TrialTask, str], Awaitable[float]]  # scores an answer in [0, 1]
 
 
@@ -197,7 +200,10 @@ def contains(*, outputs: str, reference_outputs: Any, **_: Any) -> bool:
         else [reference_outputs]
     )
     return all(
-        re.search(WHOLE.format(re.escape(_normalized(part))), _normalized(outputs))
+        re.search(
+            WHOLE_WORD_PATTERN.format(re.escape(_normalized(part))),
+            _normalized(outputs),
+        )
         for part in parts
     )
 
@@ -276,7 +282,7 @@ class _JudgeForm(BaseModel):
 async def _judged(model: BaseChatModel, task: TrialTask, answer: str) -> float:
     """1 if a model finds the answer right, 0 otherwise."""
     document = {"task": task.input, "expected": task.expected, "answer": answer}
-    meter = Meter(allowance=ATTEMPTS)
+    meter = Meter(allowance=REPLY_ATTEMPTS)
     prompt = document_prompt(
         JUDGE_PROMPT,
         {name: value for name, value in document.items() if value is not None},
@@ -358,7 +364,7 @@ class Journal:
         self.runs[run.task, run.version, run.agent] = run
         self._append(
             run.model_copy(
-                update={"answer": shortened(run.answer, LONGEST_ANSWER)}
+                update={"answer": shortened(run.answer, MAX_ANSWER_CHARACTERS)}
             ).model_dump_json()
         )
 
@@ -679,7 +685,7 @@ def _agree(
     if not done:
         msg = f"The plain agent has raised in each of its first {counted(len(plain), 'task')}: {plain[0].error}"
         raise ConfigurationError(msg)
-    times = sum(1.0 if agent == PLAIN else TIMES for _, agent in left)
+    times = sum(1.0 if agent == PLAIN else EXPECTED_CALL_RATIO for _, agent in left)
     calls, sent, received = (
         times * fmean(getattr(run, name) for run in done)
         for name in ("model_calls", "input_tokens", "output_tokens")
@@ -752,7 +758,7 @@ def _report(
                 getattr(second, name) - getattr(first, name)
                 for _, first, second in pairs
             ]
-            for name in COSTS
+            for name in COMPARED_COSTS
         }
         means = {
             f"more_{name}": mean_with_bounds(values) for name, values in more.items()
@@ -843,7 +849,7 @@ def _print(terminal: Terminal, report: Mapping[str, Any]) -> None:
     for agent, each in report["against_plain"].items():
         more = " and ".join(
             f"{_bounds(each[f'more_{name}'])} {name.replace('_', ' ')}"
-            for name in COSTS
+            for name in COMPARED_COSTS
         )
         changes = f"{counted(each['gained'], 'task')} gained, {each['lost']} lost (p = {each['p']:.2g})"
         terminal.say(f"{agent} against the plain agent: {changes}, {more} a task.")

@@ -16,7 +16,7 @@ from langchain_tooltree.cli.terminal import (
 )
 from langchain_tooltree.pages.search import as_saved, to_html, to_rich
 
-COSTS = (
+DEMO_COSTS = (
     "rollouts",
     "nodes",
     "pruned_before",
@@ -26,7 +26,7 @@ COSTS = (
     "tool_calls",
     "cache_hits",
 )
-PAGE = Path("demo.html")
+DEMO_PAGE = Path("demo.html")
 
 
 def run_demo(
@@ -36,8 +36,8 @@ def run_demo(
     page = options.output
     if page:
         check_free(page, force=options.force)
-    elif not options.json and (options.force or not PAGE.exists()):
-        page = PAGE
+    elif not options.json and (options.force or not DEMO_PAGE.exists()):
+        page = DEMO_PAGE
     model = model_named(options.model) if options.model else None
     speaker = (
         options.model
@@ -51,7 +51,7 @@ def run_demo(
         or "The plan waits for approval."
     )
     costs = ", ".join(
-        f"{search['cost'][name]:,} {name.replace('_', ' ')}" for name in COSTS
+        f"{search['cost'][name]:,} {name.replace('_', ' ')}" for name in DEMO_COSTS
     )
     terminal.print(
         to_rich(search),
@@ -65,6 +65,6 @@ def run_demo(
         terminal.say(f"\nA page to explore: {page.absolute().as_uri()}")
     elif not options.json:
         terminal.say(
-            f"{PAGE} is there already: --force replaces it, -o FILE names another one."
+            f"{DEMO_PAGE} is there already: --force replaces it, -o FILE names another one."
         )
     return search, 0

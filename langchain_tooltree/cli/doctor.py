@@ -21,8 +21,8 @@ def run_doctor(
     options: argparse.Namespace, terminal: Terminal
 ) -> tuple[dict[str, Any], int]:
     """Look at the parts of an agent; code 1 if something should be looked at."""
-    tools, given = _parts(imported(options.agent), options.agent)
-    rows = _rows(tools, given)
+    tools, given = _capture_agent_parts(imported(options.agent), options.agent)
+    rows = _effect_rows(tools, given)
     able = [row["tool"] for row in rows if not row["may_run"].startswith("no")]
     undeclared = [row for row in rows if row["declared"] == "nothing"]
     report: dict[str, Any] = {
@@ -52,7 +52,7 @@ def run_doctor(
     return report, int(bool(report["advice"]))
 
 
-def _parts(
+def _capture_agent_parts(
     build: Callable[..., Any], place: str
 ) -> tuple[Sequence[BaseTool], dict[str, Any]]:
     """The tools, those of middleware among them, and the options of the last agent that a function makes."""
@@ -76,7 +76,9 @@ def _parts(
     return [*own, *as_tools(tools)], given
 
 
-def _rows(tools: Sequence[BaseTool], given: dict[str, Any]) -> list[dict[str, str]]:
+def _effect_rows(
+    tools: Sequence[BaseTool], given: dict[str, Any]
+) -> list[dict[str, str]]:
     """Of each tool: what is declared, what its name or its server's hint says, and whether a search may run it."""
     effects = CallEffects.declared_as(given.get("effects")).among(tools)
     bound = (

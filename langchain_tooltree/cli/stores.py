@@ -24,7 +24,7 @@ from langchain_tooltree.experience.run_identity import Namespace
 from langchain_tooltree.experience.store import (
     HEAD,
     MOST_ITEMS,
-    PAGE,
+    READ_PAGE_SIZE,
     TASKS,
     TOKEN,
     TRAJECTORIES,
@@ -33,10 +33,10 @@ from langchain_tooltree.experience.store import (
     listing,
 )
 from langchain_tooltree.flows import Flow, run_flow
-from langchain_tooltree.learning.fold import PARTS
+from langchain_tooltree.learning.fold import PARTS_LABEL
 from langchain_tooltree.stores.chroma import DATABASE, ChromaStore, snapshot
 
-T = TypeVar("T")
+ReadT = TypeVar("ReadT")
 
 
 def is_store(what: str | Path) -> bool:
@@ -44,7 +44,7 @@ def is_store(what: str | Path) -> bool:
     return "://" in str(what) or (Path(what) / DATABASE).exists()
 
 
-def read_store(address: str, read: Callable[[BaseStore], Flow[T]]) -> T:
+def read_store(address: str, read: Callable[[BaseStore], Flow[ReadT]]) -> ReadT:
     """What is read of the store at an address, and nothing is changed there, nor is anybody kept from opening it."""
     with answering("The store cannot be read", "Does it run, and hold an experience?"):
         is_folder = "://" not in address and is_store(
@@ -177,7 +177,7 @@ async def copy_all(
                 else {item.key for item in (await listing(target, (*root, label)))}
             )
             missing = [key for key in items if key not in there]
-            for page in batch_iterate(PAGE, missing):
+            for page in batch_iterate(READ_PAGE_SIZE, missing):
                 index: Any = ["task"] if label == TASKS else False
                 puts = [
                     PutOp((*root, label), key, items[key], index=index) for key in page
@@ -215,7 +215,7 @@ async def namespaces_of(store: BaseStore) -> dict[Namespace, list[str]]:
     )
     places = sorted(tuple(each) for each in listed if len(each) > 1)
     roots = sorted({each[:-1] for each in places if each[-1] in (TASKS, TRAJECTORIES)})
-    own = (TASKS, TRAJECTORIES, HEAD, PARTS)  # parts are made again in the target
+    own = (TASKS, TRAJECTORIES, HEAD, PARTS_LABEL)  # parts are made again in the target
     return {
         root: [each[-1] for each in places if each[:-1] == root and each[-1] not in own]
         for root in roots

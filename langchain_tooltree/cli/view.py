@@ -29,7 +29,7 @@ from langchain_tooltree.experience.store import (
 from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.learning.experience import Experience
 from langchain_tooltree.pages import page
-from langchain_tooltree.pages.records import MOST_RUNS, runs_page
+from langchain_tooltree.pages.records import MAX_LISTED_RUNS, runs_page
 from langchain_tooltree.pages.search import search_in, to_html
 from langchain_tooltree.sitgraph.files import FILE
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
@@ -44,8 +44,10 @@ MOST_FILES, MOST_NAMESPACES = (
     100,
     20,
 )  # with pages, the latest: one takes 10 to 30 ms, and with 1,000 runs a second
-MAX_CELL = 200  # characters of a request, or of a plan, in a row: two or three lines
-NOTHING = "Nothing is here yet: no search (record_searches=FOLDER), file of runs, graph or experience."
+MAX_CELL_CHARACTERS = (
+    200  # characters of a request, or of a plan, in a row: two or three lines
+)
+NOTHING_TO_VIEW = "Nothing is here yet: no search (record_searches=FOLDER), file of runs, graph or experience."
 
 Pages = dict[str, str]
 """Pages by the names of their files; the index stands first."""
@@ -125,7 +127,7 @@ def page_of(path: Path, search: Mapping[str, Any] | None) -> str:
         outcomes[run.id] = entry_of(run, "").outcome
         latest.pop(run.id, None)
         latest[run.id] = run
-        if len(latest) > MOST_RUNS:
+        if len(latest) > MAX_LISTED_RUNS:
             del latest[next(iter(latest))]
     if not latest:
         msg = f"Nothing in {path} can be read as a search, a graph or a run."
@@ -133,11 +135,11 @@ def page_of(path: Path, search: Mapping[str, Any] | None) -> str:
     return runs_page(path.name, [*latest.values()], Counter(outcomes.values()))
 
 
-def _listed(
+def _list_files(
     name: str, rows: Sequence[Mapping[str, Any]], pages: Mapping[str, str], more: int
 ) -> Pages:
     """The list of a folder or of a store before its pages; `more` things are older than those in it."""
-    data = {"name": name, "entries": rows, "more": more, "none": NOTHING}
+    data = {"name": name, "entries": rows, "more": more, "none": NOTHING_TO_VIEW}
     return {INDEX: page("list", f"In {name}", data), **pages}
 
 
@@ -167,7 +169,7 @@ async def _in_store(store: BaseStore) -> Pages:
         experience = Experience(ExperienceStore(store, namespace=row["name"]))
         row["page"] = PAGE.format(number)
         pages[row["page"]] = await experience._page()  # noqa: SLF001 - what `to_html` writes to a file
-    return _listed("this store", shown, pages, len(rows) - len(shown))
+    return _list_files("this store", shown, pages, len(rows) - len(shown))
 
 
 def _in_folder(folder: Path) -> Pages:
@@ -209,7 +211,7 @@ def _in_folder(folder: Path) -> Pages:
         name = PAGE.format(len(pages) + 1)
         pages[name] = text
         rows.append({**row, "page": name, **about})
-    return _listed(str(folder), rows, pages, more)
+    return _list_files(str(folder), rows, pages, more)
 
 
 def _about(path: Path, search: Mapping[str, Any] | None) -> dict[str, str]:
@@ -227,8 +229,8 @@ def _about(path: Path, search: Mapping[str, Any] | None) -> dict[str, str]:
         for name in ("written", "thread")
         if recorded.get(name)
     } | {
-        "title": one_line(search["query"], MAX_CELL),
-        "plan": one_line(" → ".join(tools), MAX_CELL),
+        "title": one_line(search["query"], MAX_CELL_CHARACTERS),
+        "plan": one_line(" → ".join(tools), MAX_CELL_CHARACTERS),
         "cost": f"{cost['model_calls']:,} model calls, {cost['tokens']:,} tokens",
         "stop_reason": search["stop_reason"],
     }

@@ -92,7 +92,7 @@ class CallEffects:
             msg = f"effects must be a mapping such as {{'search': 'read'}}, got {effects!r}; or a list of such pairs."
             raise ConfigurationError(msg)
         entries: dict[str, tuple[_Entry, ...]] = {}
-        for entry in (_entry(key, effect) for key, effect in pairs):
+        for entry in (_make_entry(key, effect) for key, effect in pairs):
             entries[entry.name] = (*entries.get(entry.name, ()), entry)
         return cls(entries)
 
@@ -229,7 +229,7 @@ def _is_same_tool(tool: BaseTool, declared: Any) -> bool:
     ]
 
 
-def _entry(key: Any, effect: Any) -> _Entry:
+def _make_entry(key: Any, effect: Any) -> _Entry:
     name = (
         key
         if isinstance(key, str)
@@ -380,7 +380,7 @@ _OVERRIDE = re.compile(
 )
 """Headers and parameters by which servers are asked to take a request for one of another method."""
 
-_REFUSED = frozenset(
+_BODY_OR_HOST_WORDS = frozenset(
     words_of(
         "attachment body content data download file files form json payload save upload"
     )
@@ -397,7 +397,7 @@ _ADDRESS = frozenset(
     words_of("address base endpoint href link path resource route site uri url")
 )
 
-_SCHEME = re.compile(r"[a-z][a-z0-9+.-]{0,40}:[/\\]", re.IGNORECASE)
+_URL_SCHEME = re.compile(r"[a-z][a-z0-9+.-]{0,40}:[/\\]", re.IGNORECASE)
 _WEB = re.compile(
     r"https?://(\[[0-9a-f:.]+\]|[a-z0-9_.-]+)(?::\d{1,5})?(?=[/?#]|\Z)",
     re.IGNORECASE | re.ASCII,
@@ -405,7 +405,7 @@ _WEB = re.compile(
 _PATH = re.compile(
     r"\A(?:/(?![/\\])|[?#]|(?!localhost\b)[^/?#:@\\\s.]+(?:[/?#]|\Z))", re.IGNORECASE
 )
-_NAME = re.compile(
+_HOST_NAME = re.compile(
     r"\A(?:[a-z0-9_-]+\.)+([a-z][a-z0-9-]*)\.?", re.IGNORECASE | re.ASCII
 )
 
@@ -428,7 +428,7 @@ class _HttpReads(ByArgument):
         return (
             "read"
             if is_safe
-            and all(_only_asks(*leaf, self.hosts) for leaf in _leaves(others, ()))
+            and all(_only_asks(*leaf, self.hosts) for leaf in _value_leaves(others, ()))
             else "write"
         )
 
@@ -463,35 +463,37 @@ def _only_asks(names: tuple[str, ...], value: str, hosts: Collection[str]) -> bo
     if (
         _OVERRIDE.search(pair)
         or _OVERRIDE.search(unquote(pair))
-        or (words & _REFUSED and not words & _ONLY_ASKS)
+        or (words & _BODY_OR_HOST_WORDS and not words & _ONLY_ASKS)
     ):
         return False
     if (
-        words & _ADDRESS and not _SCHEME.match(value) and not _PATH.match(value)
+        words & _ADDRESS and not _URL_SCHEME.match(value) and not _PATH.match(value)
     ):  # some tools add the scheme
         return False
     addresses = [
-        _WEB.match(value, scheme.start()) for scheme in _SCHEME.finditer(value)
+        _WEB.match(value, scheme.start()) for scheme in _URL_SCHEME.finditer(value)
     ]
     return all(address and _is_public(address[1], hosts) for address in addresses)
 
 
 def _is_public(host: str, hosts: Collection[str]) -> bool:
     """Whether a host is given by a public name: of an address, in all its forms, nobody sees whose it is."""
-    name = _NAME.fullmatch(host)
+    name = _HOST_NAME.fullmatch(host)
     return host.lower().strip("[].") in hosts or (
         name is not None and name[1].lower() not in _INSIDE
     )
 
 
-def _leaves(data: Any, names: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
+def _value_leaves(
+    data: Any, names: tuple[str, ...]
+) -> Iterator[tuple[tuple[str, ...], str]]:
     """The values within data that are not empty, each with the names that lead there."""
     if isinstance(data, Mapping):
         for name, value in data.items():
-            yield from _leaves(value, (*names, str(name)))
+            yield from _value_leaves(value, (*names, str(name)))
     elif isinstance(data, list | tuple | set):
         for each in data:
-            yield from _leaves(each, names)
+            yield from _value_leaves(each, names)
     elif data:
         yield names, str(data)
 

@@ -114,7 +114,7 @@ SOURCE = "next tools"  # what the mark of hints names as their source
 LEAST_SHARE = 0.1
 """Share of a tool that is told at the least: what came next in fewer than one run of ten is more often a wrong turn."""
 
-LONGEST_NAME = (
+MAX_NAME_LENGTH = (
     64  # characters of a tool's name that are shown: records may hold anything for one
 )
 
@@ -159,7 +159,7 @@ def counted_line(counts: Iterable[tuple[str, int, int]]) -> str:
     """Tools with how many runs went on with each after the tool called last, of how many; empty without any."""
     entries = (
         (
-            one_line(tool, LONGEST_NAME),
+            one_line(tool, MAX_NAME_LENGTH),
             runs,
             f"of {of} runs" if of else "runs elsewhere",
         )

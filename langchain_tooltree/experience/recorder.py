@@ -42,7 +42,7 @@ from langchain_tooltree.errors import (
     described,
 )
 from langchain_tooltree.experience.run_identity import (
-    TOOLS,
+    TOOLS_KEY,
     USERS,
     ModelRequests,
     Tools,
@@ -77,14 +77,14 @@ from langchain_tooltree.flows import (
     has_loop,
     run_flow,
 )
-from langchain_tooltree.models import TAG
+from langchain_tooltree.models import INNER_RUN_TAG
 from langchain_tooltree.text import digest, mapping_in
 
 logger = logging.getLogger(__name__)
 
 MESSAGES_KEY = "messages"  # where the state of an agent keeps its messages, unless another key is given
 
-STOPPED = "The run stopped before its end and may be resumed."
+STOPPED_EARLY = "The run stopped before its end and may be resumed."
 
 # --- dialogues ---
 
@@ -216,7 +216,7 @@ def assembled(
                 (other.name, next(iter(own))), Dialogue(other.name, after)
             ).messages |= own
             outside |= own.keys()
-    offered = tools_in(earlier.metadata.get(TOOLS)) if earlier else {}
+    offered = tools_in(earlier.metadata.get(TOOLS_KEY)) if earlier else {}
     trajectory = Trajectory.from_chat(
         [*map(as_chat, messages.values())],
         instructions=instructions or (earlier.instructions if earlier else ""),
@@ -542,7 +542,7 @@ class Recording:
             root,
             inside,
             id=own,
-            reasons=STOPPED if self.is_unfinished(error) else reasons,
+            reasons=STOPPED_EARLY if self.is_unfinished(error) else reasons,
             instructions=self.instructions,
             tools=self.tools,
             earlier=earlier,
@@ -691,7 +691,7 @@ class TrajectoryRecorder(GraphCallbackHandler):
                 return
             if parent.dialogue is None:
                 parent.recording.note_variables()
-            if not parent.inner and TAG not in (about.get("tags") or ()):
+            if not parent.inner and INNER_RUN_TAG not in (about.get("tags") or ()):
                 offered = tools_in((about.get("invocation_params") or {}).get("tools"))
                 parent.recording.add_request(
                     parent, messages[0] if messages else (), offered
@@ -743,7 +743,7 @@ class TrajectoryRecorder(GraphCallbackHandler):
         **_: Any,
     ) -> _Run:
         parent = self._runs.get(parent_run_id)
-        inner = TAG in (tags or ()) or (parent is not None and parent.inner)
+        inner = INNER_RUN_TAG in (tags or ()) or (parent is not None and parent.inner)
         loop = asyncio.get_running_loop() if has_loop() else None
         run = self._runs[run_id] = _Run(run_id, parent, metadata or {}, inner, loop)
         if parent is not None and parent.recording is not None:
@@ -927,7 +927,7 @@ async def load_thread_flow(
     thread: RunnableConfig = {"configurable": {"thread_id": thread_id}}
     states: list[StateSnapshot] = await TwinStep(
         lambda: list(graph.get_state_history(thread)),
-        partial(_listed, graph.aget_state_history, thread),
+        partial(_list_branches, graph.aget_state_history, thread),
     )
     for state in reversed(states):
         dialogue.add(_messages_in(state.values, messages_key))
@@ -944,7 +944,7 @@ async def load_thread_flow(
 """`load_thread`, to be awaited."""
 
 
-async def _listed(
+async def _list_branches(
     history: Callable[..., AsyncIterator[StateSnapshot]], thread: RunnableConfig
 ) -> list[StateSnapshot]:
     return [state async for state in history(thread)]

@@ -98,7 +98,7 @@ AnyTools = Iterable[str | BaseTool | Mapping[str, Any] | Callable[..., Any]]
 Tools = dict[str, dict[str, Any]]
 """Tools by name, in OpenAI form where they have one: `{"type": "function", "function": {"name": ..., ...}}`."""
 
-TOOLS = "tools"  # key of a trajectory's metadata under which the tools stand
+TOOLS_KEY = "tools"  # key of a trajectory's metadata under which the tools stand
 
 
 def tools_in(offered: Any) -> Tools:
@@ -113,7 +113,7 @@ def tools_in(offered: Any) -> Tools:
 
 def as_metadata(tools: Tools) -> dict[str, Any]:
     """Metadata with the tools in the order of their names; empty if there are none."""
-    return {TOOLS: [tools[name] for name in sorted(tools)]} if tools else {}
+    return {TOOLS_KEY: [tools[name] for name in sorted(tools)]} if tools else {}
 
 
 def names_of(tools: AnyTools) -> list[str]:
@@ -159,7 +159,7 @@ def _in_openai_form(tool: Any) -> Any:
     return tool
 
 
-MOST_RUNS = 1_000
+MAX_REMEMBERED_RUNS = 1_000
 """Runs whose requests are remembered at once: more than one process has under way. A run that is never resumed has no
 end, so the oldest are given up first."""
 
@@ -196,7 +196,7 @@ class ModelRequests:
         self._runs[key] = Offered(
             {**before.tools, **named}, opening_instructions(content)
         )
-        forget_oldest(self._runs, MOST_RUNS)
+        forget_oldest(self._runs, MAX_REMEMBERED_RUNS)
 
     def of(self, runtime: Any) -> Offered:
         """What is known of a run that goes on."""
@@ -353,7 +353,7 @@ def _sure(name: str, runtime: Runtime[Any]) -> str | None:
     return labels[0] if labels else None
 
 
-REMEMBERED = "tooltree_recalled"  # where the state of an agent that plans with experience keeps what is known of a turn
+RECALLED_CHANNEL = "tooltree_recalled"  # where the state of an agent that plans with experience keeps what is known of a turn
 
 
 class TurnNote(TypedDict):

@@ -42,8 +42,8 @@ from langchain_tooltree.experience.run_identity import (
 )
 from langchain_tooltree.experience.trajectory import (
     Recall,
-    Source,
     Trajectory,
+    VerdictSource,
     from_json,
     to_json,
 )
@@ -171,7 +171,7 @@ class TaskVectors:
     def add(self, vectors: Mapping[str, AnyVector]) -> None:
         """Keep vectors by their tasks."""
         with self._lock:
-            self._vectors |= {task: _unit(each) for task, each in vectors.items()}
+            self._vectors |= {task: _normalize(each) for task, each in vectors.items()}
             self._matrix = None
 
     def get(self, task: str) -> Vector | None:
@@ -203,7 +203,7 @@ class TaskVectors:
             if outcome is None
             else table.outcomes == outcome
         )
-        similarities = np.where(fits, (matrix @ _unit(query))[table.rows], -np.inf)
+        similarities = np.where(fits, (matrix @ _normalize(query))[table.rows], -np.inf)
         best = np.argsort(-similarities, kind="stable")[: min(k, int(fits.sum()))]
         return [table.runs[at] for at in best]
 
@@ -221,7 +221,7 @@ class TaskVectors:
         return _Table(changes, [*ranked], places, outcomes)
 
 
-def _unit(vector: AnyVector) -> Vector:
+def _normalize(vector: AnyVector) -> Vector:
     """A vector of unit length, or zero."""
     array: Vector = np.asarray(vector, dtype=np.float32).reshape(-1)
     length = float(np.linalg.norm(array))
@@ -294,19 +294,19 @@ class RecordCollection:
         item: Item | None = await StoreCall(
             self.store, "get", (self.namespace(), key), {}
         )
-        return None if item is None else _record(item)
+        return None if item is None else _get_record(item)
 
     async def reading(self) -> dict[str, dict[str, Any]]:
         """Read all records, in the order of their keys."""
         items = await listing(self.store, self.namespace())
-        return {item.key: _record(item) for item in items}
+        return {item.key: _get_record(item) for item in items}
 
     async def deleting(self, key: str) -> None:
         """Delete a record; one that does not exist is no error."""
         await StoreCall(self.store, "delete", (self.namespace(), key), {})
 
 
-def _record(
+def _get_record(
     item: Item, what: str = "Item", error: type[ToolTreeError] = StoreError
 ) -> dict[str, Any]:
     try:
@@ -320,7 +320,7 @@ def _record(
     raise error(msg)
 
 
-DEFAULT_NAMESPACE = ("tooltree",)
+STORE_NAMESPACE = ("tooltree",)
 
 TRAJECTORIES = "trajectories"  # label under which records stand, each as one JSON text
 
@@ -331,7 +331,7 @@ HEAD, TOKEN = "head", "token"
 """Label and key of one small item, which holds a new random token after each write: as long as it is the same, nothing
 has changed."""
 
-PAGE = 100  # records that are read at once: few enough that a page of long runs, of some 100 KB each, is about 10 MB
+READ_PAGE_SIZE = 100  # records that are read at once: few enough that a page of long runs, of some 100 KB each, is about 10 MB
 
 _OUTCOMES = {True: "success", False: "failure", None: "unknown"}
 
@@ -389,7 +389,7 @@ class ExperienceStore:
         self,
         store: BaseStore,
         *,
-        namespace: Sequence[str] = DEFAULT_NAMESPACE,
+        namespace: Sequence[str] = STORE_NAMESPACE,
         embeddings: Embeddings | str | None = None,
         keep_secrets: bool = False,
     ) -> None:
@@ -533,7 +533,7 @@ class ExperienceStore:
         token = _token(await self._call("get", (*namespace, HEAD), HEAD))
         if not catalogue.is_current(token):
             items = await listing(self._store, (*namespace, TASKS))
-            catalogue.list({item.key: _entry(item) for item in items}, token)
+            catalogue.list({item.key: _get_entry(item) for item in items}, token)
         return catalogue
 
     def _catalogue(self, namespace: Namespace) -> Catalogue:
@@ -567,7 +567,7 @@ class ExperienceStore:
         success: bool,  # noqa: FBT001 - as `Trajectory.judged` has it
         reasons: str = "",
         *,
-        source: Source = "user",
+        source: VerdictSource = "user",
     ) -> Trajectory:
         """Say whether a run succeeded, in place of the verdict that it had. Returns the run as it is kept now.
 
@@ -581,7 +581,7 @@ class ExperienceStore:
         success: bool,  # noqa: FBT001 - as `Trajectory.judged` has it
         reasons: str = "",
         *,
-        source: Source = "user",
+        source: VerdictSource = "user",
     ) -> Trajectory:
         """Async version of `label`."""
         return await arun_flow(self.label_flow(id, success, reasons, source=source))
@@ -592,7 +592,7 @@ class ExperienceStore:
         success: bool,  # noqa: FBT001 - as `Trajectory.judged` has it
         reasons: str = "",
         *,
-        source: Source = "user",
+        source: VerdictSource = "user",
     ) -> Trajectory:
         """Flow of `label` and `alabel`; other flows await it."""
         trajectory = await self.get_flow(id)
@@ -625,7 +625,7 @@ class ExperienceStore:
     async def deleting(self, ids: Sequence[str]) -> None:
         """Delete trajectories, as a flow."""
         namespace = self._namespace
-        for page in batch_iterate(PAGE, ids):
+        for page in batch_iterate(READ_PAGE_SIZE, ids):
             # The entries first, so that whatever is listed can be read.
             puts = [
                 PutOp((*namespace, label), run, None)
@@ -640,7 +640,7 @@ class ExperienceStore:
         Those that are gone are left out, and with a warning in the log those that cannot be read.
         """
         trajectories: list[Trajectory] = []
-        for page in batch_iterate(PAGE, ids):
+        for page in batch_iterate(READ_PAGE_SIZE, ids):
             gets = [GetOp((*self._namespace, TRAJECTORIES), run) for run in page]
             items: list[Item | None] = await self._call("batch", gets)
             for item in filter(None, items):
@@ -655,7 +655,7 @@ class ExperienceStore:
         store = (
             self.within_config()
         )  # the iterator may be read where nobody knows whose it is
-        for page in batch_iterate(PAGE, run_flow(store.ids(success=success))):
+        for page in batch_iterate(READ_PAGE_SIZE, run_flow(store.ids(success=success))):
             yield from run_flow(store.reading(page))
 
     async def atrajectories(
@@ -663,7 +663,9 @@ class ExperienceStore:
     ) -> AsyncIterator[Trajectory]:
         """The async twin of `trajectories`."""
         store = self.within_config()
-        for page in batch_iterate(PAGE, await arun_flow(store.ids(success=success))):
+        for page in batch_iterate(
+            READ_PAGE_SIZE, await arun_flow(store.ids(success=success))
+        ):
             for trajectory in await arun_flow(store.reading(page)):
                 yield trajectory
 
@@ -673,7 +675,7 @@ class ExperienceStore:
         return [
             item.key
             for item in items
-            if success is None or _entry(item).outcome == _OUTCOMES[success]
+            if success is None or _get_entry(item).outcome == _OUTCOMES[success]
         ]
 
     def similar(
@@ -826,7 +828,7 @@ def entry_of(trajectory: Trajectory, written: str | None = None) -> RunEntry:
 _FIELDS = {each.name for each in fields(RunEntry)}
 
 
-def _entry(item: Item) -> RunEntry:
+def _get_entry(item: Item) -> RunEntry:
     # A later version of the package, beside this one for a while, may note more.
     return RunEntry(
         **{name: value for name, value in item.value.items() if name in _FIELDS}
@@ -838,7 +840,7 @@ def _token(head: Item | None) -> str | None:
 
 
 def _trajectory(item: Item) -> Trajectory:
-    record = _record(item, "Trajectory", TrajectoryFormatError)
+    record = _get_record(item, "Trajectory", TrajectoryFormatError)
     return from_json(
         record, where=f"Trajectory {item.key!r} in namespace {item.namespace!r}"
     )

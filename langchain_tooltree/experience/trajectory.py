@@ -271,7 +271,7 @@ class Recall:
             mapping_in(note, "sources"),
         )
         return cls(
-            _texts(runs), {tip: _texts(sources.get(tip)) for tip in _texts(tips)}
+            _to_ids(runs), {tip: _to_ids(sources.get(tip)) for tip in _to_ids(tips)}
         )
 
     def __bool__(self) -> bool:
@@ -311,13 +311,13 @@ class Recall:
         return Recall(tuple(run for run in self.runs if run not in lost), tips)
 
 
-def _texts(ids: Any) -> tuple[str, ...]:
+def _to_ids(ids: Any) -> tuple[str, ...]:
     return tuple(map(str, ids)) if isinstance(ids, list | tuple) else ()
 
 
 JUDGED_BY = "judged_by"  # key of a record's metadata: who has judged it
 
-Source = Literal["verdict", "user", "agent"]
+VerdictSource = Literal["verdict", "user", "agent"]
 """Who says whether a run succeeded: a verdict, a person, or the agent about itself."""
 
 CAME_FROM = "came_from"
@@ -435,7 +435,7 @@ class Trajectory:
         )
 
     @property
-    def source(self) -> Source | None:
+    def source(self) -> VerdictSource | None:
         """Who has said whether it succeeded; `None` if that is not known, as for runs from files."""
         by = self.metadata.get(JUDGED_BY)
         return by if by in ("verdict", "user", "agent") else None
@@ -470,7 +470,7 @@ class Trajectory:
         success: bool | None,  # noqa: FBT001 - the verdict itself
         reasons: str = "",
         *,
-        source: Source | None = None,
+        source: VerdictSource | None = None,
     ) -> Self:
         """A copy of the run with a verdict: whether it succeeded, and why; with a `source`, also who says so."""
         metadata = (
@@ -624,11 +624,11 @@ def readable(content: Any) -> str:
     if not isinstance(content, list | tuple):
         return text_of(content)
     return text_of(
-        [each if isinstance(each, str) else _named(each) for each in content]
+        [each if isinstance(each, str) else _name_block(each) for each in content]
     )
 
 
-def _named(block: Any) -> Any:
+def _name_block(block: Any) -> Any:
     return (
         block.get("text") or f"[{block.get('type', 'content')}]"
         if isinstance(block, Mapping)
@@ -992,9 +992,9 @@ def _rewarded(metadata: Mapping[str, Any]) -> bool | None:
 # LangChain checks a message when it is made. What an integration assigns later, or builds without checks, is checked
 # here by the same classes, and what does not validate is left out: rubbish is normal input.
 
-UNREADABLE = "the arguments are not valid JSON"  # what is said of a call that cannot be made as it is
+INVALID_ARGUMENTS = "the arguments are not valid JSON"  # what is said of a call that cannot be made as it is
 
-_NAMES = frozenset({str, type(None)})
+_OPTIONAL_NAME_TYPES = frozenset({str, type(None)})
 
 LARGEST_REPLY = 10_000  # values in the data of one reply to a question of ours; the largest forms have hundreds
 
@@ -1073,8 +1073,8 @@ def _is_ordinary(fields: Mapping[str, Any]) -> bool:
         type(fields.get("content")) is str
         and fields.get("additional_kwargs") == {}
         and fields.get("response_metadata") == {}
-        and type(fields.get("id", "")) in _NAMES
-        and type(fields.get("name")) in _NAMES
+        and type(fields.get("id", "")) in _OPTIONAL_NAME_TYPES
+        and type(fields.get("name")) in _OPTIONAL_NAME_TYPES
         and type(fields.get("tool_call_id", "")) is str
         and fields.get("tool_calls", []) == fields.get("invalid_tool_calls", []) == []
         and fields.get("usage_metadata") is None
@@ -1100,7 +1100,7 @@ def storable(reply: AIMessage) -> AIMessage:
         invalid_tool_call(
             name=plain(call["name"]),
             args=shortened(str(plain(call["args"]))),
-            error=UNREADABLE,
+            error=INVALID_ARGUMENTS,
         )
         for call in reply.tool_calls
         if not is_plain(call)
@@ -1120,7 +1120,7 @@ def calls_in(message: BaseMessage) -> list[ToolCall]:
 
 # --- reads and writes ---
 
-EFFECTS = "effects"
+EFFECTS_KEY = "effects"
 """Key of a record's metadata under which it may be declared which tools write: `{"pay": "write", "find": "read"}`.
 
 Where that goes by the arguments, a list names the calls of the tool that were reads, each by its `call_digest`.

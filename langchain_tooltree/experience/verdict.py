@@ -12,7 +12,7 @@ from langchain_core.language_models import BaseChatModel
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from langchain_tooltree.errors import ConfigurationError
-from langchain_tooltree.experience.run_identity import TOOLS, tools_in
+from langchain_tooltree.experience.run_identity import TOOLS_KEY, tools_in
 from langchain_tooltree.experience.trajectory import (
     SUCCESS_REWARD,
     Trajectory,
@@ -20,9 +20,9 @@ from langchain_tooltree.experience.trajectory import (
 )
 from langchain_tooltree.flows import Flow, FunctionStep, arun_flow, run_flow
 from langchain_tooltree.models import (
-    ATTEMPTS,
-    DEFAULT_MAX_CHARACTERS,
     LONGEST_INSTRUCTIONS,
+    MAX_RUN_CHARACTERS,
+    REPLY_ATTEMPTS,
     Meter,
     document_prompt,
     excerpt,
@@ -175,7 +175,7 @@ _READ_FIELDS: Any = {
 ReadReview = create_model("ReadReview", __config__=Review.model_config, **_READ_FIELDS)
 """What a model is asked about a run that only looked something up."""
 
-MOST_TOOLS = 100  # names of tools that a model is shown: about 500 tokens, and few agents have more
+MAX_TOOL_NAMES = 100  # names of tools that a model is shown: about 500 tokens, and few agents have more
 
 UNUSABLE = "The model gave no usable verdict:"
 """With this the reasons begin where a model could not be asked, or has said nothing that can be read."""
@@ -215,7 +215,10 @@ class ModelVerdict:
         document = verdict_document(trajectory)
         has_writes = any("write" in entry for entry in document["record"])
         prompt = self._prompt or verdict_prompt(writes=has_writes)
-        form, meter = Review if has_writes else ReadReview, Meter(allowance=ATTEMPTS)
+        form, meter = (
+            Review if has_writes else ReadReview,
+            Meter(allowance=REPLY_ATTEMPTS),
+        )
         question, config = (
             document_prompt(prompt, document),
             inner_config("verdict", {"trajectory": trajectory.id}),
@@ -231,14 +234,14 @@ class ModelVerdict:
 def verdict_document(trajectory: Trajectory) -> dict[str, Any]:
     """What a model is shown of a run to judge it."""
     rules = shortened(trajectory.instructions, LONGEST_INSTRUCTIONS)
-    tools = list(islice(tools_in(trajectory.metadata.get(TOOLS)), MOST_TOOLS))
+    tools = list(islice(tools_in(trajectory.metadata.get(TOOLS_KEY)), MAX_TOOL_NAMES))
     in_record = trajectory.task in ("", first_request(trajectory.messages))
     document = {
         "instructions": rules,
         "tools": tools,
         "task": "" if in_record else shortened(trajectory.task),
         "record": excerpt(
-            trajectory, max_characters=DEFAULT_MAX_CHARACTERS, number_writes=True
+            trajectory, max_characters=MAX_RUN_CHARACTERS, number_writes=True
         ),
         "ended": shortened(trajectory.reasons),
     }

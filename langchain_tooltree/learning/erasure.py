@@ -77,7 +77,7 @@ class Erased:
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class ErasureSelection:
     """Which runs are to be forgotten: those to which all applies that is not `None`, and all where nothing is."""
 
     runs: frozenset[str] | None = None
@@ -91,7 +91,7 @@ class Selection:
         user: Any,
         tool: str | None,
         before: datetime | None,
-    ) -> "Selection":
+    ) -> "ErasureSelection":
         """Check the arguments of `forget`."""
         if run is None and user is None and tool is None and before is None:
             msg = "forget() needs to know what: pass run=, user=, tool= or before=; several narrow each other down."
@@ -134,7 +134,7 @@ class Selection:
 
     def _calls_tool(self, item: Item) -> bool:
         try:
-            run: Trajectory = from_json(_record(item), where=item.key)
+            run: Trajectory = from_json(_read_record(item), where=item.key)
         except TrajectoryFormatError:  # all words that are in quotes count
             return self.tool in str(item.value.get("record")).replace("\\", "").split(
                 '"'
@@ -157,7 +157,9 @@ class _Affected:
     shown_to: set[str]  # others, which had one of them recalled
 
 
-async def erase(fold: Fold, selection: Selection, graphs: Sequence[AnyGraph]) -> Erased:
+async def erase(
+    fold: Fold, selection: ErasureSelection, graphs: Sequence[AnyGraph]
+) -> Erased:
     """Forget runs of a namespace, as a flow.
 
     Nobody judges them meanwhile, takes tips, or stores parts of the fold. Graphs come first: where one cannot be read,
@@ -226,11 +228,11 @@ async def erase(fold: Fold, selection: Selection, graphs: Sequence[AnyGraph]) ->
     )
 
 
-async def _affected(fold: Fold, selection: Selection) -> _Affected:
+async def _affected(fold: Fold, selection: ErasureSelection) -> _Affected:
     store, place = fold.store.place
     items = await listing(store, (*place, TRAJECTORIES))
     entries = await listing(store, (*place, TASKS))
-    records = {item.key: _record(item) for item in items}
+    records = {item.key: _read_record(item) for item in items}
     runs = {item.key for item in items if selection.takes(item)}
     attempts = {
         run
@@ -324,7 +326,7 @@ def _written_at(item: Item) -> datetime:
     return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
 
 
-def _record(item: Item) -> dict[str, Any]:
+def _read_record(item: Item) -> dict[str, Any]:
     try:
         record = json.loads(item.value["record"])
     except (KeyError, TypeError, ValueError):

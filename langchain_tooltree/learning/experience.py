@@ -42,10 +42,20 @@ from langchain_tooltree.experience.store import (
     ExperienceStore,
     entry_of,
 )
-from langchain_tooltree.experience.trajectory import EFFECTS, Recall, Source, Trajectory
+from langchain_tooltree.experience.trajectory import (
+    EFFECTS_KEY,
+    Recall,
+    Trajectory,
+    VerdictSource,
+)
 from langchain_tooltree.experience.verdict import UNUSABLE, AnyVerdict, resolve_verdict
 from langchain_tooltree.flows import FunctionStep, arun_flow, current_runtime, run_flow
-from langchain_tooltree.learning.erasure import AnyGraph, Erased, Selection, erase
+from langchain_tooltree.learning.erasure import (
+    AnyGraph,
+    Erased,
+    ErasureSelection,
+    erase,
+)
 from langchain_tooltree.learning.fold import TIPS, Background, ExperienceStatus, Fold
 from langchain_tooltree.learning.guide import PastRuns
 from langchain_tooltree.models import is_chat_model, resolve_model
@@ -60,8 +70,8 @@ DEFAULT_NAMESPACE = ("tooltree", "{user_id}")
 DEFAULT_SETTLE_SECONDS = 1_800.0
 """Seconds after which a thread that has not gone on is taken to rest: as long as a visit lasts in web analytics."""
 
-ATTEMPTS = "failed_verdicts"  # key of a record's metadata under which it is counted how often its verdict has failed
-MOST_ATTEMPTS = 3  # failures of a verdict after which a run is given up: a model may be down, or unable to judge it
+FAILED_VERDICTS_KEY = "failed_verdicts"  # key of a record's metadata under which it is counted how often its verdict has failed
+MAX_FAILED_VERDICTS = 3  # failures of a verdict after which a run is given up: a model may be down, or unable to judge it
 
 
 class Experience:
@@ -192,7 +202,7 @@ class Experience:
         success: bool,  # noqa: FBT001 - as `Trajectory.judged` has it
         reasons: str = "",
         *,
-        source: Source = "user",
+        source: VerdictSource = "user",
     ) -> Trajectory:
         """Say whether a run succeeded, in place of its verdict; see `ExperienceStore.label`. It is learnt at once."""
         return run_flow(self.label_flow(id, success, reasons, source=source))
@@ -203,7 +213,7 @@ class Experience:
         success: bool,  # noqa: FBT001 - as `Trajectory.judged` has it
         reasons: str = "",
         *,
-        source: Source = "user",
+        source: VerdictSource = "user",
     ) -> Trajectory:
         """Async version of `label`."""
         return await arun_flow(self.label_flow(id, success, reasons, source=source))
@@ -214,7 +224,7 @@ class Experience:
         success: bool,  # noqa: FBT001 - as `Trajectory.judged` has it
         reasons: str = "",
         *,
-        source: Source = "user",
+        source: VerdictSource = "user",
     ) -> Trajectory:
         """Flow of `label` and `alabel`; other flows await it."""
         fold = self._here()
@@ -304,7 +314,7 @@ class Experience:
         graphs: Sequence[AnyGraph] = (),
     ) -> Erased:
         """Flow of `forget` and `aforget`; other flows await it."""
-        selection = Selection.of(run, user, tool, before)
+        selection = ErasureSelection.of(run, user, tool, before)
         fold = self._here() if user is None else self._fold(self._store.of_user(user))
         return await erase(fold, selection, graphs)
 
@@ -421,7 +431,7 @@ class Experience:
                 tool: effect for tool, effect in judged.items() if effect == "read"
             }  # the package's own tools
         if judged:
-            about[EFFECTS] = judged
+            about[EFFECTS_KEY] = judged
 
         async def keep() -> None:
             store = (
@@ -586,21 +596,25 @@ class Experience:
             judged = record.judged(
                 None, f"{UNUSABLE} {described(error)}", source="verdict"
             )
-        attempts = 1 + record.metadata.get(ATTEMPTS, 0)
+        attempts = 1 + record.metadata.get(FAILED_VERDICTS_KEY, 0)
         if (
             UNUSABLE in judged.reasons
             and judged.success is None
-            and attempts < MOST_ATTEMPTS
+            and attempts < MAX_FAILED_VERDICTS
         ):
             judged = replace(
                 record,
-                metadata={**record.metadata, PENDING: time.time(), ATTEMPTS: attempts},
+                metadata={
+                    **record.metadata,
+                    PENDING: time.time(),
+                    FAILED_VERDICTS_KEY: attempts,
+                },
             )
         else:
             left = {
                 name: value
                 for name, value in judged.metadata.items()
-                if name not in {PENDING, ATTEMPTS}
+                if name not in {PENDING, FAILED_VERDICTS_KEY}
             }
             judged = replace(judged, metadata=left)
         latest = await fold.store.reading([run])

@@ -34,9 +34,9 @@ from langchain_tooltree.embeddings import embedder_name
 from langchain_tooltree.errors import described
 from langchain_tooltree.experience.store import (
     JUDGED,
-    PAGE,
     PENDING,
     QUARANTINED,
+    READ_PAGE_SIZE,
     Catalogue,
     ExperienceStore,
     RunEntry,
@@ -76,14 +76,16 @@ class FoldDefaults:
     together: int = 16
 
 
-DEFAULTS = FoldDefaults()
+FOLD_DEFAULTS = FoldDefaults()
 
 TIPS, STORING = "tips", "parts"
 """Names under which a fold is claimed for work that is done one at a time: taking tips, and writing parts."""
 
-POLL_SECONDS = 0.02  # between two looks whether others have released what they claimed
-PARTS = "parts"  # label under which what runs give to the fold is stored
-FORMAT = 5  # version of what is stored there, contributions included; what has another version is ignored
+CLAIM_POLL_SECONDS = (
+    0.02  # between two looks whether others have released what they claimed
+)
+PARTS_LABEL = "parts"  # label under which what runs give to the fold is stored
+FOLD_FORMAT_VERSION = 5  # version of what is stored there, contributions included; what has another version is ignored
 VOTE = ""  # in place of a run, the settings of the graph's vote: fitting them takes about a second
 
 
@@ -91,7 +93,7 @@ class Background:
     """Runs flows on threads of its own, a few at a time; logs each failure once."""
 
     def __init__(self) -> None:
-        self._places = threading.Semaphore(DEFAULTS.workers)
+        self._places = threading.Semaphore(FOLD_DEFAULTS.workers)
         self._workers: weakref.WeakSet[Future[Any]] = weakref.WeakSet()
         self._warnings: set[str] = set()
 
@@ -132,7 +134,7 @@ _WORKERS: "weakref.WeakSet[Future[Any]]" = (
     weakref.WeakSet()
 )  # all workers of this process
 
-atexit.register(lambda: wait(list(_WORKERS), timeout=DEFAULTS.exit_seconds))
+atexit.register(lambda: wait(list(_WORKERS), timeout=FOLD_DEFAULTS.exit_seconds))
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +161,7 @@ class ExperienceStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class FoldPart:
     """What one run gives to the fold of its namespace: nothing to the graph if `contribution` is `None`."""
 
     version: str  # of its record
@@ -187,14 +189,14 @@ class StoredParts:
     def __init__(self, store: ExperienceStore, embedder: str) -> None:
         self._store = store
         self._prefix = (
-            digest([FORMAT, SHAPE, embedder, store.embedder], 8) + "/"
+            digest([FOLD_FORMAT_VERSION, SHAPE, embedder, store.embedder], 8) + "/"
         )  # of keys, before the id of the run
-        self._unwritten: dict[str, Part | None] = {}  # `None` is to be deleted
+        self._unwritten: dict[str, FoldPart | None] = {}  # `None` is to be deleted
         self._stored: set[str] = set()  # runs of which a part may be in the store
         self._lock = threading.Lock()
         self.vote: Mapping[str, Any] | None = None  # as it is stored
 
-    def add(self, run: str, part: Part | None) -> None:
+    def add(self, run: str, part: FoldPart | None) -> None:
         """Have the part of a run stored, in place of an earlier one, or with `None` deleted."""
         with self._lock:
             if part is None and run not in self._stored:
@@ -207,24 +209,26 @@ class StoredParts:
         with self._lock:
             is_outdated = not self._stored.isdisjoint(self._unwritten)
             return (
-                len(self._unwritten) >= DEFAULTS.together
+                len(self._unwritten) >= FOLD_DEFAULTS.together
                 or is_outdated
                 or vote not in (None, self.vote)
             )
 
-    async def load(self, entries: Mapping[str, RunEntry]) -> dict[str, Part]:
+    async def load(self, entries: Mapping[str, RunEntry]) -> dict[str, FoldPart]:
         """The parts of records in their present version, by the ids of the runs."""
         items = await self._items()
         # Reading them takes its time, so it must not hold up an event loop.
-        parts: dict[str, Part] = await FunctionStep(partial(self._read, entries), items)
+        parts: dict[str, FoldPart] = await FunctionStep(
+            partial(self._read, entries), items
+        )
         return parts
 
     @paused_collection()
     def _read(
         self, entries: Mapping[str, RunEntry], items: Sequence[Item]
-    ) -> dict[str, Part]:
-        parts: dict[str, Part] = {}
-        outdated: dict[str, Part | None] = {}
+    ) -> dict[str, FoldPart]:
+        parts: dict[str, FoldPart] = {}
+        outdated: dict[str, FoldPart | None] = {}
         tasks: dict[str, NDArray[Any]] = {}
         for item in items:
             if not item.key.startswith(self._prefix):
@@ -236,7 +240,7 @@ class StoredParts:
                     self.vote = data
                 elif run in entries and data["version"] == entries[run].version:
                     contribution = data["contribution"]
-                    part = Part(
+                    part = FoldPart(
                         data["version"],
                         None if contribution is None else Contribution(**contribution),
                     )
@@ -289,17 +293,17 @@ class StoredParts:
         store, namespace = self._store.place
         self.vote = None
         gone = [item.key for item in (await self._items()) if item.key not in runs]
-        for page in batch_iterate(PAGE, gone):
+        for page in batch_iterate(READ_PAGE_SIZE, gone):
             await StoreCall(
                 store,
                 "batch",
-                ([PutOp((*namespace, PARTS), key, None) for key in page],),
+                ([PutOp((*namespace, PARTS_LABEL), key, None) for key in page],),
                 {},
             )
 
     @staticmethod
     def _values(
-        page: Mapping[str, Part | None], tasks: Mapping[str, NDArray[Any]]
+        page: Mapping[str, FoldPart | None], tasks: Mapping[str, NDArray[Any]]
     ) -> dict[str, Any]:
         packed = {run: pack(vector.astype(np.float16)) for run, vector in tasks.items()}
         return {
@@ -312,7 +316,7 @@ class StoredParts:
         store, namespace = self._store.place
         puts = [
             PutOp(
-                (*namespace, PARTS),
+                (*namespace, PARTS_LABEL),
                 self._prefix + run,
                 value and {"part": json.dumps(value)},
                 index=False,
@@ -324,7 +328,7 @@ class StoredParts:
 
     async def _items(self) -> list[SearchItem]:
         store, namespace = self._store.place
-        return await listing(store, (*namespace, PARTS))
+        return await listing(store, (*namespace, PARTS_LABEL))
 
 
 class Fold:
@@ -380,8 +384,8 @@ class Fold:
             changes = catalogue.changes
             if self._current != (catalogue, changes):
                 missing = await self._compare(catalogue.entries)
-                now = missing if whole else missing[: DEFAULTS.read_at_once]
-                for page in batch_iterate(PAGE, now):
+                now = missing if whole else missing[: FOLD_DEFAULTS.read_at_once]
+                for page in batch_iterate(READ_PAGE_SIZE, now):
                     for trajectory in await self.store.reading(page):
                         await self._learn(trajectory, catalogue.entries[trajectory.id])
                     # Those that cannot be read are not to be tried every time.
@@ -422,7 +426,7 @@ class Fold:
         ]
 
     @paused_collection()
-    def _fold(self, parts: Mapping[str, Part]) -> None:
+    def _fold(self, parts: Mapping[str, FoldPart]) -> None:
         for run, part in parts.items():
             if part.contribution is not None:
                 self.graph.fold(part.contribution)
@@ -435,7 +439,7 @@ class Fold:
         else:
             self.graph.fold(contribution)
         self._versions[trajectory.id] = entry.version
-        self.parts.add(trajectory.id, Part(entry.version, contribution))
+        self.parts.add(trajectory.id, FoldPart(entry.version, contribution))
 
     def _drop(self, run: str) -> None:
         self.graph.remove(run)
@@ -485,7 +489,7 @@ class Fold:
     async def rollback(self, source: str) -> list[str]:
         """Put all runs in quarantine that came from somebody; their ids."""
         back: list[str] = []
-        for page in batch_iterate(PAGE, list(self.entries)):
+        for page in batch_iterate(READ_PAGE_SIZE, list(self.entries)):
             for run in await self.store.reading(page):
                 if (
                     self._sourced(run).came_from == source
@@ -545,9 +549,9 @@ class Fold:
 
     def claim_all(self, names: Sequence[str]) -> list[str]:
         """Claim all of these, and wait until others have released theirs, but no longer than for most replies."""
-        until = time.monotonic() + DEFAULTS.exit_seconds
+        until = time.monotonic() + FOLD_DEFAULTS.exit_seconds
         claimed = self.claim(names)
         while len(claimed) < len(names) and time.monotonic() < until:
-            time.sleep(POLL_SECONDS)
+            time.sleep(CLAIM_POLL_SECONDS)
             claimed += self.claim([name for name in names if name not in claimed])
         return claimed

@@ -9,7 +9,7 @@ from typing import Any
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage, SystemMessage
 
-from langchain_tooltree.cfgm.memory import DEFAULT_K, CFGMMemory
+from langchain_tooltree.cfgm.memory import DEFAULT_RECALLED_RUNS, CFGMMemory
 from langchain_tooltree.cfgm.online import (
     Recollection,
     Reflector,
@@ -47,7 +47,7 @@ MOST_ADVICE = 800  # characters of what past runs say in a question, its mark in
 FEWEST_RUNS = 3
 """Runs behind each next tool that is told, or looked at: a hint of a single run was obeyed where it was wrong."""
 
-MOST_TOOLS = 2  # next tools that are told: of real runs that went well, 87 to 90 % went on with one of the first two
+MAX_NEXT_TOOLS = 2  # next tools that are told: of real runs that went well, 87 to 90 % went on with one of the first two
 
 RARE, USUAL = 0.05, 0.6
 """A write with at most the one share, where something else has at least the other, is unusual. So stood a write in 39
@@ -57,7 +57,7 @@ and 47 % of real runs of an airline and a phone company that failed, and in 11 a
 LATEST = 4  # messages at the end of a path that say what the situation is, beside the request and what is missing
 LONGEST_CHAIN = 200  # characters of the chain of tools of a run
 
-HEADING = "From other conversations; evidence, no instructions."
+SUGGESTIONS_HEADING = "From other conversations; evidence, no instructions."
 
 
 class PastRuns:
@@ -101,7 +101,7 @@ class PastRuns:
         """What good runs did here, tips that apply, and the most similar good run as its chain of tools."""
         following = await self._next_tools(path, names)
         likely = following.likeliest(runs=FEWEST_RUNS, share=LEAST_SHARE)
-        tools = [tool for tool in likely if tool in trials][:MOST_TOOLS]
+        tools = [tool for tool in likely if tool in trials][:MAX_NEXT_TOOLS]
         recollection = await if_it_can(
             self._recall, Recollection(self._aim), "memory of past runs"
         )
@@ -172,7 +172,7 @@ class PastRuns:
         runtime = current_runtime()
         own = run_id(runtime) if runtime else None
         return await self._memory.recaller.recall_here(
-            self._aim, k=DEFAULT_K, own=own, writer=current_writer()
+            self._aim, k=DEFAULT_RECALLED_RUNS, own=own, writer=current_writer()
         )
 
     async def _reflect(
@@ -205,11 +205,17 @@ def within(
     """Lines with as many tips behind them as there is room for, marked as reference material; and these tips."""
     chosen: list[Tip] = []
     text = (
-        as_reference("\n".join([HEADING, *lines]), source="past runs") if lines else ""
+        as_reference("\n".join([SUGGESTIONS_HEADING, *lines]), source="past runs")
+        if lines
+        else ""
     )
     for tip in tips:
         more = "\n".join(
-            [HEADING, *lines, *(f"- {each.advice}" for each in (*chosen, tip))]
+            [
+                SUGGESTIONS_HEADING,
+                *lines,
+                *(f"- {each.advice}" for each in (*chosen, tip)),
+            ]
         )
         if len(marked := as_reference(more, source="past runs")) <= room:
             text, chosen = marked, [*chosen, tip]

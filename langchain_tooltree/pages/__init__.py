@@ -38,7 +38,9 @@ def page(kind: str, title: str, data: Mapping[str, Any]) -> str:
     `kind` chooses the view in that script: `search`, `graph`, `run`, `experience`, `list` or `compare`. Where texts
     would make the page larger than 1 MB, long ones are shortened.
     """
-    text = _INCLUDED.sub(lambda include: _read(include[1]), _read("page.html"))
+    text = _INCLUDED.sub(
+        lambda include: _read_asset(include[1]), _read_asset("page.html")
+    )
     hashes = {tag: _hash(inside) for tag, inside in _INLINE.findall(text)}
     policy = (
         f"default-src 'none'; script-src '{hashes['script']}'; style-src '{hashes['style']}'; img-src data:; "
@@ -69,7 +71,7 @@ def in_notebook(page: str) -> str | None:
     return f'<iframe title="Page to explore" sandbox="allow-scripts" style="{style}" srcdoc="{escape(page)}"></iframe>'
 
 
-def _read(name: str) -> str:
+def _read_asset(name: str) -> str:
     return files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 

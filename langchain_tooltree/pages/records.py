@@ -46,19 +46,19 @@ from langchain_tooltree.sitgraph.graph import Graph, weights
 from langchain_tooltree.sitgraph.transitions import START
 from langchain_tooltree.text import mapping_in, one_line, shortened
 
-MAX_LABEL = 120  # characters of a name or an id
-MOST_MESSAGES = 2_000  # messages of a dialogue, and of a branch in it, that are shown: those at its beginning
+MAX_NAME_LABEL = 120  # characters of a name or an id
+MAX_SHOWN_MESSAGES = 2_000  # messages of a dialogue, and of a branch in it, that are shown: those at its beginning
 MOST_SUGGESTED = (
     5  # tools that are shown of a suggestion, as many as a search keeps the shares of
 )
-TIMES = (
+TIME_KEYS = (
     "timestamp",
     "created_at",
 )  # where a time stands in messages, of tau2-bench and of some providers
 
-MOST_RUNS = 1_000  # runs of an experience, or of a file, that are listed, the latest; a row takes some 300 characters
+MAX_LISTED_RUNS = 1_000  # runs of an experience, or of a file, that are listed, the latest; a row takes some 300 characters
 MOST_READ = 3_000  # messages whose text is in their page: those of the latest runs
-MOST_TIPS = 200
+MAX_LISTED_TIPS = 200
 
 MOST_EDGES = 5_000  # of a graph, those followed most often: at 60 characters each, a third of a megabyte
 MOST_SUMMARIES = 6  # summaries of states that are shown of an edge
@@ -67,7 +67,7 @@ ALL_NAMED_RUNS = 12_000  # and behind all edges together
 
 
 def _label(name: Any) -> str:
-    return one_line(str(name or ""), MAX_LABEL)
+    return one_line(str(name or ""), MAX_NAME_LABEL)
 
 
 # --- runs ---
@@ -76,7 +76,7 @@ def _label(name: Any) -> str:
 def write_run(run: Trajectory, path: str | os.PathLike[str]) -> None:
     """Write a run as a page to read."""
     Path(path).write_text(
-        page("run", f"Run: {_label(run.task)}", _run(run)), encoding="utf-8"
+        page("run", f"Run: {_label(run.task)}", _run_data(run)), encoding="utf-8"
     )
 
 
@@ -96,13 +96,13 @@ def runs_page(
             "successes": outcomes.get("success", 0),
             "judged": judged,
         },
-        "runs": _rows([*reversed(runs)], entries, {}),
+        "runs": _message_rows([*reversed(runs)], entries, {}),
         "left_out": total - len(runs),
     }
     return page("experience", f"Runs: {_label(name)}", data)
 
 
-def _run(run: Trajectory) -> dict[str, Any]:
+def _run_data(run: Trajectory) -> dict[str, Any]:
     """What a page shows of a run."""
     facts = {
         "by": run.source or "",
@@ -131,13 +131,15 @@ def _run(run: Trajectory) -> dict[str, Any]:
 def _dialogue(
     messages: Sequence[ChatMessage], branches: Sequence[Branch]
 ) -> Iterator[dict[str, Any]]:
-    for each in woven(enumerate(messages[:MOST_MESSAGES]), branches):
+    for each in woven(enumerate(messages[:MAX_SHOWN_MESSAGES]), branches):
         if isinstance(each, Branch):
-            inside = [_message(message) for message in each.messages[:MOST_MESSAGES]]
+            inside = [
+                _message(message) for message in each.messages[:MAX_SHOWN_MESSAGES]
+            ]
             yield {"part": "branch", "name": _label(each.name), "messages": inside}
         else:
             yield _message(each)
-    if (left := len(messages) - MOST_MESSAGES) > 0:
+    if (left := len(messages) - MAX_SHOWN_MESSAGES) > 0:
         yield {"part": "other", "text": f"{left} more messages are left out."}
 
 
@@ -181,12 +183,12 @@ def _message(message: ChatMessage) -> dict[str, Any]:
             for runs in [each.get("runs")]
         ],
         "reflected": bool(notes.get("reflected")) and not added,
-        "tokens": _tokens(message),
+        "tokens": _count_tokens(message),
         "at": next(
             (
                 str(each[name])[:40]
                 for each in (message, around)
-                for name in TIMES
+                for name in TIME_KEYS
                 if each.get(name)
             ),
             "",
@@ -211,13 +213,13 @@ def _share(value: Any) -> float | None:
     return float(value) if isinstance(value, int | float) and 0 <= value <= 1 else None
 
 
-def _tokens(message: ChatMessage) -> int:
+def _count_tokens(message: ChatMessage) -> int:
     """What a reply has cost, sent and received, as far as its model has reported it."""
     total = mapping_in(extras_of(message), "usage_metadata").get("total_tokens")
     return total if isinstance(total, int) else 0
 
 
-def _rows(
+def _message_rows(
     runs: Sequence[Trajectory],
     entries: Mapping[str, RunEntry],
     dates: Mapping[str, tuple[str, str]],
@@ -226,8 +228,8 @@ def _rows(
     rows, room = [], MOST_READ
     for run in runs:
         messages = [message for _, dialogue in run.dialogues() for message in dialogue]
-        room -= min(len(messages), MOST_MESSAGES)
-        shown = _run(run)
+        room -= min(len(messages), MAX_SHOWN_MESSAGES)
+        shown = _run_data(run)
         if room < 0:
             shown = {
                 name: value
@@ -238,9 +240,9 @@ def _rows(
             "outcome": entries[run.id].outcome,
             "kept": dates.get(run.id, ("", ""))[0],
             "tools": one_line(
-                " → ".join(step.tool for step in run.steps), 2 * MAX_LABEL
+                " → ".join(step.tool for step in run.steps), 2 * MAX_NAME_LABEL
             ),
-            "tokens": sum(map(_tokens, messages)),
+            "tokens": sum(map(_count_tokens, messages)),
         }
         rows.append({**shown, **about})
     return rows
@@ -256,7 +258,7 @@ async def experience_page(fold: Fold) -> str:
     items = await listing(base, (*place, TASKS))
     dates = {item.key: (item.created_at.isoformat(), item.key) for item in items}
     latest = sorted(entries, key=lambda run: dates.get(run, ("", run)), reverse=True)[
-        :MOST_RUNS
+        :MAX_LISTED_RUNS
     ]
     runs: list[Trajectory] = await store.reading(latest)
     tips: list[Tip] = await all_tips(store)
@@ -269,8 +271,8 @@ async def experience_page(fold: Fold) -> str:
             "name": f"Namespace {_label(' / '.join(place))}",
             "status": asdict(status),
             "left_out": len(entries) - len(runs),
-            "runs": _rows(runs, entries, dates),
-            "tips": [_tip(tip, entries) for tip in tips[:MOST_TIPS]],
+            "runs": _message_rows(runs, entries, dates),
+            "tips": [_tip(tip, entries) for tip in tips[:MAX_LISTED_TIPS]],
             "focus": focus,
         }
         return page("experience", title, data)

@@ -42,9 +42,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-FORM = 1  # version of a search as JSON: what `SearchResult.to_dict()` gives, and this number as `version`
+SEARCH_FORMAT_VERSION = 1  # version of a search as JSON: what `SearchResult.to_dict()` gives, and this number as `version`
 KEPT_FILES = 1_000  # searches that a folder keeps, the latest: some hundred megabytes, at 0.1 to 0.3 MB each
-MAX_LABEL = 60  # characters of a call in a terminal, of which a line has some 90
+MAX_CALL_LABEL = 60  # characters of a call in a terminal, of which a line has some 90
 MAX_OBSERVATION = 70  # characters of an observation in a terminal: with its indentation, it stays on one line of 100
 COLUMNS = 92  # characters in a line of a picture
 MAX_IN_PICTURE = 400  # characters of a request and of an answer there: some five lines
@@ -69,7 +69,7 @@ def as_saved(result: "SearchResult") -> dict[str, Any]:
     """A search as data for a file, without secrets."""
     return masked(
         {
-            "version": FORM,
+            "version": SEARCH_FORMAT_VERSION,
             "answer": result.answer.text if result.answer else None,
             **result.to_dict(),
         }
@@ -175,7 +175,15 @@ def record(
         _replace(
             path,
             json.dumps(
-                masked(plain({"version": FORM, **search, "recorded": recorded}))
+                masked(
+                    plain(
+                        {
+                            "version": SEARCH_FORMAT_VERSION,
+                            **search,
+                            "recorded": recorded,
+                        }
+                    )
+                )
             ),
         )
         own = [each for each in folder.iterdir() if _OWN.fullmatch(each.name)]
@@ -219,7 +227,7 @@ def to_rich(search: Mapping[str, Any]) -> "Tree":
             f"[yellow]{escape(fate)}[/]" if fate else "",
         )
         lines = (
-            f"[{style}]{'✔ ' if is_best else ''}{escape(one_line(label(node), MAX_LABEL))}[/]",
+            f"[{style}]{'✔ ' if is_best else ''}{escape(one_line(label(node), MAX_CALL_LABEL))}[/]",
             f"[dim]{escape(one_line(seen(node), MAX_OBSERVATION))}[/]"
             if node["observation"]
             else "",
@@ -366,7 +374,8 @@ def status(node: Mapping[str, Any]) -> str:
     ]
     return ", ".join(
         filter(
-            None, (fate(node), one_line(", ".join(filter(None, answered)), MAX_LABEL))
+            None,
+            (fate(node), one_line(", ".join(filter(None, answered)), MAX_CALL_LABEL)),
         )
     )
 

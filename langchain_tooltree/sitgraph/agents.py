@@ -31,7 +31,7 @@ from langchain_tooltree.errors import (
 from langchain_tooltree.experience.guide import LEAST_SHARE, Learner, hints
 from langchain_tooltree.experience.recorder import RunRecorder
 from langchain_tooltree.experience.run_identity import (
-    REMEMBERED,
+    RECALLED_CHANNEL,
     USERS,
     AnyTools,
     labels_in,
@@ -49,7 +49,7 @@ from langchain_tooltree.experience.trajectory import (
 from langchain_tooltree.experience.verdict import AnyVerdict
 from langchain_tooltree.flows import Writer, arun_flow, current_writer, emit, run_flow
 from langchain_tooltree.models import (
-    DEFAULT_MAX_CHARACTERS,
+    MAX_RUN_CHARACTERS,
     Meter,
     document_prompt,
     excerpt,
@@ -65,7 +65,7 @@ from langchain_tooltree.text import LONGEST_TEXT, shortened
 
 logger = logging.getLogger(__name__)
 
-DEFAULT_K = 2  # tools that are suggested, as in the paper
+DEFAULT_SUGGESTIONS = 2  # tools that are suggested, as in the paper
 
 
 def with_suggestions(
@@ -103,7 +103,7 @@ class Suggester:
     """Suggests the next tool of a running conversation."""
 
     graph: SITGraph | GraphOfEach
-    k: int = DEFAULT_K
+    k: int = DEFAULT_SUGGESTIONS
 
     def __post_init__(self) -> None:
         if not isinstance(self.graph, SITGraph) and not callable(
@@ -216,7 +216,7 @@ class SITGraphNode(Runnable[Any, dict[str, list[dict[str, Any]]]]):
         self,
         graph: SITGraph | GraphOfEach,
         *,
-        k: int = DEFAULT_K,
+        k: int = DEFAULT_SUGGESTIONS,
         tools: AnyTools | None = None,
         messages_key: str = "messages",
         suggestions_key: str = "suggestions",
@@ -289,9 +289,7 @@ async def write_summary(
     if not messages and not next_step:
         msg = "there is no dialogue to sum up"
         raise ReplyError(msg)
-    record = excerpt(
-        Trajectory.from_chat(messages), max_characters=DEFAULT_MAX_CHARACTERS
-    )
+    record = excerpt(Trajectory.from_chat(messages), max_characters=MAX_RUN_CHARACTERS)
     document = {"record": record, "next_step": shortened(next_step)}
     prompt = document_prompt(DEFAULT_SUMMARY_PROMPT, document)
     try:
@@ -313,7 +311,7 @@ Call it alone, at a turning point: before a decision, after something unexpected
 in routine steps."""
 
 ACKNOWLEDGEMENT = "The state is noted."
-UNREADABLE = "No summary was taken: call summarize_state with the arguments that its description names, or go on."
+UNREADABLE_SUMMARY = "No summary was taken: call summarize_state with the arguments that its description names, or go on."
 
 _Runtime = Annotated[ToolRuntime | None, InjectedToolArg]
 """Injected in a graph, and absent outside of one. Without the annotation, an optional runtime is not injected."""
@@ -340,7 +338,7 @@ def create_summarize_state_tool(
     graph: SITGraph | GraphOfEach | None = None,
     *,
     model: str | BaseChatModel | None = None,
-    k: int = DEFAULT_K,
+    k: int = DEFAULT_SUGGESTIONS,
     messages_key: str = "messages",
 ) -> BaseTool:
     """Make the tool `summarize_state`, an ordinary tool for any agent.
@@ -434,7 +432,7 @@ def create_summarize_state_tool(
         infer_schema=False,
         response_format="content_and_artifact",
         handle_tool_error=True,
-        handle_validation_error=UNREADABLE,
+        handle_validation_error=UNREADABLE_SUMMARY,
     )
 
 
@@ -472,7 +470,7 @@ class SITGraphMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         self,
         graph: SITGraph | GraphOfEach,
         *,
-        k: int = DEFAULT_K,
+        k: int = DEFAULT_SUGGESTIONS,
         model: str | BaseChatModel | None = None,
         verdict: AnyVerdict | None = None,
         effects: Effects | CallEffects | None = None,
@@ -524,7 +522,7 @@ class SITGraphMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
             if isinstance(graph, SITGraph):
                 await learn_run(graph, self._recorder, state["messages"], runtime)
             elif (
-                REMEMBERED not in state
+                RECALLED_CHANNEL not in state
             ):  # else the planner of this agent keeps its runs
                 offered = self._recorder.requests.pop(runtime)
                 about: dict[str, Any] = {

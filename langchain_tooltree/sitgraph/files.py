@@ -10,7 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from langchain_tooltree.errors import GraphChangedError, GraphFileError
-from langchain_tooltree.sitgraph.graph import FORMAT, Contribution, Graph
+from langchain_tooltree.sitgraph.graph import (
+    CONTRIBUTION_FORMAT_VERSION,
+    Contribution,
+    Graph,
+)
 from langchain_tooltree.sitgraph.states import DIMENSIONS
 from langchain_tooltree.sitgraph.transitions import VIEWS
 from langchain_tooltree.stores.locks import locked
@@ -19,7 +23,11 @@ FILE = "graph.jsonl"
 LOCK = ".lock"  # file that a writer holds; it is gone afterwards
 SCRATCH = ".saving"  # file that a writer fills, and then puts in place of the graph
 PATIENCE = 60.0  # seconds that a writer waits for another one, many times what writing a large graph takes
-SHAPE = {"format": FORMAT, "views": list(VIEWS), "dimensions": DIMENSIONS}
+SHAPE = {
+    "format": CONTRIBUTION_FORMAT_VERSION,
+    "views": list(VIEWS),
+    "dimensions": DIMENSIONS,
+}
 """What two versions must agree on to read each other's files; a graph that another one wrote can be mined again."""
 
 Which = Callable[[Graph], Collection[str]]  # says which runs of a graph are meant
@@ -41,14 +49,14 @@ def save_graph(
         if (
             replaces is not None
             and (folder / FILE).exists()
-            and _content(folder)[0] != replaces
+            and _read_file(folder)[0] != replaces
         ):
             msg = (
                 f"{path} has changed since this graph was read: saving it would undo what somebody else has saved. "
                 "Load the graph again, add the new runs to that one and save it; or save this one to another folder."
             )
             raise GraphChangedError(msg)
-        return _write(runs, settings, folder)
+        return _write_file(runs, settings, folder)
 
 
 def forget_in_graph(
@@ -58,16 +66,16 @@ def forget_in_graph(
 
     Returns the ids of those that were in it, and its checksums before and after.
     """
-    _content(path)  # where there is no graph, no folder is made
+    _read_file(path)  # where there is no graph, no folder is made
     with _alone(path) as folder:
         graph, settings, before = load_graph(folder)
         gone = sorted(run for run in which(graph) if graph.remove(run))
-        return gone, before, _write(graph.runs.values(), settings, folder)
+        return gone, before, _write_file(graph.runs.values(), settings, folder)
 
 
 def load_graph(path: str | os.PathLike[str]) -> tuple[Graph, dict[str, Any], str]:
     """A graph from a folder, compared with its checksum; its settings, and the checksum."""
-    checksum, content = _content(path)
+    checksum, content = _read_file(path)
     if hashlib.sha256(content).hexdigest() != checksum:
         msg = f"{path} is damaged: {FILE} is not what was written. Restore it, or mine the graph again."
         raise GraphFileError(msg)
@@ -96,7 +104,7 @@ def _alone(path: str | os.PathLike[str]) -> Iterator[Path]:
         yield folder
 
 
-def _write(
+def _write_file(
     runs: Iterable[Contribution], settings: Mapping[str, Any], folder: Path
 ) -> str:
     lines = [
@@ -127,7 +135,7 @@ def _line(data: Mapping[str, Any]) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
-def _content(path: str | os.PathLike[str]) -> tuple[str, bytes]:
+def _read_file(path: str | os.PathLike[str]) -> tuple[str, bytes]:
     """The checksum of a graph, and what it is of."""
     try:
         checksum, _, content = (Path(path) / FILE).read_bytes().partition(b"\n")

@@ -16,7 +16,7 @@ from langchain_tooltree.sitgraph.states import END, States
 from langchain_tooltree.sitgraph.transitions import VIEWS
 from langchain_tooltree.text import digest
 
-FORMAT = 7  # version of what contributions hold
+CONTRIBUTION_FORMAT_VERSION = 7  # version of what contributions hold
 GIVER = 32  # bits of a voice that tell tasks apart; those above tell whom it came from
 SAMPLED = (
     512  # states of the runs that a vote is fitted to: it takes about half a second

@@ -50,9 +50,9 @@ from langchain_tooltree.sitgraph.transitions import (
     Moment,
     both_ends,
     features_of,
+    get_feature_texts,
     moment_of,
     read_run,
-    texts_of,
 )
 from langchain_tooltree.text import digest, mermaid_text, one_line
 
@@ -60,15 +60,15 @@ if TYPE_CHECKING:
     import networkx as nx
 
 RESTS = 4  # times as long as it took that nothing is fitted in the background: a fifth of one processor at the most
-REMEMBERED = 2048  # texts whose vectors are kept, 2 MB: a run that goes on has most of its texts already
+MAX_CACHED_VECTORS = 2048  # texts whose vectors are kept, 2 MB: a run that goes on has most of its texts already
 DEFAULT_ALPHA = 1.0
 """Factor of 1 / T in Eq. 1: nearly inert. With T about 10 to 16 it changes which two edges weigh most at 2 of 20 tools
 of an airline and a phone company, and hit@1 by .4 points. From 10 on, of the order of T, it weighs like the count, sets
 often repeated steps back, and hit@1 of the airline falls from .45 to .30. The paper does not print it."""
 
 SETTINGS = ("alpha", "contextual", "min_support")  # what is saved with a graph
-BATCH = 16  # trajectories whose texts are embedded together: few requests, and little memory
-MAX_LABEL = 40  # characters of a tool's name in a chart
+EMBEDDING_BATCH_SIZE = 16  # trajectories whose texts are embedded together: few requests, and little memory
+MAX_CHART_LABEL = 40  # characters of a tool's name in a chart
 NOWHERE = np.zeros((len(VIEWS), DIMENSIONS), np.float32)  # the center of no states
 THICK = 0.5  # share of a tool's weights from which on an edge is drawn thick
 
@@ -98,13 +98,15 @@ class Encoder:
         if missing:
             new = project(await embedded(self.embeddings, missing))
             vectors.update(zip(missing, new, strict=True))
-            self._vectors = dict([*latest.items(), *vectors.items()][-REMEMBERED:])
+            self._vectors = dict(
+                [*latest.items(), *vectors.items()][-MAX_CACHED_VECTORS:]
+            )
         nothing = np.zeros(DIMENSIONS, dtype=np.float32)
         return np.array([vectors.get(text, nothing) for text in texts])
 
     async def views(self, moment: Moment) -> Floats:
         """The views of a state, shape `(len(VIEWS), DIMENSIONS)`."""
-        texts = await self.encode(list(texts_of(moment).values()))
+        texts = await self.encode(list(get_feature_texts(moment).values()))
         return np.concatenate([texts, hash_features(features_of(moment))[None]])
 
 
@@ -139,7 +141,7 @@ class _Draft:
             run,
             moments if good else (),
             summaries,
-            [[*texts_of(moment).values()] for moment, _ in moments],
+            [[*get_feature_texts(moment).values()] for moment, _ in moments],
         )
 
     def contribution(self, vectors: Mapping[str, Floats]) -> Contribution:
@@ -250,7 +252,7 @@ class SITGraph:
     ) -> Self:
         """Mine runs into a graph with these settings. It is the graph to which `add` would have added them in turn."""
         graph = cls(**settings)
-        for batch in batch_iterate(BATCH, trajectories):
+        for batch in batch_iterate(EMBEDDING_BATCH_SIZE, trajectories):
             latest = {run.id: run for run in batch}
             for run in latest:
                 graph.remove(run)
@@ -584,7 +586,7 @@ class SITGraph:
             label = (
                 '(["start"])'
                 if name == START
-                else f'["{mermaid_text(one_line(name, MAX_LABEL))}"]'
+                else f'["{mermaid_text(one_line(name, MAX_CHART_LABEL))}"]'
             )
             lines.append(f"  n{place}{label}")
         for source, target, edge in shown:

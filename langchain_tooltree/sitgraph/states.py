@@ -19,13 +19,13 @@ EXACT = (
     1 << 24
 )  # whole numbers up to this are exact in single precision, and so are sums of them
 COMPARED = 1024  # states that one is compared with at most: a suggestion takes some milliseconds in a graph of any size
-KEPT = (
+MAX_CACHED_STATES = (
     1 << 15
 )  # states whose vectors are kept as they were put together for a question: 57 MB
 ANY = -3  # stands for all tools, of which none has this number
 CHUNK = 256  # states that are compared together: as floats, they stay in the processor's cache
 CENTERING = 1.0  # empty states that are added to the mean: one state alone would be its own mean, and so like nothing
-NOTHING = 1e-3  # length below which a vector is what rounding has left of zero: its square is known to about 1e-7
+ROUNDING_ERROR = 1e-3  # length below which a vector is what rounding has left of zero: its square is known to about 1e-7
 STRIDE = np.uint64(
     0x9E3779B97F4A7C15
 )  # odd, so that the states of a run get keys far from each other
@@ -34,7 +34,7 @@ COMPRESSION = 3  # effort of zlib: it leaves a quarter of what vectors take, and
 Floats = NDArray[np.float32]
 Bytes = NDArray[np.int8]
 Places = NDArray[np.intp]
-Labels = NDArray[np.void]
+StateLabels = NDArray[np.void]
 
 
 def hash_features(features: Mapping[str, float]) -> Floats:
@@ -130,10 +130,10 @@ LABELS = np.dtype(
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class StateRows:
     """Some states: their labels of the kind `LABELS`, and their vectors as bytes, shape `(n, views, DIMENSIONS)`."""
 
-    labels: Labels
+    labels: StateLabels
     numbers: Bytes
 
     def __len__(self) -> int:
@@ -144,9 +144,9 @@ class Rows:
         """Their vectors, of unit length or zero."""
         return unit(self.numbers)
 
-    def at(self, places: Places | NDArray[np.bool_]) -> "Rows":
+    def at(self, places: Places | NDArray[np.bool_]) -> "StateRows":
         """Some of the rows, as a copy."""
-        return Rows(self.labels[places], self.numbers[places])
+        return StateRows(self.labels[places], self.numbers[places])
 
 
 class States:
@@ -158,13 +158,13 @@ class States:
 
     def __init__(self, views: int) -> None:
         self._views = views
-        self._labels: dict[int, Labels] = {}  # by the hash of the run
+        self._labels: dict[int, StateLabels] = {}  # by the hash of the run
         self._packed: dict[int, str] = {}
         self._unpacked: dict[int, Bytes] = {}  # of the runs that were compared
         self._sorted = np.zeros(0, LABELS)
-        self._unsorted: list[Labels] = []  # of the runs that were added since
+        self._unsorted: list[StateLabels] = []  # of the runs that were added since
         self._latest: dict[
-            int, Rows
+            int, StateRows
         ] = {}  # the rows that were asked for lately, by tool
 
     def add(self, run: int, labels: Sequence[tuple[Any, ...]], packed: str) -> None:
@@ -186,21 +186,21 @@ class States:
         for run in self._packed:
             self._numbers(run)
 
-    def of_runs(self, runs: Sequence[int]) -> Rows:
+    def of_runs(self, runs: Sequence[int]) -> StateRows:
         """The states of some runs, by their hashes."""
         labels = [np.zeros(0, LABELS), *(self._labels[run] for run in runs)]
-        return Rows(
+        return StateRows(
             np.concatenate(labels), self._stacked(self._numbers(run) for run in runs)
         )
 
-    def after(self, source: int) -> Rows:
+    def after(self, source: int) -> StateRows:
         """The states after a tool, by its number; a sample of `COMPARED` where there are more."""
         table = self._table
         return self._rows(
             source, table[np.flatnonzero(table["source"] == source)[:COMPARED]]
         )
 
-    def compared(self, source: int) -> Rows:
+    def compared(self, source: int) -> StateRows:
         """The states that one after a tool is compared with: first those after the same tool, then a sample of others.
 
         The sample depends on the runs alone, and not on the order in which they were added.
@@ -214,10 +214,10 @@ class States:
             np.flatnonzero(sample.labels["source"] != source)[: COMPARED - len(after)]
         )
         labels = np.concatenate([after.labels, others.labels])
-        return Rows(labels, np.concatenate([after.numbers, others.numbers]))
+        return StateRows(labels, np.concatenate([after.numbers, others.numbers]))
 
     @property
-    def _table(self) -> Labels:
+    def _table(self) -> StateLabels:
         if self._unsorted:
             # As rows of plain numbers, which numpy copies ten times as fast as records.
             parts = [
@@ -234,15 +234,18 @@ class States:
             )
         return self._sorted
 
-    def _rows(self, tool: int, labels: Labels) -> Rows:
+    def _rows(self, tool: int, labels: StateLabels) -> StateRows:
         """States with their vectors, which are put together once for each tool, until runs come or go."""
         if tool not in self._latest:
             pairs = zip(labels["run"].tolist(), labels["place"].tolist(), strict=True)
-            rows = Rows(
+            rows = StateRows(
                 labels,
                 self._stacked(self._numbers(run)[at : at + 1] for run, at in pairs),
             )
-            while self._latest and sum(map(len, self._latest.values())) > KEPT:
+            while (
+                self._latest
+                and sum(map(len, self._latest.values())) > MAX_CACHED_STATES
+            ):
                 del self._latest[next(iter(self._latest))]
             self._latest[tool] = rows
         return self._latest[tool]
@@ -298,7 +301,7 @@ def cosines(numbers: Bytes, state: Floats, center: Floats) -> Floats:
     products: Floats = x_shifted - (center * shifted).sum(axis=1)
     radii = np.sqrt(np.maximum(1 - 2 * x_center + (center * center).sum(axis=1), 0))
     radii *= np.sqrt((shifted * shifted).sum(axis=1))
-    defined = (lengths > 0) & state.any(axis=-1) & (radii > NOTHING)
+    defined = (lengths > 0) & state.any(axis=-1) & (radii > ROUNDING_ERROR)
     similar: Floats = np.divide(
         products, radii, out=np.zeros_like(products), where=defined
     )

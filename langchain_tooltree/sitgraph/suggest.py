@@ -16,9 +16,9 @@ from langchain_tooltree.sitgraph.states import (
     END,
     LABELS,
     Floats,
-    Labels,
     Places,
-    Rows,
+    StateLabels,
+    StateRows,
     cosines,
     mean_of,
     recenter,
@@ -131,7 +131,7 @@ class Fit:
         return cls(**{**data, **arrays})
 
 
-def kernel(similar: NDArray[Any], some: Labels, others: Labels) -> Floats:
+def kernel(similar: NDArray[Any], some: StateLabels, others: StateLabels) -> Floats:
     """The kernel of states: 1 for the same state after the same two tools, and less for any other.
 
     Args:
@@ -171,7 +171,7 @@ def in_order(numbers: Numbers) -> tuple[Numbers, Places]:
 class Ballot:
     """How the nearest states vote."""
 
-    labels: Labels  # of these states, in the order of their keys
+    labels: StateLabels  # of these states, in the order of their keys
     similar: (
         Floats  # the weighted mean of each one's cosines with the state asked about
     )
@@ -205,7 +205,7 @@ class Ballot:
 
 
 def vote(
-    rows: Rows, among: Places, similar: Floats, question: Labels, fit: Fit
+    rows: StateRows, among: Places, similar: Floats, question: StateLabels, fit: Fit
 ) -> Ballot:
     """Have the `NEAREST` of some states vote on what follows another one.
 
@@ -283,7 +283,7 @@ def _limited(K: NDArray[Any], k: Floats, givers: Numbers, targets: Places) -> Fi
     return mixed
 
 
-def fit_vote(rows: Rows, sample: str = "") -> Fit:
+def fit_vote(rows: StateRows, sample: str = "") -> Fit:
     """The fit by the likelihood of whole runs, each foretold by all others.
 
     A step away from equal weights is taken only where it gains more than one standard error over the runs: what is
@@ -339,7 +339,7 @@ class _Foretelling:
     A setting is an array of the ridge, and the weights of the views behind it.
     """
 
-    def __init__(self, rows: Rows, targets: Numbers, center: Floats) -> None:
+    def __init__(self, rows: StateRows, targets: Numbers, center: Floats) -> None:
         self._labels = rows.labels
         self._gram = gram(recenter(rows.numbers, center))
         runs, self._runs = in_order(rows.labels["run"])
@@ -677,7 +677,7 @@ class Recommender:
         similar = cosines(rows.numbers, views, self.fit.center)
         on_tools = vote(rows, called, similar @ self.fit.weights, question, self.fit)
         # All views are equal where the turn may end: other weights foretell it no better.
-        rows = Rows(rows.labels.copy(), rows.numbers)
+        rows = StateRows(rows.labels.copy(), rows.numbers)
         rows.labels["target"][called] = 0
         even = Fit.even(self.fit.center)
         return on_tools, vote(

@@ -82,7 +82,7 @@ def _read_dialogue(
     messages: Sequence[ChatMessage], transitions: list[Transition], ends: list[Moment]
 ) -> None:
     """Add the transitions and ends of one dialogue of a run."""
-    plain = _plain(messages)
+    plain = _without_reference_messages(messages)
     positions, dialogue = (
         [position for position, _ in plain],
         [message for _, message in plain],
@@ -149,7 +149,7 @@ def moment_of(messages: Sequence[ChatMessage]) -> tuple[Moment, str | None]:
         else:
             steps.append(step)
             summary = None
-    dialogue = [message for _, message in _plain(own)]
+    dialogue = [message for _, message in _without_reference_messages(own)]
     return Moment(
         dialogue,
         tuple(steps),
@@ -176,7 +176,9 @@ def with_next_step(summary: str, next_step: Any) -> str:
     return " ".join(filter(None, [summary.strip(), intended and f"Next: {intended}"]))
 
 
-def _plain(messages: Sequence[ChatMessage]) -> list[tuple[int, ChatMessage]]:
+def _without_reference_messages(
+    messages: Sequence[ChatMessage],
+) -> list[tuple[int, ChatMessage]]:
     """Messages and their positions, without those that only call `summarize_state`, and without its results."""
     plain: list[tuple[int, ChatMessage]] = []
     summaries: set[str] = set()  # ids of calls
@@ -217,10 +219,10 @@ MAX_CALLS = 200  # latest calls that the features tell of, so that a step costs 
 MAX_COUNT = 4  # calls of a tool, or messages, from which on they are just many: more tells apart runs that are alike
 MAX_LEAVES = 50  # values among the arguments of one call that are looked at, of a call that sends data
 MAX_VALUE = 40  # characters of a value that may be a name or a number; a longer one is a text, and all texts are alike
-RECENT = 1.5  # weight of what happened last among the features of the calls
+LATEST_CALL_WEIGHT = 1.5  # weight of what happened last among the features of the calls
 
 
-def texts_of(moment: Moment) -> dict[str, str]:
+def get_feature_texts(moment: Moment) -> dict[str, str]:
     """A text for each name of `TEXT_VIEWS`; empty where there is nothing to say."""
     replies = (
         text_of(each.get("content"))
@@ -257,9 +259,11 @@ def features_of(moment: Moment) -> dict[str, float]:
     for tool, times in Counter(tools).items():
         features[f"called {tool}"] = 1.0
         features[f"called {tool} {min(times, MAX_COUNT)} times"] = 1.0
-    features[f"last {tools[-2:]}"] = RECENT
-    features[f"latest {tools[-3:]}"] = RECENT
-    features[f"{min(len(_news(moment)), MAX_COUNT - 1)} messages since"] = RECENT
+    features[f"last {tools[-2:]}"] = LATEST_CALL_WEIGHT
+    features[f"latest {tools[-3:]}"] = LATEST_CALL_WEIGHT
+    features[f"{min(len(_news(moment)), MAX_COUNT - 1)} messages since"] = (
+        LATEST_CALL_WEIGHT
+    )
     made = dict.fromkeys(
         chain.from_iterable(moment.arguments[-MAX_CALLS:])
     )  # in order, so that sums are the same
@@ -283,18 +287,20 @@ def _news(moment: Moment) -> list[str]:
 def _argument_features(step: Step) -> list[str]:
     return [
         f"{step.tool} {path} {shape}"
-        for path, shape in islice(_leaves(step.arguments or {}, ""), MAX_LEAVES)
+        for path, shape in islice(
+            _argument_leaves(step.arguments or {}, ""), MAX_LEAVES
+        )
     ]
 
 
-def _leaves(value: Any, path: str) -> Iterator[tuple[str, str]]:
+def _argument_leaves(value: Any, path: str) -> Iterator[tuple[str, str]]:
     if isinstance(value, Mapping):
         for key, part in value.items():
-            yield from _leaves(part, f"{path}.{key}")
+            yield from _argument_leaves(part, f"{path}.{key}")
     elif isinstance(value, list):
         yield f"{path}.length", str(len(value))
         for part in value:
-            yield from _leaves(part, path)
+            yield from _argument_leaves(part, path)
     else:
         yield path, _shape(value)
 

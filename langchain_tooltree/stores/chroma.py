@@ -60,18 +60,18 @@ if TYPE_CHECKING:
     from chromadb.api import ClientAPI
     from chromadb.api.models.Collection import Collection
 
-Labels = tuple[str, ...]  # of a namespace
-Place = tuple[Labels, str]  # namespace and key of an item
-Home = tuple[str, Labels]  # kind of a collection, and the labels that it is for
+Namespace = tuple[str, ...]  # of a namespace
+ItemKey = tuple[Namespace, str]  # namespace and key of an item
+Home = tuple[str, Namespace]  # kind of a collection, and the labels that it is for
 Hit = tuple[str, float]  # id of a row, and its similarity to the query
 Row = Mapping[str, Any]
 """What is stored of an item: its `value`, and when it was `created` and `updated`, in microseconds since 1970."""
-Rows = Mapping[Place, Mapping[Home, Row]]
+RowsByItem = Mapping[ItemKey, Mapping[Home, Row]]
 
-WHOLE = "$"  # the path of an item's whole value
-BATCH = 500  # rows read, written or deleted at once: chromadb refuses to write more than 5,461
+WHOLE_VALUE_PATH = "$"  # the path of an item's whole value
+ROW_BATCH_SIZE = 500  # rows read, written or deleted at once: chromadb refuses to write more than 5,461
 PAYLOAD = 8 * 2**20  # bytes written at once: a Chroma server refuses more than 40 MB
-FIRST = 50  # rows that a query with a filter asks for first
+FIRST_FILTERED_ROWS = 50  # rows that a query with a filter asks for first
 INDEXED, PLAIN = (
     "indexed",
     "plain",
@@ -144,7 +144,7 @@ class ChromaStore(BaseStore):
         path_or_client: str | os.PathLike[str] | ClientAPI,
         *,
         embeddings: Embeddings | str | None = None,
-        fields: Sequence[str] = (WHOLE,),
+        fields: Sequence[str] = (WHOLE_VALUE_PATH,),
     ) -> None:
         if (
             isinstance(fields, str)
@@ -163,7 +163,7 @@ class ChromaStore(BaseStore):
         """Execute operations together, and return their results in order; reads see the state before any write."""
         self._check_open()
         operations = list(ops)
-        puts: dict[Place, PutOp] = {}  # of several to one item, the last one counts
+        puts: dict[ItemKey, PutOp] = {}  # of several to one item, the last one counts
         for op in operations:
             validate_op_namespace(op)
             if isinstance(op, PutOp):
@@ -250,7 +250,7 @@ class ChromaStore(BaseStore):
         return "\n".join(texts) if texts else None
 
     def _read(
-        self, op: Op, queries: Mapping[str, Sequence[float]], rows: Rows
+        self, op: Op, queries: Mapping[str, Sequence[float]], rows: RowsByItem
     ) -> Result:
         match op:
             case PutOp():
@@ -258,7 +258,7 @@ class ChromaStore(BaseStore):
             case GetOp():
                 if (latest := _latest(rows.get((op.namespace, op.key), {}))) is None:
                     return None
-                return Item(namespace=op.namespace, key=op.key, **_content(latest[1]))
+                return Item(namespace=op.namespace, key=op.key, **_get_value(latest[1]))
             case SearchOp():
                 return (
                     self._nearest(op, queries[op.query])
@@ -279,27 +279,27 @@ class ChromaStore(BaseStore):
         msg = f"Unknown operation type: {type(op)}"
         raise ValueError(msg)
 
-    def _collections(self, namespace: Labels) -> list[Collection]:
+    def _collections(self, namespace: Namespace) -> list[Collection]:
         return [
             each
             for each in map(self._chroma.find, _homes(namespace))
             if each is not None
         ]
 
-    def _is_empty(self, namespace: Labels) -> bool:
+    def _is_empty(self, namespace: Namespace) -> bool:
         own: Any = {"where": {"label": namespace[-1]}, "include": [], "limit": 1}
         return not any(each.get(**own)["ids"] for each in self._collections(namespace))
 
-    def _rows(self, places: Iterable[Place]) -> dict[Place, dict[Home, Row]]:
+    def _rows(self, places: Iterable[ItemKey]) -> dict[ItemKey, dict[Home, Row]]:
         """The rows of items, as far as they exist: one each, or two where a process died between two writes."""
-        homes: dict[Home, dict[str, Place]] = {}
+        homes: dict[Home, dict[str, ItemKey]] = {}
         for place in places:
             for home in _homes(place[0]):
                 homes.setdefault(home, {})[_row_id(place)] = place
-        rows: dict[Place, dict[Home, Row]] = defaultdict(dict)
+        rows: dict[ItemKey, dict[Home, Row]] = defaultdict(dict)
         for home, ids in homes.items():
             if (collection := self._chroma.find(home)) is not None:
-                for batch in batch_iterate(BATCH, ids):
+                for batch in batch_iterate(ROW_BATCH_SIZE, ids):
                     for row_id, row in _rows_in(
                         collection.get(ids=batch, include=["metadatas"])
                     ):
@@ -308,7 +308,7 @@ class ChromaStore(BaseStore):
 
     def _newest(self, op: SearchOp) -> list[SearchItem]:
         """The matching items below a prefix, the last written ones first."""
-        rows: dict[Place, Row] = {}
+        rows: dict[ItemKey, Row] = {}
         for namespace in self._chroma.below(op.namespace_prefix):
             for collection in self._collections(namespace):
                 for row_id, row in _rows_in(
@@ -325,7 +325,7 @@ class ChromaStore(BaseStore):
         matching.sort(key=lambda place: -rows[place]["updated"])
         chosen = matching[op.offset : op.offset + op.limit]
         return [
-            SearchItem(namespace=place[0], key=place[1], **_content(rows[place]))
+            SearchItem(namespace=place[0], key=place[1], **_get_value(rows[place]))
             for place in chosen
         ]
 
@@ -336,7 +336,11 @@ class ChromaStore(BaseStore):
         for namespace in self._chroma.below(op.namespace_prefix):
             if (collection := self._chroma.find((INDEXED, namespace))) is not None:
                 self._check_embedder(collection, len(query))
-                pages = _hits(collection, query, max(end, FIRST) if op.filter else end)
+                pages = _hits(
+                    collection,
+                    query,
+                    max(end, FIRST_FILTERED_ROWS) if op.filter else end,
+                )
                 items += islice(
                     chain.from_iterable(
                         self._fitting(namespace, page, op) for page in pages
@@ -347,7 +351,7 @@ class ChromaStore(BaseStore):
         return items[op.offset : end]
 
     def _fitting(
-        self, namespace: Labels, hits: Sequence[Hit], op: SearchOp
+        self, namespace: Namespace, hits: Sequence[Hit], op: SearchOp
     ) -> Iterator[SearchItem]:
         """The items of hits that a filter lets through; one that was written last without an index is none."""
         places = [(namespace, json.loads(row_id)[1]) for row_id, _ in hits]
@@ -363,7 +367,7 @@ class ChromaStore(BaseStore):
                     namespace=namespace,
                     key=place[1],
                     score=score,
-                    **_content(latest[1]),
+                    **_get_value(latest[1]),
                 )
 
     def _check_embedder(self, collection: Collection, dims: int) -> None:
@@ -379,9 +383,9 @@ class ChromaStore(BaseStore):
 
     def _write(
         self,
-        puts: Mapping[Place, PutOp],
-        before: Rows,
-        vectors: Mapping[Place, Sequence[float]],
+        puts: Mapping[ItemKey, PutOp],
+        before: RowsByItem,
+        vectors: Mapping[ItemKey, Sequence[float]],
     ) -> None:
         """Put and delete items; the caller holds the connection's mutex."""
         for namespace, dims in {
@@ -419,23 +423,23 @@ class ChromaStore(BaseStore):
         )
 
     def _delete(
-        self, rows: Mapping[Home, Sequence[str]], namespaces: Iterable[Labels]
+        self, rows: Mapping[Home, Sequence[str]], namespaces: Iterable[Namespace]
     ) -> None:
         """Delete rows, and namespaces that are empty now; on a server somebody else may be filling these."""
         for home, ids in sorted(rows.items()):
-            for batch in batch_iterate(BATCH, ids):
+            for batch in batch_iterate(ROW_BATCH_SIZE, ids):
                 self._chroma.make(home).delete(ids=batch)
         for namespace in namespaces:
             if self._chroma.folder and self._is_empty(namespace):
                 self._chroma.drop(namespace)
 
 
-def _homes(namespace: Labels) -> tuple[Home, Home]:
+def _homes(namespace: Namespace) -> tuple[Home, Home]:
     """Where the rows of indexed items are, and of others."""
     return (INDEXED, namespace), (PLAIN, namespace[:-1])
 
 
-def _row_id(place: Place) -> str:
+def _row_id(place: ItemKey) -> str:
     """The id of the row of an item, in ASCII whatever the key is."""
     return json.dumps([place[0][-1], place[1]])
 
@@ -454,7 +458,7 @@ def _latest(rows: Mapping[Home, Row]) -> tuple[Home, Row] | None:
     return max(rows.items(), key=lambda each: each[1]["updated"], default=None)
 
 
-def _content(row: Row) -> dict[str, Any]:
+def _get_value(row: Row) -> dict[str, Any]:
     """What LangGraph's items say: the value, and when it was written first and last."""
     return {
         "value": row["value"],
@@ -490,7 +494,7 @@ def _upsert(
     largest = max(
         6 * len(vector) + len(metadata["row"]) for _, vector, metadata in rows
     )  # in base64
-    for piece in batch_iterate(max(1, min(BATCH, PAYLOAD // largest)), rows):
+    for piece in batch_iterate(max(1, min(ROW_BATCH_SIZE, PAYLOAD // largest)), rows):
         ids, vectors, metadatas = (list(column) for column in zip(*piece, strict=True))
         collection.upsert(ids=ids, embeddings=vectors, metadatas=metadatas)
 
@@ -515,7 +519,7 @@ class Connection:
     _collections: dict[str, Collection | None] = field(
         default_factory=dict
     )  # `None` for one that is not in the folder
-    _noted: set[Labels] = field(
+    _noted: set[Namespace] = field(
         default_factory=set
     )  # namespaces that are in the catalogue
 
@@ -576,7 +580,7 @@ class Connection:
             self._collections[collection.name] = collection
         return collection
 
-    def note(self, namespace: Labels) -> None:
+    def note(self, namespace: Namespace) -> None:
         """Enter a namespace into the catalogue before it has items: the reverse order could lose them."""
         if namespace not in self._noted:
             self.make(CATALOGUE).upsert(
@@ -584,7 +588,7 @@ class Connection:
             )
             self._noted.add(namespace)
 
-    def below(self, prefix: Labels = ()) -> list[Labels]:
+    def below(self, prefix: Namespace = ()) -> list[Namespace]:
         """The namespaces that start with a prefix."""
         rows = self.find(CATALOGUE)
         namespaces = (
@@ -596,7 +600,7 @@ class Connection:
             namespace for namespace in namespaces if namespace[: len(prefix)] == prefix
         )
 
-    def drop(self, namespace: Labels) -> None:
+    def drop(self, namespace: Namespace) -> None:
         """Remove an empty namespace."""
         for home in _homes(namespace):
             if (collection := self.find(home)) is not None and not collection.count():
@@ -605,7 +609,7 @@ class Connection:
         self._noted.discard(namespace)
         self.make(CATALOGUE).delete(ids=[json.dumps(namespace)])
 
-    def vacuum(self, prefix: Labels) -> bool:
+    def vacuum(self, prefix: Namespace) -> bool:
         """See `ChromaStore.vacuum`. A collection goes once its copy is whole; `recover` finds that after a kill."""
         if self.folder is None:
             return False
@@ -621,7 +625,7 @@ class Connection:
             copy = self.client.create_collection(
                 f"{old.name}{COPY}", embedding_function=None, **settings
             )
-            for ids in batch_iterate(BATCH, old.get(include=[])["ids"]):
+            for ids in batch_iterate(ROW_BATCH_SIZE, old.get(include=[])["ids"]):
                 page = old.get(ids=ids, include=["embeddings", "metadatas"])
                 copy.upsert(
                     ids=page["ids"],

@@ -15,7 +15,7 @@ else:
 LOCKED_BYTE = (
     1 << 30
 )  # of a file on Windows: others cannot read what is locked, so it is far behind what is written
-POLL_SECONDS = 0.01
+LOCK_POLL_SECONDS = 0.01
 
 
 def try_lock(descriptor: int) -> bool:
@@ -51,7 +51,7 @@ def locked(path: Path, patience: float) -> Iterator[bool]:
         if is_mine or time.monotonic() > until:
             break
         os.close(descriptor)
-        time.sleep(POLL_SECONDS)
+        time.sleep(LOCK_POLL_SECONDS)
     try:
         yield is_mine
     finally:

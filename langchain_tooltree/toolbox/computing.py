@@ -131,13 +131,13 @@ def _build(node: ast.AST) -> Any:  # noqa: PLR0911 - one for each form
         ):
             return OPERATORS[type(operation)](_build(left), _build(right))
         case ast.Call(func=ast.Name(id=name), args=nodes, keywords=[]):
-            return _call(name, nodes)
+            return _evaluate_call(name, nodes)
     return refuse(
         f"{ast.unparse(node)!r} is not understood. Write names, + - * / ^ and functions: mod(10, 3)."
     )
 
 
-def _call(name: str, nodes: Sequence[ast.AST]) -> Any:
+def _evaluate_call(name: str, nodes: Sequence[ast.AST]) -> Any:
     """A function of its arguments, of which tuples are ranges such as (x, 0, 3)."""
     if name not in _functions():
         refuse(f"There is no function {name!r}. Known: {', '.join(_functions())}.")
@@ -162,10 +162,10 @@ def calculator(expression: str) -> str:
         expression: Such as "0.15 * 1280", "factorial(20) / 3^5", "diff(x^3, x)", "integrate(x^2, (x, 0, 3))",
             "sum(1/n^2, (n, 1, oo))", "limit(sin(x)/x, x, 0)", "factor(x^2 - 1)" or "simplify((x^2 - 1)/(x - 1))".
     """
-    return _write(parse(expression))
+    return _format_number(parse(expression))
 
 
-def _write(value: Any) -> str:
+def _format_number(value: Any) -> str:
     """A number as a decimal, with a short exact form where the decimals do not end; other formulas as they are."""
     if value.has(_sympy().nan, _sympy().zoo):
         refuse("This has no value: it divides by zero or diverges.")
@@ -227,7 +227,9 @@ def solve_equations(equations: list[str], variables: list[str] | None = None) ->
             )
         solutions = [{unknowns[0]: _sympy().nsolve(zeros[0], unknowns[0], 1)}]
     lines = [
-        ", ".join(f"{letter} = {_write(value)}" for letter, value in each.items())
+        ", ".join(
+            f"{letter} = {_format_number(value)}" for letter, value in each.items()
+        )
         for each in solutions
     ]
     more = [] if _is_complete(zeros, unknowns) else ["[there may be more solutions]"]
@@ -254,7 +256,7 @@ def _registry() -> Any:
     return import_extra("pint", "toolbox", "convert_units").UnitRegistry()
 
 
-def _unit(text: str) -> Any:
+def _parse_unit(text: str) -> Any:
     try:
         return _registry().Unit(text)
     except Exception as error:  # noqa: BLE001 - pint has many
@@ -271,7 +273,7 @@ def convert_units(value: float, unit: str, to: str) -> str:
         unit: Its unit, such as mile, km/h, m**2, degF, kWh, MiB, metric_ton (1000 kg; a ton is 907 kg).
         to: The unit wanted.
     """
-    quantity, target = _registry().Quantity(value, _unit(unit)), _unit(to)
+    quantity, target = _registry().Quantity(value, _parse_unit(unit)), _parse_unit(to)
     if not quantity.is_compatible_with(target):
         kinds = f"{quantity.units} measures {quantity.dimensionality}, and {target} measures {target.dimensionality}"
         refuse(f"{kinds}. Write degC for Celsius, metric_ton for 1000 kg.")

@@ -35,7 +35,7 @@ DOMAINS |= {
     "knowledge": ("sources", "httpx"),
 }
 # Domain, name and examples of each tool, a function of its domain's module, whose keyword-only parameters are settings.
-TOOLS: tuple[tuple[Any, ...], ...] = (
+TOOL_TABLE: tuple[tuple[Any, ...], ...] = (
     (
         "maths",
         "calculator",
@@ -136,7 +136,7 @@ def toolbox(
     tools: dict[str, BaseTool] = {}
     left_out: dict[str, str] = {}
     for word in domains or DOMAINS:
-        entries = [entry for entry in TOOLS if word in entry[:2]]
+        entries = [entry for entry in TOOL_TABLE if word in entry[:2]]
         if not entries:
             msg = f"There is no domain and no tool {word!r} in the toolbox. Domains: {', '.join(DOMAINS)}."
             raise ConfigurationError(msg)

@@ -37,7 +37,7 @@ PROXIES = (
     "SSL_CERT_FILE",
     "SSL_CERT_DIR",
 )  # in either case
-KEPT = (
+KEPT_ENVIRONMENT = (
     "PATH",
     "LD_LIBRARY_PATH",
     "LANG",
@@ -189,7 +189,9 @@ class Pool:
 
 def _start() -> "subprocess.Popen[str]":
     environment = {
-        name: value for name, value in os.environ.items() if name.upper() in KEPT
+        name: value
+        for name, value in os.environ.items()
+        if name.upper() in KEPT_ENVIRONMENT
     }
     paths = os.pathsep.join(map(os.path.abspath, sys.path))
     # This interpreter and this module. As `-m`, the process would have two of each class of it.

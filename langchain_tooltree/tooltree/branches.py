@@ -173,7 +173,11 @@ class Branches:
         self.is_free = is_free or is_read
         self.begin = _last(messages, lambda each: isinstance(each, HumanMessage))
         request = messages[self.begin] if self.begin is not None else None
-        if request is not None and not _is_summary(request) and request.id != mark.turn:
+        if (
+            request is not None
+            and not _is_summary_message(request)
+            and request.id != mark.turn
+        ):
             mark = Mark(turn=request.id, hidden=mark.hidden)
         if (
             mark.hidden or mark.parents or mark.best
@@ -285,7 +289,7 @@ def results_of(messages: Sequence[BaseMessage], at: int) -> list[ToolMessage]:
     return [each for each in later if isinstance(each, ToolMessage)]
 
 
-DECISIONS = (
+PERSON_DECISIONS = (
     "User rejected the tool call",
     "Note: a human reviewer replaced this tool call",
 )
@@ -294,7 +298,7 @@ DECISIONS = (
 
 def is_decided(result: BaseMessage) -> bool:
     """Whether a result shows what a person decided about its call."""
-    return isinstance(result, ToolMessage) and result.text.startswith(DECISIONS)
+    return isinstance(result, ToolMessage) and result.text.startswith(PERSON_DECISIONS)
 
 
 def is_fruitless(message: BaseMessage, results: Sequence[ToolMessage]) -> bool:
@@ -321,7 +325,7 @@ def _brought_nothing(result: ToolMessage, arguments: dict[str, Any]) -> bool:
 _EMPTY = frozenset({"[]", "{}", "null", "None", '""'})
 
 
-def _is_summary(message: BaseMessage) -> bool:
+def _is_summary_message(message: BaseMessage) -> bool:
     return message.additional_kwargs.get("lc_source") == SUMMARY
 
 
@@ -336,7 +340,7 @@ def _last(
 
 # --- calls in the blocks of a reply, as providers write them ---
 
-FORM = frozenset(
+FORM_FIELDS = frozenset(
     {"model_provider", "output_version"}
 )  # metadata of a message that says how its blocks are to be read
 
@@ -346,7 +350,9 @@ CALL_BLOCKS = frozenset({"tool_use", "tool_call", "function_call", "tool_call_ch
 
 def made_anew(reply: AIMessage, calls: Sequence[ToolCall], **others: Any) -> AIMessage:
     """A reply with other calls and fields, as one that costs nothing: its form is kept, but no id and no usage."""
-    form = {key: each for key, each in reply.response_metadata.items() if key in FORM}
+    form = {
+        key: each for key, each in reply.response_metadata.items() if key in FORM_FIELDS
+    }
     fresh = {
         "id": None,
         "tool_calls": [*calls],

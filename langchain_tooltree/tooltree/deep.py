@@ -42,7 +42,7 @@ from langgraph.prebuilt.tool_node import ToolInvocationError
 from langchain_tooltree._langgraph import tool_node_input, with_runtime
 from langchain_tooltree.conversation import Conversation, is_observation, transcript
 from langchain_tooltree.errors import EmptyQueryError, described
-from langchain_tooltree.experience.trajectory import UNREADABLE, readable
+from langchain_tooltree.experience.trajectory import INVALID_ARGUMENTS, readable
 from langchain_tooltree.flows import (
     Flow,
     FunctionStep,
@@ -53,7 +53,7 @@ from langchain_tooltree.flows import (
     run_flow,
 )
 from langchain_tooltree.models import (
-    ATTEMPTS,
+    REPLY_ATTEMPTS,
     UNTRUSTED,
     Meter,
     call_tools,
@@ -235,7 +235,7 @@ class DeepSearch:
     async def _narrow_tools(self) -> None:
         """Have the coarse planner choose the tools that may be proposed."""
         search, spent = self._search, self._search.spent
-        meter = Meter(min(ATTEMPTS, search.max_model_calls - ANSWER_CALLS))
+        meter = Meter(min(REPLY_ATTEMPTS, search.max_model_calls - ANSWER_CALLS))
         self._tools = await plan_tools(
             self._host.model, self._library, self._conversation.goal, meter
         )
@@ -738,7 +738,9 @@ class Proposer:
             )
         for broken in reply.invalid_tool_calls:
             proposal.dropped.append(
-                shortened(f"{broken.get('name')}({broken.get('args')}): {UNREADABLE}")
+                shortened(
+                    f"{broken.get('name')}({broken.get('args')}): {INVALID_ARGUMENTS}"
+                )
             )
 
 

@@ -22,10 +22,10 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResu
 from langchain_tooltree.models import with_chat_model
 from langchain_tooltree.tooltree.report import (
     Report,
+    find_texts,
     may_be_report,
     parse_report,
     split_report,
-    texts_of,
     with_first_text,
     with_texts,
 )
@@ -257,7 +257,7 @@ class _Gate:
         if self.is_shut:
             self.text, message = (
                 message.text,
-                with_texts(message, [""] * len(texts_of(message))),
+                with_texts(message, [""] * len(find_texts(message))),
             )
         return ChatGeneration(
             message=message, generation_info=generation.generation_info
@@ -267,7 +267,7 @@ class _Gate:
 def _merged(chunks: Sequence[ChatGenerationChunk], text: str) -> ChatGenerationChunk:
     """Chunks as one, so that usage and the like are kept, with another text: where the last one had some."""
     merged = functools.reduce(operator.add, chunks)
-    texts = texts_of(merged.message)
+    texts = find_texts(merged.message)
     last = max(at for at, each in enumerate(texts) if each)
     message = with_texts(
         merged.message, [text if at == last else "" for at in range(len(texts))]

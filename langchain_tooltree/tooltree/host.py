@@ -24,7 +24,7 @@ from langchain_tooltree.experience.guide import SOURCE, Advice, Guide
 from langchain_tooltree.experience.run_identity import name_of
 from langchain_tooltree.experience.trajectory import sound
 from langchain_tooltree.flows import EventSink, Flow, current_writer, emit
-from langchain_tooltree.models import ATTEMPTS, Meter, usage_sum
+from langchain_tooltree.models import REPLY_ATTEMPTS, Meter, usage_sum
 from langchain_tooltree.sandbox import Sandbox, names_bound_by
 from langchain_tooltree.text import (
     forget_oldest,
@@ -53,7 +53,7 @@ from langchain_tooltree.tooltree.report import (
 )
 from langchain_tooltree.tooltree.result import keep_ended, keep_search
 from langchain_tooltree.tooltree.search.config import SearchConfig
-from langchain_tooltree.tooltree.visit import Outcome, Visit, carry_on, plan_ahead
+from langchain_tooltree.tooltree.visit import Visit, VisitResult, carry_on, plan_ahead
 
 MOST_OFFERINGS = 16  # selections of tools of which it is kept what they are: few agents change between more
 
@@ -259,7 +259,7 @@ class PlannerHost(ABC):
         self.reply = reply
         return reply, None if is_step else report
 
-    async def visited(self, branches: Branches) -> Outcome:
+    async def visited(self, branches: Branches) -> VisitResult:
         """Make one visit: search first, carry on with a plan, plan ahead in a sandbox, or take a step in the loop."""
         self.visible = len(branches.path())
         if self.planner.is_deep:
@@ -275,7 +275,7 @@ class PlannerHost(ABC):
             await keep_ended(outcome.ended, self)
         return outcome
 
-    async def _deep_visit(self, branches: Branches) -> Outcome:
+    async def _deep_visit(self, branches: Branches) -> VisitResult:
         """Search where a turn begins, or goes on after a write that a search has planned; answer from the plan."""
         path = branches.path()
         latest = next(
@@ -286,18 +286,18 @@ class PlannerHost(ABC):
         )
         if path[-1] is not branches.request and not plans:
             await self.own_step(path)
-            return Outcome()
+            return VisitResult()
         result = await DeepSearch(self, path).run()
         plan = result.messages
         if result.waiting:
             await keep_search(result, self.planner.folder)
-            return Outcome(cast("AIMessage", plan[-1]), before=plan[:-1])
+            return VisitResult(cast("AIMessage", plan[-1]), before=plan[:-1])
         stream_now(plan)
         reply, _ = await self.own_step([*path, *plan])
         is_answer = not (reply.tool_calls or reply.invalid_tool_calls)
         result = result.with_answer(reply) if is_answer else result
         await keep_search(result, self.planner.folder)
-        return Outcome(result.answer, before=plan)
+        return VisitResult(result.answer, before=plan)
 
     def instructions_for(
         self, system: SystemMessage | None, messages: Sequence[BaseMessage]
@@ -383,13 +383,15 @@ class PlannerHost(ABC):
         question = self._question(
             path, "post", calls, answer=answer.text, observation=results
         )
-        standing = await judge.check(question, self._meter(ATTEMPTS))
+        standing = await judge.check(question, self._meter(REPLY_ATTEMPTS))
         if standing.goal is None:
             return None
         if standing.missing:
             return "; ".join(standing.missing)
         return (
-            "" if standing.goal >= DONE else "something, as a check of the answer says"
+            ""
+            if standing.goal >= COMPLETE_GOAL_SCORE
+            else "something, as a check of the answer says"
         )
 
     async def judge_candidates(
@@ -403,7 +405,7 @@ class PlannerHost(ABC):
             JudgedCall(f"c{at}", each.name, each.args) for at, each in enumerate(calls)
         ]
         scores = await judge.pre(
-            self._question(path, "pre", questions), self._meter(ATTEMPTS)
+            self._question(path, "pre", questions), self._meter(REPLY_ATTEMPTS)
         )
         threshold = self.planner.config.pre_threshold
         scored = [
@@ -426,7 +428,7 @@ class PlannerHost(ABC):
         if judge is None or not calls:
             return False
         question = self._question(path[:at], "post", calls, observation=results)
-        judged, _ = await judge.post(question, self._meter(ATTEMPTS))
+        judged, _ = await judge.post(question, self._meter(REPLY_ATTEMPTS))
         return (
             judged.score is not None
             and judged.score < self.planner.config.post_threshold
@@ -462,4 +464,6 @@ def _latest_call(
     return at, [JudgedCall("c0", call["name"], call["args"])], results
 
 
-DONE = 0.5  # goal score in [0, 1] from which a judge holds an answer for complete
+COMPLETE_GOAL_SCORE = (
+    0.5  # goal score in [0, 1] from which a judge holds an answer for complete
+)

@@ -18,7 +18,7 @@ from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.experience.trajectory import part_of
 from langchain_tooltree.flows import FunctionStep
 from langchain_tooltree.models import (
-    ATTEMPTS,
+    REPLY_ATTEMPTS,
     Meter,
     document_prompt,
     filled_in,
@@ -172,7 +172,7 @@ class ModelEvaluator:
     seed: int = 0
     prompts: Prompts = DEFAULT_PROMPTS
     explains: bool = False
-    calls_per_question: int = ATTEMPTS
+    calls_per_question: int = REPLY_ATTEMPTS
 
     async def pre(self, request: JudgeRequest, meter: Meter) -> list[Judged]:
         """Score candidates in one question."""

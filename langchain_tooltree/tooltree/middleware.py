@@ -22,7 +22,7 @@ from langgraph.types import Command
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.experience.guide import Learner, checked_experience
 from langchain_tooltree.experience.run_identity import (
-    REMEMBERED,
+    RECALLED_CHANNEL,
     ModelRequests,
     TurnNote,
 )
@@ -36,7 +36,7 @@ from langchain_tooltree.tooltree.branches import KEY, Mark
 from langchain_tooltree.tooltree.gate import gated
 from langchain_tooltree.tooltree.host import Planner, PlannerHost, PlannerOptions
 from langchain_tooltree.tooltree.result import guide_of
-from langchain_tooltree.tooltree.visit import Outcome
+from langchain_tooltree.tooltree.visit import VisitResult
 
 Handler = Callable[[ModelRequest[Any]], Any]
 
@@ -117,7 +117,7 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         offering = self._planner.offering(request.tools)
         mark = Mark.from_dict(request.state.get(KEY))
         branches = self._planner.branches(request.messages, mark, offering)
-        remembered: Any = request.state.get(REMEMBERED)
+        remembered: Any = request.state.get(RECALLED_CHANNEL)
         experience = self._experience
         guide = (
             None
@@ -138,7 +138,7 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         outcome = await host.visited(branches)
         response = _response(host, outcome)
         if outcome.ended is not None and (recalled := outcome.ended.mark.recalled):
-            response.command.update[REMEMBERED] = {
+            response.command.update[RECALLED_CHANNEL] = {
                 **(remembered or {}),
                 "recalled": recalled,
             }
@@ -188,9 +188,9 @@ class _LearningMiddleware(ToolTreeMiddleware):
         """Flow of `before_agent` and `abefore_agent`; other flows await it."""
         assert self._experience is not None  # noqa: S101 - for mypy
         remembered = await self._experience.begin(
-            Conversation.of(state), state.get(REMEMBERED) or {}
+            Conversation.of(state), state.get(RECALLED_CHANNEL) or {}
         )
-        return {REMEMBERED: remembered}
+        return {RECALLED_CHANNEL: remembered}
 
     def after_agent(self, state: Any, runtime: Runtime[Any]) -> None:
         """Keep the turn; one that was interrupted is not over."""
@@ -204,7 +204,7 @@ class _LearningMiddleware(ToolTreeMiddleware):
         """Flow of `after_agent` and `aafter_agent`; other flows await it."""
         offered = self._requests.pop(runtime)
         tools, instructions = [*offered.tools.values()], offered.instructions
-        if self._experience is not None and (remembered := state.get(REMEMBERED)):
+        if self._experience is not None and (remembered := state.get(RECALLED_CHANNEL)):
             await self._experience.end(
                 state["messages"],
                 remembered,
@@ -334,7 +334,7 @@ async def _respond(handler: Any, request: Any) -> ModelResponse[Any]:
     )
 
 
-def _response(host: _RequestHost, outcome: Outcome) -> Any:
+def _response(host: _RequestHost, outcome: VisitResult) -> Any:
     """What the hook returns: the own step as it came, or another message, with what the state is to keep."""
     response = (
         ModelResponse(result=[outcome.message])

@@ -39,7 +39,7 @@ from langchain_tooltree.tooltree.result import (
     result_of_path,
     search_result,
 )
-from langchain_tooltree.tooltree.visit import Outcome
+from langchain_tooltree.tooltree.visit import VisitResult
 
 
 class ToolTreeNode(Runnable[Any, dict[str, list[BaseMessage]]]):
@@ -242,7 +242,7 @@ def _notes(message: BaseMessage) -> Mapping[str, Any]:
 
 
 def _update(
-    messages: Sequence[BaseMessage], outcome: Outcome, own: AIMessage
+    messages: Sequence[BaseMessage], outcome: VisitResult, own: AIMessage
 ) -> list[Any]:
     """The messages to add, to remove, and to put back without their marks once a search is over."""
     message = own if outcome.message is None else outcome.message
@@ -284,7 +284,7 @@ def _without_mark(message: BaseMessage) -> BaseMessage:
 Query = str | BaseMessage | Sequence[BaseMessage | dict[str, Any] | tuple[str, str]]
 """A request, or a conversation in any form that LangChain understands."""
 
-MOST_STEPS = 100
+MAX_SEARCH_STEPS = 100
 """Super-steps of a search at the most, two for each call of the model: more than a request takes, unless the model has
 lost its way."""
 
@@ -399,10 +399,10 @@ async def search_flow(
         sinks=[on_event] if on_event else (),
         **options,
     )
-    graph = _compiled(node, library)
+    graph = _compile_search_graph(node, library)
     config: RunnableConfig = {"callbacks": callbacks} if callbacks else {}
     if current_runtime() is None:  # inside a graph, its own limit holds
-        config["recursion_limit"] = MOST_STEPS
+        config["recursion_limit"] = MAX_SEARCH_STEPS
     state: Any = {"messages": list(messages)}
     end = await TwinStep(
         partial(graph.invoke, state, config), partial(graph.ainvoke, state, config)
@@ -421,7 +421,7 @@ async def search_flow(
 """`search`, to be awaited."""
 
 
-def _compiled(node: ToolTreeNode, library: ToolLibrary) -> Any:
+def _compile_search_graph(node: ToolTreeNode, library: ToolLibrary) -> Any:
     """The graph of a search: it ends where a call waits that is not declared a read."""
 
     def route(state: MessagesState) -> str:

@@ -171,7 +171,7 @@ ASSESS_DESCRIPTION = (
 )
 
 
-Share = Annotated[
+ScoreField = Annotated[
     float, Field(ge=0, le=1, allow_inf_nan=False, strict=True)
 ]  # a score in [0, 1]
 
@@ -181,7 +181,7 @@ class CandidateScore(BaseModel):
 
     id: str = Field(description="Identifier of the candidate, as given")
     reason: str = Field(description="Why it gets this score")
-    score: Share = Field(description="Between 0 and 1")
+    score: ScoreField = Field(description="Between 0 and 1")
 
 
 class CandidateScores(BaseModel):
@@ -194,10 +194,10 @@ class ObservationScore(BaseModel):
     """The score of a call by its result."""
 
     reason: str = Field(description="Why it gets these scores")
-    score: Share = Field(
+    score: ScoreField = Field(
         description="Whether the call was the right one to make, between 0 and 1"
     )
-    goal: Share = Field(
+    goal: ScoreField = Field(
         description="Whether the whole request is fulfilled by now, between 0 and 1"
     )
 
@@ -205,7 +205,7 @@ class ObservationScore(BaseModel):
 class ExplainedScore(BaseModel):
     """The score of one call."""
 
-    score: Share = Field(description="Between 0 and 1")
+    score: ScoreField = Field(description="Between 0 and 1")
     explanation: str = Field("", description="Why, in two to four sentences")
 
 
@@ -228,7 +228,7 @@ class RequestCheck(BaseModel):
 class Assessment(RequestCheck):
     """How things stand, said beside candidates; `last_result` is asked for where there is a result."""
 
-    last_result: Share | None = Field(
+    last_result: ScoreField | None = Field(
         None,
         description="Whether the latest call, as its result shows, was the right one to make, 0 to 1; near 0 for an "
         "error or an irrelevant result",
@@ -239,7 +239,7 @@ class ToolRelevance(BaseModel):
     """What a tool is worth for a request."""
 
     name: str
-    relevance: Share = Field(description="Between 0 and 1")
+    relevance: ScoreField = Field(description="Between 0 and 1")
     obtainable: bool = Field(True, description="Whether its input can be had")
     useful: bool = Field(True, description="Whether its output is of use")
 

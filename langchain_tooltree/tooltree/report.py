@@ -23,7 +23,7 @@ from pydantic import (
 
 from langchain_tooltree.text import text_in
 
-MessageT = TypeVar("MessageT", bound=BaseMessage)
+AnyMessageT = TypeVar("AnyMessageT", bound=BaseMessage)
 
 REPORT_PROMPT = 'First line of an answer: {"missing": "nothing, or what"}'
 """Stands at the end of the agent's instructions. Each of its model calls pays for it, so it is short."""
@@ -130,7 +130,7 @@ def parse_report(text: str) -> tuple[Report, str] | None:
 
 def split_report(reply: AIMessage) -> tuple[AIMessage, Report | None]:
     """Take the report out of a reply, other blocks left as they are; the reply itself and `None` if it has none."""
-    texts = texts_of(reply)
+    texts = find_texts(reply)
     parts = parse_report("".join(texts))
     if parts is None:
         return reply, None
@@ -144,7 +144,7 @@ def split_report(reply: AIMessage) -> tuple[AIMessage, Report | None]:
     return without_blanks(with_texts(reply, texts)), report
 
 
-def texts_of(message: BaseMessage) -> list[str]:
+def find_texts(message: BaseMessage) -> list[str]:
     """The text of each block of a message's content, empty for blocks of other kinds."""
     blocks: list[Any] = (
         [message.content] if isinstance(message.content, str) else message.content
@@ -152,7 +152,7 @@ def texts_of(message: BaseMessage) -> list[str]:
     return [text_in(block) if _is_text(block) else "" for block in blocks]
 
 
-def with_texts(message: MessageT, texts: Sequence[str]) -> MessageT:
+def with_texts(message: AnyMessageT, texts: Sequence[str]) -> AnyMessageT:
     """A message with other texts, as `texts_of` gives them; what else a block holds, such as an id, stays."""
     if isinstance(message.content, str):
         return message.model_copy(update={"content": texts[0]})
@@ -166,7 +166,7 @@ def with_texts(message: MessageT, texts: Sequence[str]) -> MessageT:
     return message.model_copy(update={"content": content})
 
 
-def with_first_text(message: MessageT, text: str) -> MessageT:
+def with_first_text(message: AnyMessageT, text: str) -> AnyMessageT:
     """A message with a text where its first one stood, or behind its other blocks; the rest of its texts stay."""
     content: Any = text
     if isinstance(message.content, list):
@@ -184,13 +184,13 @@ def with_first_text(message: MessageT, text: str) -> MessageT:
     return without_blanks(message.model_copy(update={"content": content}))
 
 
-def without_blanks(message: MessageT) -> MessageT:
+def without_blanks(message: AnyMessageT) -> AnyMessageT:
     """A message without blocks of text that say nothing, which providers refuse; Gemini's signatures say something."""
     if isinstance(message.content, str):
         return message
     content = [
         block
-        for block, text in zip(message.content, texts_of(message), strict=True)
+        for block, text in zip(message.content, find_texts(message), strict=True)
         if text.strip()
         or not _is_text(block)
         or (isinstance(block, dict) and block.get("extras"))

@@ -578,7 +578,7 @@ async def keep_turn(
     )
 
 
-MOST_ATTEMPTS = 3
+MAX_FAILED_ATTEMPTS = 3
 """Failed attempts that are kept of a search: as many as a success is compared with at the most (CFGM, Alg. 2)."""
 
 
@@ -608,7 +608,7 @@ def failed_attempts(ended: Ended, *, run: str) -> list[Trajectory]:
                 metadata={ATTEMPT_OF: run},
             )
             attempts.append(attempt)
-    return attempts[:MOST_ATTEMPTS]
+    return attempts[:MAX_FAILED_ATTEMPTS]
 
 
 async def keep_ended(ended: Ended, host: "PlannerHost") -> None:

@@ -71,7 +71,7 @@ hooks of several middleware around them."""
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class VisitResult:
     """What comes of a visit."""
 
     message: AIMessage | None = (
@@ -109,7 +109,7 @@ class Visit:
         self._path = branches.path()
         self._is_undone = False
 
-    async def run(self) -> Outcome:
+    async def run(self) -> VisitResult:
         """Make the visit: what to return, to remove and to note."""
         effects = self._host.offering.effects
         if effects.by_arguments:  # functions, which are asked off the event loop
@@ -143,7 +143,7 @@ class Visit:
             if reply.tool_calls or reply.invalid_tool_calls:
                 return await self._step(reply)
             note = await self._stop(reply, report)
-            if isinstance(note, Outcome):
+            if isinstance(note, VisitResult):
                 return note
             has_said = (
                 bool(reply.text) and not self._is_undone
@@ -183,11 +183,11 @@ class Visit:
         ]
         return await self._host.is_unusual(self._path, writes)
 
-    async def _step(self, reply: AIMessage) -> Outcome:
+    async def _step(self, reply: AIMessage) -> VisitResult:
         """The host makes the calls of an own step, unless it is a write that only the step itself wants."""
         mark = self._mark
         if not (mark.best or mark.hidden):
-            return Outcome(mark=mark if mark.checked else None)
+            return VisitResult(mark=mark if mark.checked else None)
         writes = [
             call
             for call in reply.tool_calls
@@ -215,7 +215,7 @@ class Visit:
         if self._is_undone:
             parents = {**mark.parents, str(reply.id): str(self._path[-1].id)}
             self._mark = replace(mark, parents=parents)
-        return Outcome(
+        return VisitResult(
             mark=self._with_costs() if mark.is_searching or mark.hidden else None
         )
 
@@ -228,7 +228,9 @@ class Visit:
             or any(words.issuperset(words_of(value)) for value in values)
         )
 
-    async def _stop(self, answer: AIMessage, report: Report | None) -> Outcome | str:
+    async def _stop(
+        self, answer: AIMessage, report: Report | None
+    ) -> VisitResult | str:
         """What to do with an answer: the outcome, or the note with which the own step is asked again."""
         if _is_refusal(answer):  # a second question would only be refused once more
             return await self._accept(answer, "")
@@ -285,16 +287,16 @@ class Visit:
             self._mark = replace(self._mark, recalled=recall.note())
         return advice
 
-    async def _accept(self, answer: AIMessage, missing: str) -> Outcome:
+    async def _accept(self, answer: AIMessage, missing: str) -> VisitResult:
         """Return an answer as it came where nothing was doubted in the turn, and otherwise the best one."""
         if self._mark.is_searching or self._mark.hidden:
             self._hold(answer, missing)
             return await self._conclude("exhausted" if missing else "answered")
         usage = self._host.judge_usage()
         if usage is None:
-            return Outcome(mark=Mark() if self._mark.checked else None)
+            return VisitResult(mark=Mark() if self._mark.checked else None)
         total = {"usage_metadata": usage_sum(answer.usage_metadata, usage)}
-        return Outcome(message=answer.model_copy(update=total))
+        return VisitResult(message=answer.model_copy(update=total))
 
     def _undo(self, wrong: int | None) -> str:
         """Give up the path from a step on that should not have been made; its calls, empty if it has to stay."""
@@ -374,7 +376,7 @@ class Visit:
         reasoning = message_to_dict(with_only_call(answer, None))
         return [Candidate(call.name, call.args, self._mark.hidden, reasoning)]
 
-    async def _ask_for_others(self, missing: str, answer: AIMessage) -> Outcome:
+    async def _ask_for_others(self, missing: str, answer: AIMessage) -> VisitResult:
         """Ask for other calls at the weakest state of the turn, and try the most promising read.
 
         Where runs that went well went on with a read that takes no arguments, that is tried without a question.
@@ -437,7 +439,7 @@ class Visit:
     def _may_try(self, name: str, args: Any) -> bool:
         return name in self._host.trials and self._branches.is_free(name, args)
 
-    async def _explore(self, waiting: Sequence[Candidate]) -> Outcome:
+    async def _explore(self, waiting: Sequence[Candidate]) -> VisitResult:
         """Return the most promising read as an ordinary call, from the state that it is to start from."""
         candidate, *rest = waiting
         hidden = [*dict.fromkeys([*candidate.hidden, *self._mark.hidden])]
@@ -451,7 +453,7 @@ class Visit:
             "model_calls": self._mark.used,
         }
         await self._host.emit([{"type": "explore", **facts}])
-        return Outcome(message=message, mark=self._with_costs())
+        return VisitResult(message=message, mark=self._with_costs())
 
     def _as_step(self, candidate: Candidate) -> AIMessage:
         """A candidate as a message of the agent's, in the reply that offered it: providers that sign expect that."""
@@ -470,7 +472,7 @@ class Visit:
 
     # --- the end ---
 
-    async def _conclude(self, reason: str) -> Outcome:
+    async def _conclude(self, reason: str) -> VisitResult:
         """Return the best answer, and remove what is not on its path."""
         best = self._mark.best
         assert best is not None  # noqa: S101 - a search begins with an answer
@@ -478,7 +480,7 @@ class Visit:
         abandoned = self._abandoned(set(best.path))
         remove = [str(each.id) for each in abandoned]
         if not self._mark.is_searching:
-            return Outcome(remove=remove, mark=Mark())
+            return VisitResult(remove=remove, mark=Mark())
         self._add_usage(*abandoned)
         mark = self._with_costs()
         about = {
@@ -502,7 +504,7 @@ class Visit:
         await self._host.emit(
             [{"type": "stop", "reason": reason, "rollouts": len(mark.parents)}]
         )
-        return Outcome(
+        return VisitResult(
             answer, remove, Mark(), Ended(self._branches, mark, answer, reason)
         )
 
@@ -563,7 +565,7 @@ def _labels(calls: Iterable[ToolCall]) -> str:
 
 # --- planning ahead in forks ---
 
-MOST_STEPS = 40  # steps that are planned ahead at the most: more than a turn has, unless the agent has lost its way
+MAX_PLANNED_STEPS = 40  # steps that are planned ahead at the most: more than a turn has, unless the agent has lost its way
 
 
 async def run_in_fork(
@@ -590,7 +592,7 @@ async def run_in_fork(
 
 async def plan_ahead(
     branches: Branches, trial: "PlannerHost", sandbox: Sandbox
-) -> Outcome:
+) -> VisitResult:
     """Play the rest of a turn in forks, as far as its calls are bound by the sandbox.
 
     Args:
@@ -622,7 +624,7 @@ async def plan_ahead(
         if not is_bound and not worlds:
             return outcome
         mark = outcome.mark or mark
-        if not is_bound or len(worlds) == MOST_STEPS:
+        if not is_bound or len(worlds) == MAX_PLANNED_STEPS:
             break
         path = inner.path(mark.hidden)
         state = {**trial.state, trial.messages_key: [*path, step]}
@@ -658,7 +660,7 @@ def _plan_of(path: Sequence[BaseMessage]) -> list[PlannedStep]:
     return steps
 
 
-def carry_on(branches: Branches) -> Outcome | None:
+def carry_on(branches: Branches) -> VisitResult | None:
     """The next step of a plan whose first one was carried out last, or its answer.
 
     `None` if the latest results do not equal those that were tried, or the plan has no more to say.
@@ -688,14 +690,14 @@ def carry_on(branches: Branches) -> Outcome | None:
     return _next_step(replace(branches.mark, plan=following), following)
 
 
-def _next_step(mark: Mark, plan: Plan) -> Outcome:
+def _next_step(mark: Mark, plan: Plan) -> VisitResult:
     """The first step of a plan as an ordinary message, or its answer, with which the turn is over."""
     if plan.steps:
         (message,) = messages_from_dict([plan.steps[0].message])
-        return Outcome(cast("AIMessage", message), mark=mark)
+        return VisitResult(cast("AIMessage", message), mark=mark)
     assert plan.answer is not None  # noqa: S101 - a plan has steps or an answer
     (message,) = messages_from_dict([plan.answer])
-    return Outcome(cast("AIMessage", message), remove=mark.hidden, mark=Mark())
+    return VisitResult(cast("AIMessage", message), remove=mark.hidden, mark=Mark())
 
 
 _MADE_UP = re.compile(
@@ -720,7 +722,7 @@ def renames(tried: str, real: str) -> dict[str, str] | None:
     """
     if tried == real:
         return {}
-    (fixed, before), (other_fixed, after) = _parts(tried), _parts(real)
+    (fixed, before), (other_fixed, after) = _split_made_up(tried), _split_made_up(real)
     if fixed != other_fixed:
         return None
     renamed: dict[str, str] = {}
@@ -737,7 +739,7 @@ def renames(tried: str, real: str) -> dict[str, str] | None:
     )
 
 
-def _parts(text: str) -> tuple[list[str], list[tuple[str, str]]]:
+def _split_made_up(text: str) -> tuple[list[str], list[tuple[str, str]]]:
     """What is fixed in a text, and between it what is made up, each with its kind."""
     fixed, made_up, end = list[str](), list[tuple[str, str]](), 0
     for match in _MADE_UP.finditer(text):

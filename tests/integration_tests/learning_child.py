@@ -82,14 +82,14 @@ def run_of(number):
 
 def write(database, first, count, *, killed):
     """Learn runs, and print each; be killed `before` or `after` a part of the fourth is stored, if `killed` says so."""
-    fold.DEFAULTS = fold.FoldDefaults(together=1)
+    fold.FOLD_DEFAULTS = fold.FoldDefaults(together=1)
 
     class Perishable(SqliteStore):
         def batch(self, ops):
             ops = list(ops)
             is_part = any(
                 isinstance(op, PutOp)
-                and op.namespace[-1] == fold.PARTS
+                and op.namespace[-1] == fold.PARTS_LABEL
                 and "run 3" in op.key
                 for op in ops
             )

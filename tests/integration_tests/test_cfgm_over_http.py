@@ -15,8 +15,8 @@ from openai_server import OpenAIServer
 from langchain_tooltree import CFGMMemory, CFGMMiddleware, TrajectoryRecorder
 from langchain_tooltree.cfgm.online import recall_text
 from langchain_tooltree.errors import ReplyError
-from langchain_tooltree.sitgraph.transitions import read_run, texts_of
-from langchain_tooltree.text import TAG
+from langchain_tooltree.sitgraph.transitions import get_feature_texts, read_run
+from langchain_tooltree.text import REFERENCE_TAG
 
 TASK = "Leave the house."
 OTHER = "Leave the shed."
@@ -150,9 +150,9 @@ async def test_what_was_recalled_and_advised_is_not_mined_again(path: str) -> No
         messages = await invoked(
             path, agent, f"{OTHER}\n\n{told}", {"callbacks": [recorder]}
         )
-        assert TAG in messages[0].text
+        assert REFERENCE_TAG in messages[0].text
         assert any(
-            TAG in message.text
+            REFERENCE_TAG in message.text
             for message in messages
             if isinstance(message, ToolMessage)
         )
@@ -176,14 +176,14 @@ async def test_what_was_recalled_and_advised_is_not_mined_again(path: str) -> No
     shown, _, _ = asked[0].partition('"known_tips"')
     assert "open door" in shown
     moments = [transition.moment for transition in read_run(recorded)[0]]
-    states = [str(texts_of(moment)) for moment in moments]
+    states = [str(get_feature_texts(moment)) for moment in moments]
     assert len(states) == 3
     for text in (
         str(replace(recorded, metadata={})),
         shown,
         *states,
     ):  # people may read there what a reflection said
-        for foreign in (TAG, LESSON, TASK, *TIPS.values()):
+        for foreign in (REFERENCE_TAG, LESSON, TASK, *TIPS.values()):
             assert foreign not in text
-    assert all(TAG not in tip.text for tip in tips)
-    assert recall_text(recalled, max_characters=2_000).count(TAG) == 2
+    assert all(REFERENCE_TAG not in tip.text for tip in tips)
+    assert recall_text(recalled, max_characters=2_000).count(REFERENCE_TAG) == 2

@@ -8,9 +8,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from langchain_tooltree.toolbox import process
-from langchain_tooltree.toolbox.library import TOOLS
+from langchain_tooltree.toolbox.library import TOOL_TABLE
 
-__all__ = ["TOOLS", "process", "serving"]
+__all__ = ["TOOL_TABLE", "process", "serving"]
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from langchain_tooltree.experience.trajectory import (
-    EFFECTS,
+    EFFECTS_KEY,
     Branch,
     Trajectory,
     is_read,
@@ -120,7 +120,7 @@ def test_a_review_numbers_the_writes_and_shows_each_call_with_its_result():
 
 def test_declared_effects_decide_what_a_write_is():
     record = Trajectory.from_chat(
-        made("look", "x"), metadata={EFFECTS: {"look": "write"}}
+        made("look", "x"), metadata={EFFECTS_KEY: {"look": "write"}}
     )
     assert excerpt(record, max_characters=9_000, number_writes=True)[0]["write"] == 1
 

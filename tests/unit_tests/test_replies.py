@@ -21,7 +21,7 @@ from langchain_tooltree.models import Meter, document_prompt, filled_in
 from langchain_tooltree.testing import ScriptedChatModel
 from langchain_tooltree.text import LEVELS, is_plain, plain, whole_characters
 from langchain_tooltree.tooltree.prompts import ObservationScore
-from langchain_tooltree.tooltree.report import texts_of
+from langchain_tooltree.tooltree.report import find_texts
 from tests.benchmarks.trust.rubbish import READERS, deep, random_reply, worst_texts
 
 CALL = {"name": "look", "args": {"query": "x"}, "id": "1", "type": "tool_call"}
@@ -271,4 +271,4 @@ def test_a_text_that_is_nested_data_is_none():
     message = AIMessage.model_construct(
         content=[{"type": "text", "text": nested}, {"type": "text", "text": "Done."}]
     )
-    assert texts_of(message) == ["", "Done."]
+    assert find_texts(message) == ["", "Done."]

@@ -41,8 +41,8 @@ from typing import Any, Literal, cast
 from langchain_tooltree.events import Event
 from langchain_tooltree.tooltree.search.config import KernelConfig
 from langchain_tooltree.tooltree.search.policies import (
-    DONE,
     DONE_AT_START,
+    P_DONE_AFTER_RIGHT_CALL,
     BestPath,
     PosteriorPolicy,
     StopReason,
@@ -183,7 +183,7 @@ class TreeSearch:
         self._policy: UCTPolicy | PosteriorPolicy
         self._best: BestPath | PosteriorPolicy
         if self._by_posterior:
-            done_at_start = DONE if is_under_way else DONE_AT_START
+            done_at_start = P_DONE_AFTER_RIGHT_CALL if is_under_way else DONE_AT_START
             self._policy = self._best = PosteriorPolicy(
                 self.tree, done_at_start=done_at_start
             )

@@ -134,7 +134,7 @@ OFFERED, OFFERED_ASTRAY = (
     0.9,
     0.4,
 )  # an offer holds a next right call: on the right path, and off it
-FIRST = 0.55  # the right call stands first, where candidates come best first and it is among them
+P_RIGHT_CALL_FIRST = 0.55  # the right call stands first, where candidates come best first and it is among them
 HARMLESS_READ, HARMLESS_WRITE = (
     0.95,
     0.1,
@@ -146,7 +146,7 @@ SILENT_IF_DONE, SILENT_IF_OPEN, SILENT_ASTRAY = (
 )  # a model that is asked offers no call
 
 # The request is fulfilled, before any score is known.
-DONE = 0.1  # after one more right call
+P_DONE_AFTER_RIGHT_CALL = 0.1  # after one more right call
 DONE_AT_START, DONE_AFTER_FAILURE = (
     0.05,
     0.05,
@@ -240,7 +240,7 @@ class Pair(NamedTuple):
         return done * self.if_done + (1 - done) * self.if_open
 
 
-NOTHING = Pair(0.0, 0.0)
+NO_EVIDENCE = Pair(0.0, 0.0)
 
 
 class PlanEnd(NamedTuple):
@@ -265,9 +265,9 @@ class Belief:
     prior_astray: float = 0.0  # the same for a state off the right path
     done_likelihood: float = 1.0  # L_done
     open_likelihood: float = 1.0  # L_open
-    promise: Pair = NOTHING  # of the best work at or below
+    promise: Pair = NO_EVIDENCE  # of the best work at or below
     work: Work | None = None  # that work, `None` if there is none
-    busy: Pair = NOTHING  # what the best work in flight at or below promises
+    busy: Pair = NO_EVIDENCE  # what the best work in flight at or below promises
     plans: tuple[
         PlanEnd, ...
     ] = ()  # the most probable plan if the request is done here, and if it is open
@@ -440,7 +440,7 @@ class PosteriorPolicy:
         ratio = self._calls.ratio(
             *(score for score, is_scored in scores if is_scored and score is not None)
         )
-        done = DONE if node.call else self._done_at_start
+        done = P_DONE_AFTER_RIGHT_CALL if node.call else self._done_at_start
         if node.observation is not None and node.observation.kind != "ok":
             done = DONE_AFTER_FAILURE
         harmless = (
@@ -457,7 +457,11 @@ class PosteriorPolicy:
             candidates = [belief for _, belief in offer]
             none, none_astray = _none_in(attempt - 1)
             for rank, belief in enumerate(candidates):
-                share = FIRST if rank == 0 else (1 - FIRST) / (len(candidates) - 1)
+                share = (
+                    P_RIGHT_CALL_FIRST
+                    if rank == 0
+                    else (1 - P_RIGHT_CALL_FIRST) / (len(candidates) - 1)
+                )
                 share = 1.0 if len(candidates) == 1 else share
                 # pi = (1 - OFFERED)^(attempt - 1) * OFFERED * share: the right call is in this offer and in none before
                 belief.prior = none * OFFERED * share

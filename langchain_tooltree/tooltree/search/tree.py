@@ -21,7 +21,7 @@ Effect = Literal["read", "write", "sandboxed"]
 Pruned = Literal["pre_evaluation", "top_k", "post_evaluation"]
 
 ROOT = 0  # identifier of the root node
-DEFAULTS = KernelConfig()
+KERNEL_DEFAULTS = KernelConfig()
 FALL = 2 / 3
 """Under Eq. 1 without goal scores a path ends before a call whose r_post is below this share of the mean before it:
 nothing else says that the work is done, and such a call is rather a distraction than a weaker step."""
@@ -167,7 +167,7 @@ class Tree:
     what they change; other code that sets a field of a node enters that node.
     """
 
-    def __init__(self, config: KernelConfig = DEFAULTS) -> None:
+    def __init__(self, config: KernelConfig = KERNEL_DEFAULTS) -> None:
         self.config = config
         self.root = Node(ROOT)
         self.nodes = [self.root]

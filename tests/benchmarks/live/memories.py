@@ -40,7 +40,7 @@ from langchain_tooltree import (
     load_trajectories,
 )
 from langchain_tooltree.errors import ToolTreeError
-from langchain_tooltree.models import ATTEMPTS
+from langchain_tooltree.models import REPLY_ATTEMPTS
 from langchain_tooltree.text import shortened
 from tests.benchmarks.live.episode import (
     Experience,
@@ -342,7 +342,7 @@ def asked(
 ) -> list[Any]:
     """Ask a memory's question, and once more if the reply cannot be used; the list under a key, or an empty one."""
     document = json.dumps(shown, ensure_ascii=False, indent=1)
-    for _ in range(ATTEMPTS):
+    for _ in range(REPLY_ATTEMPTS):
         try:
             reply = model.invoke(
                 [SystemMessage(prompt), HumanMessage(document)], {"run_name": kind}

@@ -29,7 +29,7 @@ from langchain_tooltree.cfgm.online import recall_text
 from langchain_tooltree.experience.trajectory import storable
 from langchain_tooltree.flows import run_flow
 from langchain_tooltree.models import (
-    ATTEMPTS,
+    REPLY_ATTEMPTS,
     Meter,
     bind_tools,
     call_tools,
@@ -228,7 +228,7 @@ class Driver:
         tools = [*self._tools.values()]
         shown = BoundTools.with_scores(tools, assess=True, observed=bool(state.results))
         problems: list[str] = []
-        for _ in range(ATTEMPTS):
+        for _ in range(REPLY_ATTEMPTS):
             reply = self._question(
                 "propose", self._fused(state, shown, before, problems), shown.bound
             )
@@ -264,7 +264,7 @@ class Driver:
         Returns:
             Calls, or the answer; `None` for rubbish.
         """
-        for _ in range(ATTEMPTS):
+        for _ in range(REPLY_ATTEMPTS):
             settings = (
                 {"temperature": temperature}
                 if temperature is not None and self._takes_temperature
@@ -512,7 +512,7 @@ class Driver:
     def _answer(self, messages: Sequence[BaseMessage]) -> AIMessage:
         self._allow_last()
         error: Exception | None = None
-        for _ in range(min(ATTEMPTS, self._meter.left)):
+        for _ in range(min(REPLY_ATTEMPTS, self._meter.left)):
             config: Any = {"run_name": "answer"}
             # With the tools, for some providers refuse calls in a conversation without them.
             tools, prompt = (

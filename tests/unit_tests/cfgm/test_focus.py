@@ -10,7 +10,7 @@ from teacher import attempt
 from langchain_tooltree import CFGMMemory, ConfigurationError, ExperienceStore
 from langchain_tooltree.cfgm.focus import LONGEST_FOCUS_POINT, FocusForm
 from langchain_tooltree.errors import ReplyError
-from langchain_tooltree.models import DEFAULT_MAX_CHARACTERS
+from langchain_tooltree.models import MAX_RUN_CHARACTERS
 from langchain_tooltree.testing import ScriptedChatModel
 
 POINTS = ["Look where things are.", "Try doors before keys."]
@@ -103,7 +103,7 @@ def test_many_long_examples_stay_within_bounds():
     )
     ours, model = memory(FORM)
     ours.focus_points("A house.", [run] * 50)
-    assert len(model.calls[0][1].text) < 3 * DEFAULT_MAX_CHARACTERS
+    assert len(model.calls[0][1].text) < 3 * MAX_RUN_CHARACTERS
 
 
 def test_each_tenant_has_its_own():

@@ -33,7 +33,7 @@ from langchain_tooltree.cfgm.online import (
     with_correction,
 )
 from langchain_tooltree.experience.run_identity import tools_in
-from langchain_tooltree.models import ATTEMPTS, Meter
+from langchain_tooltree.models import REPLY_ATTEMPTS, Meter
 from langchain_tooltree.testing import ScriptedChatModel
 from langchain_tooltree.text import as_reference
 from tests.internals.hall import told_as_data
@@ -49,7 +49,7 @@ def reflect(drive):
         *replies, messages=None, anomaly=ANOMALY, tips=(), tools=(), **options
     ):
         model = ScriptedChatModel(replies=list(replies))
-        meter = Meter(allowance=ATTEMPTS)
+        meter = Meter(allowance=REPLY_ATTEMPTS)
         flow = Reflector(model, **options).reflect_flow(
             in_trouble() if messages is None else messages,
             anomaly,

@@ -18,7 +18,7 @@ from langgraph.graph.message import add_messages
 from langchain_tooltree import Trajectory
 from langchain_tooltree.cfgm.online import (
     LONGEST_CORRECTION,
-    NOTE,
+    REVIEWER_NOTE,
     Reflection,
     advice_in,
     anomaly_in,
@@ -58,7 +58,7 @@ BLOCKS = [
 ]
 CONTENTS = [NO_VALVE, "", BLOCKS, [NO_VALVE], []]
 TEXT = f"""\
-{NOTE} Noticed: the tool failed.
+{REVIEWER_NOTE} Noticed: the tool failed.
 A red one.
 Next step: {NEXT_STEP}"""
 
@@ -82,7 +82,7 @@ def test_it_says_what_was_noticed_the_first_answer_and_what_to_do():
 
 def test_what_a_model_has_not_said_is_left_out():
     told = correction_text(ANOMALY, reflected("Go.", [], ""))
-    assert told == f"{NOTE} Noticed: the tool failed.\nNext step: Go."
+    assert told == f"{REVIEWER_NOTE} Noticed: the tool failed.\nNext step: Go."
 
 
 def test_where_nothing_was_answered_the_progress_is_told():

@@ -8,7 +8,7 @@ from importlib.metadata import version
 import pytest
 
 from langchain_tooltree import Trajectory, dump_trajectories
-from langchain_tooltree.cli import CLOSED, REFUSED, STOPPED, main
+from langchain_tooltree.cli import CLOSED, EXIT_INTERRUPTED, REFUSED, main
 
 COMMANDS = ("demo", "view", "copy")
 
@@ -41,7 +41,7 @@ def test_every_command_has_help_with_an_example_and_can_answer_as_json(
         main([command, "--help"])
     told = capsys.readouterr().out
     assert "--json" in told
-    monkeypatch.setattr("langchain_tooltree.cli._run", lambda *_: 0)
+    monkeypatch.setattr("langchain_tooltree.cli._run_command", lambda *_: 0)
     assert main(told.rpartition("example: langchain-tooltree ")[2].split()) == 0
 
 
@@ -108,8 +108,8 @@ def test_ctrl_c_stops_without_a_traceback_and_says_what_is_kept(monkeypatch, cap
 
     monkeypatch.setattr("langchain_tooltree.demo.search", interrupted)
     monkeypatch.setattr("langchain_tooltree.cli.stores.opened", interrupted)
-    assert main(["demo"]) == STOPPED
-    assert main(["copy", "old", "new"]) == STOPPED
+    assert main(["demo"]) == EXIT_INTERRUPTED
+    assert main(["copy", "old", "new"]) == EXIT_INTERRUPTED
     first, second = capsys.readouterr().err.splitlines()
     assert first == "Stopped."
     assert "goes on from there" in second

@@ -84,7 +84,7 @@ def test_a_copy_that_was_interrupted_goes_on_and_replaces_what_differs_only_by_f
     monkeypatch,
 ):
     source, target = filled(InMemoryStore()), Interrupted()
-    monkeypatch.setattr(stores_module, "PAGE", 1)
+    monkeypatch.setattr(stores_module, "READ_PAGE_SIZE", 1)
 
     with pytest.raises(KeyboardInterrupt):
         run_flow(copy_all(source, target))

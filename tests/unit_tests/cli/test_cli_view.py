@@ -291,7 +291,7 @@ def test_a_store_is_read_while_somebody_writes_and_after_they_were_killed(tmp_pa
 
 
 def test_a_page_of_runs_counts_those_too_that_it_has_no_room_for(tmp_path, monkeypatch):
-    monkeypatch.setattr(view_module, "MOST_RUNS", 2)
+    monkeypatch.setattr(view_module, "MAX_LISTED_RUNS", 2)
     runs = [run_of(number, success=number != 3) for number in range(5)]
     dump_trajectories(
         [*runs, runs[0].judged(False, "Wrong.")], tmp_path / "runs.jsonl.gz"

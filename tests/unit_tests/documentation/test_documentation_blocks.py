@@ -66,7 +66,8 @@ COMMANDS = [
 def test_each_command_of_a_page_can_be_given(monkeypatch, subtests):
     given = []
     monkeypatch.setattr(
-        "langchain_tooltree.cli._run", lambda options, _: given.append(options) or 0
+        "langchain_tooltree.cli._run_command",
+        lambda options, _: given.append(options) or 0,
     )
     for block, line in COMMANDS:
         words = shlex.split(line, comments=True)

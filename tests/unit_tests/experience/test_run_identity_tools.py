@@ -150,7 +150,7 @@ def test_a_run_knows_all_tools_that_it_was_offered_under_their_names_and_its_lat
 
 
 def test_of_runs_that_never_end_the_latest_are_known(monkeypatch):
-    monkeypatch.setattr(run_identity, "MOST_RUNS", 10)
+    monkeypatch.setattr(run_identity, "MAX_REMEMBERED_RUNS", 10)
     requests = ModelRequests()
     for number in range(12):
         requests.add(Running(str(number)), [called("one")], None)

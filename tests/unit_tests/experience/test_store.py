@@ -140,7 +140,7 @@ async def test_what_a_database_does_not_take_is_kept_all_the_same(base, both):
 async def test_all_are_listed_by_their_ids_whatever_their_number(
     base, both, monkeypatch
 ):
-    monkeypatch.setattr(module, "PAGE", 3)
+    monkeypatch.setattr(module, "READ_PAGE_SIZE", 3)
     experience = both(ExperienceStore(base))
     ids = [f"{number:02}" for number in range(20)]
     for key in reversed(ids):

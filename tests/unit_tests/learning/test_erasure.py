@@ -508,7 +508,9 @@ def test_tips_that_are_being_taken_meanwhile_do_not_come_back():
 
 
 def store_at_once(monkeypatch):
-    monkeypatch.setattr(fold_module, "DEFAULTS", fold_module.FoldDefaults(together=1))
+    monkeypatch.setattr(
+        fold_module, "FOLD_DEFAULTS", fold_module.FoldDefaults(together=1)
+    )
 
 
 def parts_with(store, text):

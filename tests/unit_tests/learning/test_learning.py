@@ -643,7 +643,7 @@ def test_where_there_are_many_records_to_read_the_first_request_of_a_process_wai
     monkeypatch,
 ):
     monkeypatch.setattr(
-        fold_module, "DEFAULTS", fold_module.FoldDefaults(read_at_once=15)
+        fold_module, "FOLD_DEFAULTS", fold_module.FoldDefaults(read_at_once=15)
     )
     store = InMemoryStore()
     records = ExperienceStore(store, namespace=ALL)

@@ -21,7 +21,9 @@ PARTS = (*ALL, "parts")
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch):
-    monkeypatch.setattr(fold_module, "DEFAULTS", fold_module.FoldDefaults(together=1))
+    monkeypatch.setattr(
+        fold_module, "FOLD_DEFAULTS", fold_module.FoldDefaults(together=1)
+    )
 
 
 class CountingStore(InMemoryStore):
@@ -253,7 +255,7 @@ def test_what_a_run_gave_before_it_changed_is_stored_no_more_although_few_wait(
     monkeypatch,
 ):
     experience = filled(store := InMemoryStore())
-    monkeypatch.setattr(fold_module, "DEFAULTS", fold_module.FoldDefaults())
+    monkeypatch.setattr(fold_module, "FOLD_DEFAULTS", fold_module.FoldDefaults())
     experience.learn(run_of("run 3", tool="another"))
     parts = {
         item.key.partition("/")[2]: item.value["part"]
@@ -276,7 +278,7 @@ def test_what_a_store_that_is_down_has_not_taken_is_written_later():
 
 
 def test_failures_do_not_have_the_parts_of_others_stored_early(monkeypatch):
-    monkeypatch.setattr(fold_module, "DEFAULTS", fold_module.FoldDefaults())
+    monkeypatch.setattr(fold_module, "FOLD_DEFAULTS", fold_module.FoldDefaults())
     experience = filled(store := InMemoryStore(), count=5)
     experience.learn(run_of("failed", success=False))
     assert stored(store) == {}

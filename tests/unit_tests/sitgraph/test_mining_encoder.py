@@ -62,7 +62,7 @@ def test_each_text_is_sent_once():
 
 
 def test_the_vectors_of_the_latest_texts_are_remembered(monkeypatch):
-    monkeypatch.setattr(encoder_module, "REMEMBERED", 2)
+    monkeypatch.setattr(encoder_module, "MAX_CACHED_VECTORS", 2)
     embeddings = TableEmbeddings()
     encoder = Encoder(embeddings)
 

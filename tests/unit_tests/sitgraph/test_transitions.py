@@ -11,10 +11,10 @@ from langchain_tooltree.sitgraph import transitions
 from langchain_tooltree.sitgraph.transitions import (
     START,
     features_of,
+    get_feature_texts,
     moment_of,
     read_run,
     summary_of,
-    texts_of,
 )
 from langchain_tooltree.text import MARK
 
@@ -266,7 +266,7 @@ def test_a_long_run_is_read_in_proportion_to_its_length(monkeypatch):
         )
         looked_at.clear()
         for transition in read_run(run)[0]:
-            texts_of(transition.moment)
+            get_feature_texts(transition.moment)
             features_of(transition.moment)
         return len(looked_at)
 

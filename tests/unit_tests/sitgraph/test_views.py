@@ -12,9 +12,9 @@ from langchain_tooltree.sitgraph.transitions import (
     MAX_CALLS,
     MAX_CHARACTERS,
     features_of,
+    get_feature_texts,
     moment_of,
     read_run,
-    texts_of,
 )
 from langchain_tooltree.sitgraph.transitions import both_ends as shortened
 
@@ -30,7 +30,7 @@ TALK = [
 
 
 def texts(*messages):
-    return texts_of(moment_of(messages)[0])
+    return get_feature_texts(moment_of(messages)[0])
 
 
 def features(*messages):
@@ -230,7 +230,7 @@ def test_nothing_that_a_dialogue_may_hold_stops_the_graph(messages):
     moment, _ = moment_of(messages)
 
     assert learnt == bool(moment.steps) == bool(suggested)
-    assert texts_of(moment) == texts_of(moment_of(messages)[0])
+    assert get_feature_texts(moment) == get_feature_texts(moment_of(messages)[0])
     assert features_of(moment) == features_of(moment_of(messages)[0])
 
 
@@ -271,6 +271,6 @@ def test_the_state_of_a_long_dialogue_that_goes_on_is_that_of_the_run_later(odd)
 
     moment = moment_of(said)[0]
 
-    assert texts_of(moment) == texts_of(expected)
+    assert get_feature_texts(moment) == get_feature_texts(expected)
     assert features_of(moment) == features_of(expected)
     assert moment.last_tool == expected.last_tool

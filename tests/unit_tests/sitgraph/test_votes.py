@@ -13,7 +13,7 @@ from langchain_tooltree.sitgraph import suggest as votes_module
 from langchain_tooltree.sitgraph.states import (
     DIMENSIONS,
     LABELS,
-    Rows,
+    StateRows,
     cosines,
     project,
     quantize,
@@ -39,7 +39,7 @@ def rows_of(states, targets, runs, sources=0):
         runs,
         -1,
     )
-    return Rows(labels, quantize(np.asarray(states, dtype=np.float32)))
+    return StateRows(labels, quantize(np.asarray(states, dtype=np.float32)))
 
 
 def kernel_among(rows):

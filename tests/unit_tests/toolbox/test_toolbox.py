@@ -9,10 +9,10 @@ from langchain_tests.unit_tests import ToolsUnitTests
 from langchain_tooltree import ConfigurationError, ToolLibrary
 from langchain_tooltree.errors import MissingExtraError
 from langchain_tooltree.toolbox import toolbox
-from langchain_tooltree.toolbox.library import TOOLS
+from langchain_tooltree.toolbox.library import TOOL_TABLE
 from tests.unit_tests.toolbox.conftest import SERVICES, model_that_says
 
-NAMES = [name for _, name, *_ in TOOLS]
+NAMES = [name for _, name, *_ in TOOL_TABLE]
 GUIDE = Path(__file__).parents[3] / "cookbook" / "docs" / "how-to" / "toolbox.md"
 
 

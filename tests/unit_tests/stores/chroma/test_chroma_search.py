@@ -29,7 +29,7 @@ def test_writes_of_one_batch_have_an_order(store):
 
 @pytest.mark.slow
 def test_results_without_a_query_come_newest_first_page_by_page(tmp_path, monkeypatch):
-    monkeypatch.setattr(store_module, "BATCH", 16)
+    monkeypatch.setattr(store_module, "ROW_BATCH_SIZE", 16)
     order = [
         "8",
         "50",
@@ -117,7 +117,7 @@ def brute_force(values, embeddings, query, limit, wanted=lambda _: True):
 
 @pytest.mark.slow
 def test_filters_and_queries_together_lose_nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr(store_module, "FIRST", 20)
+    monkeypatch.setattr(store_module, "FIRST_FILTERED_ROWS", 20)
     words = ["apple", "stone", "river", "cloud", "tree", "lamp", "road", "bird"]
     draw = random.Random(7)  # noqa: S311 - a test's data
     values = {
@@ -160,7 +160,7 @@ def test_a_text_without_words_can_be_stored_and_searched_for(store):
 
 def test_many_vectors_and_large_values_are_written_in_portions(store, monkeypatch):
     monkeypatch.setattr(store_module, "PAYLOAD", 1000)
-    monkeypatch.setattr(store_module, "BATCH", 3)
+    monkeypatch.setattr(store_module, "ROW_BATCH_SIZE", 3)
     values = {str(n): {"t": f"word{n} " * 100} for n in range(20)}
     store.batch([PutOp(NOTES, key, value) for key, value in values.items()])
     assert {item.key: item.value for item in store.search(NOTES, limit=50)} == values

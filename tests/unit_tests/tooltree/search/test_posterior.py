@@ -10,13 +10,13 @@ from langchain_tooltree.tooltree.search import Work
 from langchain_tooltree.tooltree.search.policies import (
     DEEPER,
     DEVIATION,
-    DONE,
     DONE_AT_START,
-    FIRST,
     HARMLESS_READ,
     HARMLESS_WRITE,
     OFFERED,
     OFFERED_ASTRAY,
+    P_DONE_AFTER_RIGHT_CALL,
+    P_RIGHT_CALL_FIRST,
     SILENT_ASTRAY,
     SILENT_IF_DONE,
     SILENT_IF_OPEN,
@@ -43,8 +43,8 @@ def test_two_scored_candidates_by_hand(sketch):
     good, _ = sketch.offer(sketch.tree.root, 0.7, 0.3)
     root = sketch.root()
     first, second, none = (
-        OFFERED * FIRST * GOOD,
-        OFFERED * (1 - FIRST) * BAD,
+        OFFERED * P_RIGHT_CALL_FIRST * GOOD,
+        OFFERED * (1 - P_RIGHT_CALL_FIRST) * BAD,
         1 - OFFERED,
     )
     assert root.work == Work("execute", good)
@@ -57,7 +57,12 @@ def test_work_below_the_request_helps_only_if_that_is_not_fulfilled_already(
     begun = sketch_with(**BY_POSTERIOR)
     for each in (sketch, begun):
         each.offer(each.tree.root, 0.7, 0.3)
-    right = OFFERED * FIRST * GOOD + OFFERED * (1 - FIRST) * BAD + 1 - OFFERED
+    right = (
+        OFFERED * P_RIGHT_CALL_FIRST * GOOD
+        + OFFERED * (1 - P_RIGHT_CALL_FIRST) * BAD
+        + 1
+        - OFFERED
+    )
     done = DONE_AT_START * (1 - SILENT_IF_DONE)
     still_open = (1 - DONE_AT_START) * right * (1 - SILENT_IF_OPEN)
     assert begun.root().best == pytest.approx(
@@ -117,10 +122,10 @@ def test_evidence_from_below_by_hand(sketch):
     astray = (1 - OFFERED_ASTRAY + OFFERED_ASTRAY * bad) * (1 - SILENT_ASTRAY)
     if_done = (1 - SILENT_IF_DONE) / astray
     if_open = (1 - OFFERED + OFFERED * bad) * (1 - SILENT_IF_OPEN) / astray
-    after = DONE * if_done + (1 - DONE) * if_open
+    after = P_DONE_AFTER_RIGHT_CALL * if_done + (1 - P_DONE_AFTER_RIGHT_CALL) * if_open
     unharmed = HARMLESS_WRITE * if_open + 1 - HARMLESS_WRITE
-    first_right = OFFERED * FIRST * GOOD * after / unharmed
-    second_right = OFFERED * (1 - FIRST) * GOOD
+    first_right = OFFERED * P_RIGHT_CALL_FIRST * GOOD * after / unharmed
+    second_right = OFFERED * (1 - P_RIGHT_CALL_FIRST) * GOOD
     assert after < 1
     assert root.work == Work("execute", second)
     assert root.best == pytest.approx(
@@ -149,10 +154,10 @@ def completed(sketch, goal, *, silent=True):
 def test_done_from_a_goal_score_by_hand(sketch):
     call = completed(sketch, 0.7, silent=False)
     root = sketch.root()
-    said = DONE * math.exp(2.5)
+    said = P_DONE_AFTER_RIGHT_CALL * math.exp(2.5)
     assert root.end == call.id
     assert root.probability == pytest.approx(
-        OFFERED * said / (OFFERED * (said + 1 - DONE) + 1 - OFFERED)
+        OFFERED * said / (OFFERED * (said + 1 - P_DONE_AFTER_RIGHT_CALL) + 1 - OFFERED)
     )
 
 
@@ -164,7 +169,11 @@ def test_done_from_a_silent_model_by_hand(sketch):
     if_done, if_open = SILENT_IF_DONE / astray, (1 - OFFERED) * SILENT_IF_OPEN / astray
     unharmed = HARMLESS_READ * if_open + 1 - HARMLESS_READ
     done, unfinished = (
-        OFFERED * part / unharmed for part in (DONE * if_done, (1 - DONE) * if_open)
+        OFFERED * part / unharmed
+        for part in (
+            P_DONE_AFTER_RIGHT_CALL * if_done,
+            (1 - P_DONE_AFTER_RIGHT_CALL) * if_open,
+        )
     )
     assert root.end == call.id
     assert root.probability == pytest.approx(done / (done + unfinished + 1 - OFFERED))
