@@ -41,7 +41,7 @@ from langchain_tooltree.experience.trajectory import (
     to_chat,
     without_added,
 )
-from langchain_tooltree.text import MARK, mapping_in, shortened, without_reference
+from langchain_tooltree.text import MARK, get_mapping, shortened, without_reference
 
 SEEN_CHARS = 20_000  # characters of a result in the history that a transcript holds: about 5,000 tokens
 
@@ -406,10 +406,10 @@ def visible_path(
     newest = next(
         (each for each in reversed(path) if isinstance(each, AIMessage)), None
     )
-    noted = {} if newest is None else mapping_in(newest.response_metadata, NOTES)
+    noted = {} if newest is None else get_mapping(newest.response_metadata, NOTES)
     hidden = {
         each
-        for mark in (mapping_in(state, NOTES), mapping_in(noted, SEARCH_MARK))
+        for mark in (get_mapping(state, NOTES), get_mapping(noted, SEARCH_MARK))
         for each in mark.get("hidden") or ()
     }
     if hidden:

@@ -57,11 +57,11 @@ from langchain_tooltree.text import (
     LONGEST_REPLY,
     LONGEST_TEXT,
     compact_json,
+    get_mapping,
     json_object,
-    mapping_in,
-    plain,
     shortened,
     shortened_in,
+    to_plain_data,
     whole_characters,
 )
 
@@ -371,7 +371,7 @@ async def filled_in(
             attempts += 1
             continue
         attempts += 1
-        data = plain(
+        data = to_plain_data(
             reply.tool_calls[0]["args"]
             if structured and reply.tool_calls
             else _object_in(reply)
@@ -567,7 +567,7 @@ def _without_middle(entries: list[Entry], max_characters: int) -> list[Entry]:
 
 
 def _entries(run: Trajectory, longest: int, *, number_writes: bool) -> Iterator[Entry]:
-    effects = mapping_in(run.metadata, EFFECTS_KEY)
+    effects = get_mapping(run.metadata, EFFECTS_KEY)
     writes = count(1)
     for each in woven(enumerate(_with_steps(run.messages)), run.branches):
         agent: Entry = {"agent": each.name} if isinstance(each, Branch) else {}

@@ -27,7 +27,7 @@ from langchain_tooltree.effects import CallEffects, Effects
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.experience.trajectory import NOTES as KEY
 from langchain_tooltree.flows import arun_flow
-from langchain_tooltree.text import mapping_in
+from langchain_tooltree.text import get_mapping
 
 SHOWN = 300  # characters of one text that a person is shown: two lines of a wide window, three of a narrow one
 SHOWN_ITEMS = 5  # results, calls and values that are shown one by one
@@ -149,7 +149,7 @@ def describe(call: ToolCall, conversation: Conversation) -> str:
     """A call of the model's latest message, what it rests on, and what it was weighed against; a line each."""
     values, left = origins(call["args"], conversation)
     plan = (
-        mapping_in(conversation.reply.response_metadata, KEY)
+        get_mapping(conversation.reply.response_metadata, KEY)
         if conversation.reply
         else {}
     )

@@ -57,7 +57,7 @@ def shortened_in(data: Any, longest: int = LONGEST_TEXT) -> Any:
     )
 
 
-def mapping_in(data: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+def get_mapping(data: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     """What stands under a name in data that somebody else may have written; empty if it is no mapping."""
     value = data.get(name)
     return value if isinstance(value, Mapping) else {}
@@ -86,12 +86,12 @@ LONGEST_NUMBER = 1_000  # bits of a whole number whose digits are told: some 300
 _HOLDERS = (dict, list, tuple)
 
 
-def is_deep(data: Any, levels: int = LEVELS) -> bool:
+def is_nested_too_deeply(data: Any, levels: int = LEVELS) -> bool:
     """Whether there is data within data on more levels than can be kept."""
     return next(islice(_levels(data), levels, None), None) is not None
 
 
-def holds_more(data: Any, values: int) -> bool:
+def holds_more_values(data: Any, values: int) -> bool:
     """Whether more than so many values stand in data, at any level."""
     for level in _levels(data):
         values -= sum(map(len, level))
@@ -114,7 +114,7 @@ def _levels(data: Any) -> Iterator[list[Any]]:
         ]  # once, where data are shared: else they may double
 
 
-def plain(data: Any, levels: int = LEVELS) -> Any:
+def to_plain_data(data: Any, levels: int = LEVELS) -> Any:
     """Data as JSON has it and every store, checkpointer and client takes it; what they refuse is a text in its place.
 
     They refuse whole numbers of more than 64 bits, NaN and infinity, halves of characters (lone surrogates), keys that
@@ -131,10 +131,10 @@ def plain(data: Any, levels: int = LEVELS) -> Any:
         case float() if math.isfinite(data):
             result = data
         case list() | tuple() if levels:
-            result = [plain(value, levels - 1) for value in data]
+            result = [to_plain_data(value, levels - 1) for value in data]
         case dict() | Mapping() if levels:
             result = {
-                whole_characters(str(key)): plain(value, levels - 1)
+                whole_characters(str(key)): to_plain_data(value, levels - 1)
                 for key, value in data.items()
             }
         case list() | tuple() | Mapping():
@@ -146,9 +146,9 @@ def plain(data: Any, levels: int = LEVELS) -> Any:
     return result
 
 
-def is_plain(data: Any) -> bool:
+def is_plain_data(data: Any) -> bool:
     """Whether data can be kept as they are; see `plain`."""
-    return bool(plain(data) == data)
+    return bool(to_plain_data(data) == data)
 
 
 def whole_characters(text: str) -> str:
@@ -256,7 +256,7 @@ def kinship(one: str, other: str) -> float:
     )
 
 
-def substance(turn: str) -> str:
+def remove_small_talk(turn: str) -> str:
     """What somebody says in a turn beside greetings, thanks, consent, and who they are: its other sentences."""
     sentences = []
     for sentence in _TURN.split(turn):

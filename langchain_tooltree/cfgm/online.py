@@ -73,8 +73,8 @@ from langchain_tooltree.text import (
     counted,
     cut,
     digest,
+    get_mapping,
     kinship,
-    mapping_in,
     one_line,
     shortened,
     shortened_in,
@@ -915,7 +915,7 @@ def _document(
     step, _ = _anomalous(conversation, anomaly)
     observation = step.outcome.text if step.outcome else ""
     functions = [
-        mapping_in(tool, "function") or tool for tool in tools_in([*tools]).values()
+        get_mapping(tool, "function") or tool for tool in tools_in([*tools]).values()
     ]
     if (
         len(functions) > MAX_DESCRIBED_TOOLS
@@ -962,7 +962,9 @@ def _described(function: Mapping[str, Any]) -> dict[str, Any]:
     shown = {
         "name": function.get("name") or function.get("type"),
         "description": str(function.get("description") or ""),
-        "arguments": list(mapping_in(mapping_in(function, "parameters"), "properties")),
+        "arguments": list(
+            get_mapping(get_mapping(function, "parameters"), "properties")
+        ),
     }
     return dict(shortened_in(shown, LONGEST_DESCRIPTION))
 
@@ -1022,7 +1024,7 @@ LONGEST_FINDING = (
 def with_anomaly(message: ToolMessage, anomaly: Anomaly, **more: Any) -> ToolMessage:
     """A copy of an observation with a mark that it is anomalous: `{"tooltree": {"anomaly": {...}, **more}}`."""
     mark = {
-        **mapping_in(message.response_metadata, NOTES),
+        **get_mapping(message.response_metadata, NOTES),
         "anomaly": asdict(anomaly),
         **more,
     }
@@ -1070,12 +1072,12 @@ def correction_text(anomaly: Anomaly, reflection: Reflection) -> str:
 
 def anomaly_in(message: ToolMessage) -> Mapping[str, Any]:
     """The anomaly that an observation is marked with, as `Anomaly.to_dict` has it; empty if there is none."""
-    return mapping_in(mapping_in(message.response_metadata, NOTES), "anomaly")
+    return get_mapping(get_mapping(message.response_metadata, NOTES), "anomaly")
 
 
 def was_reflected_on(message: ToolMessage) -> bool:
     """Whether there was a reflection on an observation, or an attempt at one."""
-    return "reflected" in mapping_in(message.response_metadata, NOTES)
+    return "reflected" in get_mapping(message.response_metadata, NOTES)
 
 
 def advice_in(message: ToolMessage) -> str:

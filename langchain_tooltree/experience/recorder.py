@@ -78,7 +78,7 @@ from langchain_tooltree.flows import (
     run_flow,
 )
 from langchain_tooltree.models import INNER_RUN_TAG
-from langchain_tooltree.text import digest, mapping_in
+from langchain_tooltree.text import digest, get_mapping
 
 logger = logging.getLogger(__name__)
 
@@ -241,7 +241,7 @@ def _removed_by(message: BaseMessage | ChatMessage) -> Sequence[str]:
         if isinstance(message, BaseMessage)
         else metadata_of(message)
     )
-    removed = mapping_in(metadata, NOTES).get("removed")
+    removed = get_mapping(metadata, NOTES).get("removed")
     return (
         [each for each in removed if isinstance(each, str)]
         if isinstance(removed, list)

@@ -32,15 +32,15 @@ from langchain_tooltree.errors import TrajectoryFormatError
 from langchain_tooltree.text import (
     cut,
     digest,
-    holds_more,
-    is_deep,
-    is_plain,
+    get_mapping,
+    holds_more_values,
+    is_nested_too_deeply,
+    is_plain_data,
     is_reference,
-    mapping_in,
-    plain,
+    remove_small_talk,
     shortened,
-    substance,
     text_in,
+    to_plain_data,
     without_reference,
     words_of,
 )
@@ -115,7 +115,10 @@ def without_notes(
     What was suggested goes as well: it says what other runs did. Where there is nothing of this, both are the same
     objects.
     """
-    metadata, artifact = mapping_in(extras, "response_metadata"), extras.get("artifact")
+    metadata, artifact = (
+        get_mapping(extras, "response_metadata"),
+        extras.get("artifact"),
+    )
     added = added_to(metadata, artifact=artifact, tool=tool)
     summary = (
         artifact if tool == SUMMARIZE_STATE and isinstance(artifact, Mapping) else {}
@@ -129,7 +132,7 @@ def without_notes(
             for key, value in summary.items()
             if key not in (ADDED, "suggestions")
         }
-    if notes := mapping_in(metadata, NOTES):
+    if notes := get_mapping(metadata, NOTES):
         own = {key: value for key, value in notes.items() if key != ADDED}
         rest["response_metadata"] = {**metadata, NOTES: own}
     return without_added(content, added), rest
@@ -180,7 +183,7 @@ def part_of(message: ChatMessage) -> Part:
 
 def _is_summary(message: ChatMessage) -> bool:
     return (
-        mapping_in(extras_of(message), "additional_kwargs").get("lc_source")
+        get_mapping(extras_of(message), "additional_kwargs").get("lc_source")
         == "summarization"
     )
 
@@ -268,7 +271,7 @@ class Recall:
         runs, tips, sources = (
             note.get("runs"),
             note.get("tips"),
-            mapping_in(note, "sources"),
+            get_mapping(note, "sources"),
         )
         return cls(
             _to_ids(runs), {tip: _to_ids(sources.get(tip)) for tip in _to_ids(tips)}
@@ -481,7 +484,7 @@ class Trajectory:
     @property
     def recall(self) -> Recall:
         """What was recalled for it."""
-        return Recall.of_note(mapping_in(self.metadata, RECALLED))
+        return Recall.of_note(get_mapping(self.metadata, RECALLED))
 
     def with_recall(self, recall: Recall) -> Self:
         """A copy of the run with what was recalled for it."""
@@ -548,12 +551,12 @@ def own_messages(messages: Iterable[ChatMessage]) -> tuple[ChatMessage, ...]:
 
 def extras_of(message: ChatMessage) -> Mapping[str, Any]:
     """What a LangChain message had that the chat format has no place for; empty if there is nothing."""
-    return mapping_in(message, EXTRAS)
+    return get_mapping(message, EXTRAS)
 
 
 def metadata_of(message: ChatMessage) -> Mapping[str, Any]:
     """The `response_metadata` of a LangChain message: what stands beside its content."""
-    return mapping_in(extras_of(message), "response_metadata")
+    return get_mapping(extras_of(message), "response_metadata")
 
 
 def requests_in(messages: Iterable[ChatMessage]) -> Iterator[str]:
@@ -585,7 +588,9 @@ def aim_of(requests: Iterable[str]) -> str:
     it is.
     """
     texts = [text for text in map(str.strip, requests) if text]
-    wants = list(dict.fromkeys(filter(None, map(substance, texts)))) or texts[:1]
+    wants = (
+        list(dict.fromkeys(filter(None, map(remove_small_talk, texts)))) or texts[:1]
+    )
     if len(texts) <= 1 or not wants:
         return shortened(texts[0]) if texts else ""
     aim = [cut(wants[0], LONGEST_AIM // 2 if len(wants) > 1 else LONGEST_AIM)]
@@ -725,7 +730,7 @@ def entries_in(message: ChatMessage) -> Sequence[Mapping[str, Any]]:
 
 def function_of(call: Mapping[str, Any]) -> Mapping[str, Any]:
     """The function that an entry of `tool_calls` calls; empty if it calls something else."""
-    return mapping_in(call, "function")
+    return get_mapping(call, "function")
 
 
 LONGEST_LITERAL = 100_000
@@ -1016,7 +1021,7 @@ def sound(message: MessageT) -> MessageT:
     fields, kind, defaults = message.__dict__, type(message), defaults_of(type(message))
     if _is_ordinary(fields):
         return message
-    unfit = [name for name in _DATA if is_deep(fields.get(name))]
+    unfit = [name for name in _DATA if is_nested_too_deeply(fields.get(name))]
     if not _are_blocks(fields.get("content")):
         unfit.append("content")
     values = fields | {name: defaults[name] for name in unfit}
@@ -1087,27 +1092,27 @@ def is_too_large(reply: AIMessage) -> bool:
     What a provider adds does not count: with `logprobs`, metadata have dozens of values for each token.
     """
     return any(
-        holds_more(reply.__dict__.get(name), LARGEST_REPLY)
+        holds_more_values(reply.__dict__.get(name), LARGEST_REPLY)
         for name in ("content", "tool_calls")
     )
 
 
 def storable(reply: AIMessage) -> AIMessage:
     """A sound reply that was asked for, as it can be kept: calls that JSON or a store cannot say are invalid calls."""
-    if is_plain(reply.content) and is_plain(reply.tool_calls):
+    if is_plain_data(reply.content) and is_plain_data(reply.tool_calls):
         return reply
     broken = [
         invalid_tool_call(
-            name=plain(call["name"]),
-            args=shortened(str(plain(call["args"]))),
+            name=to_plain_data(call["name"]),
+            args=shortened(str(to_plain_data(call["args"]))),
             error=INVALID_ARGUMENTS,
         )
         for call in reply.tool_calls
-        if not is_plain(call)
+        if not is_plain_data(call)
     ]
     update = {
-        "content": plain(reply.content),
-        "tool_calls": [call for call in reply.tool_calls if is_plain(call)],
+        "content": to_plain_data(reply.content),
+        "tool_calls": [call for call in reply.tool_calls if is_plain_data(call)],
         "invalid_tool_calls": [*reply.invalid_tool_calls, *broken],
     }
     return reply.model_copy(update=update)

@@ -40,7 +40,7 @@ from langchain_tooltree.learning.fold import STORING, TIPS, Fold
 from langchain_tooltree.sitgraph.files import Which, forget_in_graph
 from langchain_tooltree.sitgraph.graph import Graph
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
-from langchain_tooltree.text import mapping_in
+from langchain_tooltree.text import get_mapping
 
 logger = logging.getLogger(__name__)
 
@@ -254,7 +254,7 @@ async def _affected(fold: Fold, selection: ErasureSelection) -> _Affected:
     )
     tips_gone = made.gone(runs.__contains__)
     recalls = {
-        run: Recall.of_note(mapping_in(each, RECALLED))
+        run: Recall.of_note(get_mapping(each, RECALLED))
         for run, each in records.items()
         if run not in runs
     }

@@ -10,7 +10,7 @@ from importlib.resources import files
 from typing import Any
 
 from langchain_tooltree.secrets import masked
-from langchain_tooltree.text import plain, shortened_in, visible
+from langchain_tooltree.text import shortened_in, to_plain_data, visible
 
 ROOM = 900_000  # characters of a page's data: with the script and the style it stays below 1 MB
 LENGTHS = (
@@ -46,7 +46,7 @@ def page(kind: str, title: str, data: Mapping[str, Any]) -> str:
         f"default-src 'none'; script-src '{hashes['script']}'; style-src '{hashes['style']}'; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
-    shown, written = masked(plain({**data, "kind": kind})), ""
+    shown, written = masked(to_plain_data({**data, "kind": kind})), ""
     for longest in LENGTHS:
         written = json.dumps(
             shortened_in(shown, longest), allow_nan=False, separators=(",", ":")

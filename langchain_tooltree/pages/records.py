@@ -44,7 +44,7 @@ from langchain_tooltree.learning.fold import ExperienceStatus, Fold
 from langchain_tooltree.pages import page
 from langchain_tooltree.sitgraph.graph import Graph, weights
 from langchain_tooltree.sitgraph.transitions import START
-from langchain_tooltree.text import mapping_in, one_line, shortened
+from langchain_tooltree.text import get_mapping, one_line, shortened
 
 MAX_NAME_LABEL = 120  # characters of a name or an id
 MAX_SHOWN_MESSAGES = 2_000  # messages of a dialogue, and of a branch in it, that are shown: those at its beginning
@@ -146,10 +146,10 @@ def _dialogue(
 def _message(message: ChatMessage) -> dict[str, Any]:
     """A message, with what is noted beside it; notes come from a state, which anybody may have written."""
     around = metadata_of(message)
-    notes = mapping_in(around, NOTES)
+    notes = get_mapping(around, NOTES)
     added, anomaly, suggested = (
         added_to(around),
-        mapping_in(notes, "anomaly"),
+        get_mapping(notes, "anomaly"),
         notes.get(SUGGESTED),
     )
     more = {
@@ -215,7 +215,7 @@ def _share(value: Any) -> float | None:
 
 def _count_tokens(message: ChatMessage) -> int:
     """What a reply has cost, sent and received, as far as its model has reported it."""
-    total = mapping_in(extras_of(message), "usage_metadata").get("total_tokens")
+    total = get_mapping(extras_of(message), "usage_metadata").get("total_tokens")
     return total if isinstance(total, int) else 0
 
 

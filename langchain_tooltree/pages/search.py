@@ -28,8 +28,8 @@ from langchain_tooltree.text import (
     counted,
     digest,
     one_line,
-    plain,
     shortened,
+    to_plain_data,
     visible,
     visible_lines,
 )
@@ -176,7 +176,7 @@ def record(
             path,
             json.dumps(
                 masked(
-                    plain(
+                    to_plain_data(
                         {
                             "version": SEARCH_FORMAT_VERSION,
                             **search,

@@ -28,7 +28,7 @@ from langchain_tooltree.models import REPLY_ATTEMPTS, Meter, usage_sum
 from langchain_tooltree.sandbox import Sandbox, names_bound_by
 from langchain_tooltree.text import (
     forget_oldest,
-    mapping_in,
+    get_mapping,
     telling_words,
     without_reference,
 )
@@ -281,7 +281,7 @@ class PlannerHost(ABC):
         latest = next(
             (each for each in reversed(path) if isinstance(each, AIMessage)), None
         )
-        plans = latest is not None and "plan" in mapping_in(
+        plans = latest is not None and "plan" in get_mapping(
             latest.response_metadata, KEY
         )
         if path[-1] is not branches.request and not plans:

@@ -26,7 +26,7 @@ from langchain_tooltree.flows import (
     run_flow,
 )
 from langchain_tooltree.models import bind_tools, extended, quiet, resolve_model
-from langchain_tooltree.text import looks_marked, mapping_in, remarked
+from langchain_tooltree.text import get_mapping, looks_marked, remarked
 from langchain_tooltree.tools import ToolLibrary, check_effects
 from langchain_tooltree.tooltree.branches import KEY, Mark
 from langchain_tooltree.tooltree.deep import with_sync_form
@@ -238,7 +238,7 @@ def mark_in(messages: Sequence[BaseMessage]) -> Mark:
 
 
 def _notes(message: BaseMessage) -> Mapping[str, Any]:
-    return mapping_in(message.response_metadata, KEY)
+    return get_mapping(message.response_metadata, KEY)
 
 
 def _update(

@@ -35,7 +35,7 @@ from langchain_tooltree.models import usage_sum
 from langchain_tooltree.pages import in_notebook
 from langchain_tooltree.pages import search as search_page
 from langchain_tooltree.pages.search import as_data, as_saved, record
-from langchain_tooltree.text import digest, forget_oldest, mapping_in, one_line
+from langchain_tooltree.text import digest, forget_oldest, get_mapping, one_line
 from langchain_tooltree.tooltree.branches import (
     KEY,
     Best,
@@ -383,7 +383,7 @@ def search_result(message: BaseMessage) -> SearchResult:
         ConfigurationError: If no search made the message, or it is no longer kept.
     """
     key = (
-        mapping_in(message.response_metadata, KEY).get("search")
+        get_mapping(message.response_metadata, KEY).get("search")
         if isinstance(message, AIMessage)
         else None
     )

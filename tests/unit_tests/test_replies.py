@@ -19,7 +19,12 @@ from langchain_tooltree.experience.trajectory import from_json, sound, storable,
 from langchain_tooltree.flows import run_flow
 from langchain_tooltree.models import Meter, document_prompt, filled_in
 from langchain_tooltree.testing import ScriptedChatModel
-from langchain_tooltree.text import LEVELS, is_plain, plain, whole_characters
+from langchain_tooltree.text import (
+    LEVELS,
+    is_plain_data,
+    to_plain_data,
+    whole_characters,
+)
 from langchain_tooltree.tooltree.prompts import ObservationScore
 from langchain_tooltree.tooltree.report import find_texts
 from tests.benchmarks.trust.rubbish import READERS, deep, random_reply, worst_texts
@@ -109,8 +114,8 @@ def test_a_call_with_arguments_that_nobody_can_keep_is_invalid(value):
     )
     assert [call["args"] for call in reply.tool_calls] == [{"query": "x"}]
     assert [call["name"] for call in reply.invalid_tool_calls] == ["look"]
-    assert not is_plain(value)
-    assert is_plain(plain(value))
+    assert not is_plain_data(value)
+    assert is_plain_data(to_plain_data(value))
 
 
 def test_calls_with_data_too_deep_within_data_are_dropped():
@@ -133,7 +138,7 @@ def test_half_characters_are_taken_out_of_what_a_model_says_and_never_called():
 
 
 def test_data_are_read_without_what_is_odd_in_them():
-    read = plain(
+    read = to_plain_data(
         {
             "score": 0.5,
             "\ud800": float("nan"),
@@ -148,7 +153,7 @@ def test_data_are_read_without_what_is_odd_in_them():
         str(2**70),
         "<int>",
     )
-    assert is_plain(read)
+    assert is_plain_data(read)
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from langchain_tooltree.text import (
     json_object,
     kinship,
     one_line,
+    remove_small_talk,
     shortened,
-    substance,
 )
 
 
@@ -79,7 +79,7 @@ def test_a_reply_is_read_where_it_is_one_object(text, found):
     ],
 )
 def test_the_substance_of_a_turn_is_neither_courtesy_nor_who_somebody_is(turn, said):
-    assert substance(turn) == said
+    assert remove_small_talk(turn) == said
 
 
 def test_kinship_is_of_telling_words_in_any_form():

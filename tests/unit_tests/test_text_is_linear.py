@@ -28,8 +28,8 @@ from langchain_tooltree.text import (
     json_object,
     mermaid_text,
     one_line,
+    remove_small_talk,
     shortened,
-    substance,
     words_of,
 )
 from langchain_tooltree.tooltree.report import split_report
@@ -215,7 +215,7 @@ READERS: dict[str, Callable[[str], object]] = {
     "reports": lambda text: split_report(AIMessage(text)),
     "secrets": masked,
     "secrets in data": lambda text: masked({"a": [text, {"b": text}]}),
-    "substance": substance,
+    "substance": remove_small_talk,
     "words": words_of,
     "one line": lambda text: one_line(text, 80),
     "shortened": shortened,
