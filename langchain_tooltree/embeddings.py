@@ -13,7 +13,7 @@ from langchain.embeddings import init_embeddings
 from langchain_core.embeddings import Embeddings
 
 from langchain_tooltree.errors import ConfigurationError, check_count
-from langchain_tooltree.flows import TwinStep
+from langchain_tooltree.flows import CallStep
 from langchain_tooltree.text import WORD_PATTERN
 
 DEFAULT_DIMENSIONS = 1024
@@ -102,7 +102,7 @@ def resolve_embeddings(embeddings: Embeddings | str | None) -> Embeddings:
 
 async def embedded(embeddings: Embeddings, texts: list[str]) -> list[list[float]]:
     """One vector for each of some texts, as a flow."""
-    step = TwinStep(
+    step = CallStep(
         partial(embeddings.embed_documents, texts),
         partial(embeddings.aembed_documents, texts),
     )

@@ -1,168 +1,374 @@
-"""One flow, two drivers: logic that needs I/O is written once and runs on the sync and on the async path.
+"""Write logic with I/O once, for sync and async callers.
 
-A flow is a generator. It yields *steps* (something that can be run or awaited) and is sent what came of them; an
-exception raised by a step is thrown into the flow at that point. `run_flow` and `arun_flow` are the only difference
-between the sync and the async half of the package, and `driven` makes a pair of functions, or methods, of one flow:
+This package offers each of its operations twice, such as `add` and `aadd`. Both ask
+chat models, access stores, or call functions of the user, one by blocking the thread
+and the other by awaiting. To write the logic between these calls only once, it is
+written as a *flow*: an `async def` function that awaits *steps* and other flows. A
+step is one piece of I/O that can be performed in both ways. A *driver* runs the flow
+and performs its steps: `run_flow` blocks the calling thread and needs no event loop,
+`arun_flow` awaits each step on the running event loop.
 
-    @driven
-    def add(self, item: Item) -> Flow[bool]:
-        '''Keep an item. ...'''
-        return (yield Write(item))
+Example:
+    ```python
+    class Counter:
+        def add(self, number: int) -> int:
+            \"\"\"Add a number to the stored total and return it.\"\"\"
+            return run_flow(self.add_flow(number))
 
-    aadd = async_twin(add)
+        async def aadd(self, number: int) -> int:
+            \"\"\"Async version of `add`.\"\"\"
+            return await arun_flow(self.add_flow(number))
 
-Callers see `add(item) -> bool` and `async aadd(item) -> bool`. Another flow goes through the same code without a
-driver of its own: `added = yield from flow_of(store.add)(item)`.
+        async def add_flow(self, number: int) -> int:
+            total = await CallStep(self._store.read, self._store.aread) + number
+            await CallStep(
+                partial(self._store.write, total),
+                partial(self._store.awrite, total),
+            )
+            return total
+    ```
 
-Progress events leave through here, too: `emit` hands them to the graph's stream, callback handlers and listeners.
+    Other flows need no driver here. They write `await counter.add_flow(1)`.
+
+Why no event loop is needed:
+    `async` and `await` are part of Python, and asyncio is only one of their users. A
+    call of an `async def` function runs nothing. It returns a coroutine object, which
+    works like a generator:
+
+    1. `coroutine.send(None)` runs the body until something that it awaits yields an
+       object, and returns this object. An event loop expects a future here. A step
+       yields itself (see `FlowStep.__await__`), so a driver receives the step. If the
+       flow awaits another flow that awaits a step, the step passes through both.
+    2. The driver performs the step, by `step.run()` or by `await step.arun()`.
+    3. `coroutine.send(result)` resumes the body, where `await step` now returns the
+       result. If the step has failed, `coroutine.throw(error)` raises the error there
+       instead. Both run the body to its next step, as in 1.
+    4. When the body returns, `send` raises `StopIteration`, with the returned value as
+       its `value`.
+
+What does not work:
+    - A flow awaits steps and other flows, and nothing else. `asyncio.sleep` or
+      `asyncio.Event.wait` would yield objects that only an event loop understands, so
+      the driver raises a `TypeError` at such an `await`. (On a thread without an event
+      loop, asyncio often raises a `RuntimeError` first.) Wrap the call in a `CallStep`
+      or a `FunctionStep`. The same holds for what `async with` and `async for` await.
+    - A flow can't await in a `finally` block or an `async with` exit that runs because
+      of an interrupt or a cancellation. The driver closes the flow then and performs
+      no more steps, so that Python raises a `RuntimeError`.
 """
 
+from __future__ import annotations
+
 import asyncio
-import functools
+import concurrent.futures
 import inspect
 import logging
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
-from concurrent.futures import Future, wait
 from contextvars import copy_context
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, TypeAlias, TypeVar, cast
 
-from langchain_core.callbacks import (
-    BaseCallbackManager,
-    adispatch_custom_event,
-    dispatch_custom_event,
-)
-from langchain_core.runnables.config import ensure_config, run_in_executor
+from langchain_core.runnables.config import run_in_executor
 from langgraph.errors import GraphBubbleUp
-from langgraph.runtime import Runtime, get_runtime
 
 from langchain_tooltree.errors import ConfigurationError, described
-from langchain_tooltree.events import Event
 from langchain_tooltree.text import shortened
 
 logger = logging.getLogger(__name__)
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class FlowStep:
-    """A piece of I/O that a flow asks its driver to perform."""
+class FlowStep(ABC):
+    """Piece of I/O that a flow awaits and that a driver performs.
 
-    __slots__ = ()
+    `await step` returns the result of the step, or raises its error.
+    """
 
-    def __await__(self) -> Generator["FlowStep", Any, Any]:
-        """Hand the step to the driver of the flow, and return what came of it."""
+    def __await__(self) -> Generator[FlowStep, Any, Any]:
+        """Yield this step to the driver and return the result that it sends back."""
         return (yield self)
 
+    @abstractmethod
     def run(self) -> Any:
-        """Perform the step, blocking the calling thread."""
-        raise NotImplementedError
+        """Perform the step, block the thread until it is done, and return its result.
 
+        An event loop may be running on this thread, so `asyncio.run` can't be used.
+        """
+
+    @abstractmethod
     async def arun(self) -> Any:
-        """Perform the step without blocking the event loop."""
-        raise NotImplementedError
+        """Perform the step on the running event loop and return its result."""
 
 
-Flow = Coroutine[FlowStep, Any, T]
+Flow: TypeAlias = Coroutine[FlowStep, Any, T]
+"""Coroutine that awaits only steps and other flows, and returns a `T`."""
 
 
-@dataclass(frozen=True, slots=True)
-class FunctionStep(FlowStep):
-    """A user's function of one argument, sync or async, as a step."""
+@dataclass(frozen=True)
+class CallStep(FlowStep):
+    """Call of a function that exists in a sync and an async version.
 
-    function: Callable[[Any], Any | Awaitable[Any]]
-    argument: Any
-
-    def run(self) -> Any:
-        """Call the function; an awaitable result is awaited in an event loop of its own."""
-        outcome = self.function(self.argument)
-        if not inspect.isawaitable(outcome):
-            return outcome
-        # On a thread, since an event loop may be running on this one, as in a notebook.
-        return in_thread(lambda: asyncio.run(awaited(outcome)), "tooltree").result()
-
-    async def arun(self) -> Any:
-        """Await a coroutine function; a plain one runs in a thread, so that it cannot block the loop."""
-        if inspect.iscoroutinefunction(self.function):
-            return await self.function(self.argument)
-        outcome = await run_in_executor(None, self.function, self.argument)
-        return await outcome if inspect.isawaitable(outcome) else outcome
-
-
-@dataclass(frozen=True, slots=True)
-class TwinStep(FlowStep):
-    """A call and its async twin, such as `partial`s of `invoke` and `ainvoke`, as a step."""
+    Attributes:
+        call: Sync version, without arguments. Often a partial, such as
+            `partial(model.invoke, messages)`.
+        acall: Async version, such as `partial(model.ainvoke, messages)`.
+    """
 
     call: Callable[[], Any]
-    acall: Callable[[], Coroutine[Any, Any, Any]]
+    acall: Callable[[], Awaitable[Any]]
 
     def run(self) -> Any:
-        """Make the call."""
+        """Call the sync version and return its result."""
         return self.call()
 
     async def arun(self) -> Any:
-        """Make the async call."""
+        """Call the async version and return its result."""
         return await self.acall()
 
 
-@dataclass(frozen=True, slots=True)
-class TogetherStep(FlowStep):
-    """Flows that run at the same time, as one step: `plans, scores = yield TogetherStep([plan(), score()])`.
+@dataclass(frozen=True)
+class FunctionStep(FlowStep):
+    """Call of a user's function that may be plain or async.
 
-    All come to their end, then their results are given in the order of the flows. If some fail, the error of the first
-    of them in that order is raised, so timing decides nothing. Each has a copy of the context. Where the step is
-    cancelled, all are cancelled and waited for.
+    The function may also be an object with an `async def __call__`, or a plain function
+    that returns a coroutine or another awaitable. This can't be a future or a task of
+    the caller's event loop, because the function may run on another thread.
+
+    Attributes:
+        function: Function of one argument.
+        argument: Argument that the function is called with.
+    """
+
+    function: Callable[[Any], Any]
+    argument: Any
+
+    def run(self) -> Any:
+        """Call the function on this thread and return its result.
+
+        An awaitable result is awaited in an event loop of its own on another thread,
+        because an event loop may already be running on this one, as in a notebook.
+        """
+        result = self.function(self.argument)
+        if not inspect.isawaitable(result):
+            return result
+
+        future = run_in_daemon_thread(
+            partial(asyncio.run, await_result(result)),
+            name="tooltree-function",
+        )
+        return future.result()
+
+    async def arun(self) -> Any:
+        """Call the function without blocking the event loop and return its result."""
+        if _is_async_function(self.function):
+            return await self.function(self.argument)
+
+        result = await run_in_executor(None, self.function, self.argument)
+        if inspect.isawaitable(result):
+            return await result
+        return result
+
+
+def _is_async_function(function: Callable[..., Any]) -> bool:
+    """Return True if a call of the function always returns a coroutine.
+
+    This holds for coroutine functions and for objects with an `async def __call__`.
+    """
+    if inspect.iscoroutinefunction(function):
+        return True
+    return inspect.iscoroutinefunction(type(function).__call__)
+
+
+async def await_result(awaitable: Awaitable[T]) -> T:
+    """Return the result of any awaitable, since `asyncio.run` takes only coroutines."""
+    return await awaitable
+
+
+@dataclass(frozen=True)
+class GatherStep(FlowStep):
+    """Several flows that run at the same time, as one step.
+
+    All flows run to their end, even if some of them fail. Then the results are returned
+    in the order of the flows, or the error of the first flow in that order that has
+    failed is raised, so that the outcome does not depend on timing.
+
+    Each flow runs in its own copy of the context. It sees the context variables that
+    the caller has set, and those that it sets itself are invisible to everyone else.
+
+    Example:
+        ```python
+        plans, scores = await GatherStep([plan_flow(), score_flow()])
+        ```
+
+    Attributes:
+        flows: Flows to run. None of them may have been started.
     """
 
     flows: Sequence[Flow[Any]]
 
     def run(self) -> list[Any]:
-        """Run each flow on a thread of its own."""
+        """Run each flow on a daemon thread and return the results.
+
+        Threads can't be stopped, so the flows go on if Ctrl-C ends this call.
+        """
         futures = [
-            in_thread(partial(run_flow, flow), "tooltree-together")
+            run_in_daemon_thread(partial(run_flow, flow), name="tooltree-flow")
             for flow in self.flows
         ]
-        wait(futures)
+        concurrent.futures.wait(futures)
         return [future.result() for future in futures]
 
     async def arun(self) -> list[Any]:
-        """Run each flow in a task of its own."""
+        """Run each flow in a task and return the results.
+
+        If this call is cancelled, it cancels the tasks and waits for their end.
+        """
         tasks = [asyncio.create_task(arun_flow(flow)) for flow in self.flows]
-        await asyncio.gather(*tasks, return_exceptions=True)
+        try:
+            # A cancelled `gather` cancels its tasks. It waits for all of them only with
+            # `return_exceptions`, otherwise it would end with the first error.
+            await asyncio.gather(*tasks, return_exceptions=True)
+        finally:
+            # A task that is cancelled before it starts never reaches the driver, which
+            # would have closed the flow. For all other flows this does nothing.
+            for flow in self.flows:
+                flow.close()
         return [task.result() for task in tasks]
 
 
-def in_thread(work: Callable[[], T], name: str) -> "Future[T]":
-    """Start work on a daemon thread of its own, in a copy of the current context.
+def run_flow(flow: Flow[T]) -> T:
+    """Run a flow on the calling thread and return its result.
 
-    An executor would not do: work that hangs would take a place in its pool, and the program would wait for it to end.
+    Each step blocks the thread until it is done. No event loop is needed, but one may
+    be running on this thread.
+
+    An `Exception` that a step raises is raised in the flow at its `await`, so the flow
+    can catch it. All other exceptions, such as `KeyboardInterrupt`, leave the driver at
+    once. So do the interrupts of LangGraph.
+
+    Args:
+        flow: Flow to run. It is closed at the end, whatever happens.
+
+    Returns:
+        The value that the flow returns.
+
+    Raises:
+        GraphBubbleUp: If a step or the flow interrupts the graph.
+        TypeError: If the flow awaits something that is neither a step nor a flow, and
+            does not catch this error.
     """
-    future: Future[T] = Future()
-    future.set_running_or_notify_cancel()  # so that it cannot be cancelled any more
-    context = copy_context()
+    try:
+        awaited = flow.send(None)
+        while True:
+            try:
+                result = _require_step(awaited).run()
+            except GraphBubbleUp:
+                # An `except Exception` in the flow would swallow the interrupt.
+                raise
+            except Exception as error:  # noqa: BLE001
+                awaited = flow.throw(error)
+            else:
+                awaited = flow.send(result)
+    except StopIteration as stop:
+        return cast("T", stop.value)
+    finally:
+        # A suspended flow would keep all that it holds, such as a lock.
+        flow.close()
 
-    def perform() -> None:
+
+async def arun_flow(flow: Flow[T]) -> T:
+    """Run a flow on the running event loop and return its result.
+
+    Async version of `run_flow`, with the same rules for errors. A cancellation is no
+    `Exception`, so it also leaves the driver at once.
+
+    Args:
+        flow: Flow to run. It is closed at the end, whatever happens.
+
+    Returns:
+        The value that the flow returns.
+
+    Raises:
+        GraphBubbleUp: If a step or the flow interrupts the graph.
+        TypeError: If the flow awaits something that is neither a step nor a flow, and
+            does not catch this error.
+    """
+    try:
+        awaited = flow.send(None)
+        while True:
+            try:
+                result = await _require_step(awaited).arun()
+            except GraphBubbleUp:
+                # An `except Exception` in the flow would swallow the interrupt.
+                raise
+            except Exception as error:  # noqa: BLE001
+                awaited = flow.throw(error)
+            else:
+                awaited = flow.send(result)
+    except StopIteration as stop:
+        return cast("T", stop.value)
+    finally:
+        # A suspended flow would keep all that it holds, such as a lock.
+        flow.close()
+
+
+def _require_step(awaited: object) -> FlowStep:
+    """Return the object that a flow awaits if it is a step, or raise a `TypeError`.
+
+    The drivers throw this error into the flow like an error of a step, so it shows the
+    place of the wrong `await`.
+    """
+    if isinstance(awaited, FlowStep):
+        return awaited
+
+    msg = (
+        f"A flow awaited an object that yields {awaited!r} to its driver. Flows await "
+        "only steps and other flows. Wrap the object in a CallStep or a FunctionStep."
+    )
+    raise TypeError(msg)
+
+
+def run_in_daemon_thread(
+    function: Callable[[], T],
+    name: str,
+) -> concurrent.futures.Future[T]:
+    """Start a function on a daemon thread of its own.
+
+    An executor is no alternative: a call that hangs would occupy a place in its pool,
+    and the interpreter would wait for the call at exit.
+
+    Args:
+        function: Function to call, in a copy of the current context.
+        name: Name of the thread.
+
+    Returns:
+        Future of the function's result. It can't be cancelled.
+    """
+    context = copy_context()
+    future: concurrent.futures.Future[T] = concurrent.futures.Future()
+    # A thread can't be stopped, so nobody may cancel the future of a function that goes
+    # on. The future of a running call refuses to be cancelled.
+    future.set_running_or_notify_cancel()
+
+    def complete_future() -> None:
         try:
-            result = context.run(work)
-        except BaseException as error:  # noqa: BLE001 - handed to whoever waits
+            result = context.run(function)
+        except BaseException as error:  # noqa: BLE001
+            # Whoever waits for the future would otherwise wait forever.
             future.set_exception(error)
         else:
             future.set_result(result)
 
-    threading.Thread(target=perform, name=name, daemon=True).start()
+    threading.Thread(target=complete_future, name=name, daemon=True).start()
     return future
 
 
-async def awaited(outcome: Awaitable[T]) -> T:
-    """What an awaitable gives, as a coroutine."""
-    return await outcome
-
-
-def has_loop() -> bool:
-    """Whether an event loop runs on this thread, which must not wait for anything then."""
+def is_event_loop_running() -> bool:
+    """Return True if an event loop is running on this thread."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -170,143 +376,37 @@ def has_loop() -> bool:
     return True
 
 
-def run_flow(flow: Flow[T]) -> T:
-    """Drive a flow to its end on the calling thread. An interrupt of LangGraph passes through; no flow sees it."""
-    try:
-        step = flow.send(None)
-        while True:
-            try:
-                outcome = step.run()
-            except GraphBubbleUp:
-                raise
-            except Exception as error:  # noqa: BLE001 - the flow decides what its steps' errors mean
-                step = flow.throw(error)
-            else:
-                step = flow.send(outcome)
-    except StopIteration as stop:
-        result: T = stop.value
-        return result
-    finally:
-        flow.close()  # what passes it by, as Ctrl-C does, leaves it waiting, with all that it holds
+async def run_or_default(
+    start: Callable[[], Flow[T]],
+    *,
+    default: T,
+    purpose: str,
+) -> T:
+    """Run a flow that the run of the agent can do without.
 
+    If the flow fails, a warning is logged and the default is returned.
 
-async def arun_flow(flow: Flow[T]) -> T:
-    """Drive a flow to its end on the running event loop; the async twin of `run_flow`."""
-    try:
-        step = flow.send(None)
-        while True:
-            try:
-                outcome = await step.arun()
-            except GraphBubbleUp:
-                raise
-            except Exception as error:  # noqa: BLE001 - the flow decides what its steps' errors mean
-                step = flow.throw(error)
-            else:
-                step = flow.send(outcome)
-    except StopIteration as stop:
-        result: T = stop.value
-        return result
-    finally:
-        flow.close()  # what passes it by, as a cancellation does, leaves it waiting, with all that it holds
+    Args:
+        start: Function that creates the flow.
+        default: Value to return if the flow fails.
+        purpose: Noun phrase for the warning, such as "a memory of past runs".
 
+    Returns:
+        The result of the flow, or the default.
 
-def driven(flow: Callable[P, Flow[T]]) -> Callable[P, T]:
-    """The function, or method, that runs a flow on the calling thread; its signature shows what the flow returns."""
-
-    @functools.wraps(flow)
-    def driver(*args: P.args, **kwargs: P.kwargs) -> T:
-        return run_flow(flow(*args, **kwargs))
-
-    signature = inspect.signature(flow)
-    *_, value = (signature.return_annotation,)
-    driver.__dict__["__flow__"] = flow
-    driver.__dict__["__signature__"] = signature.replace(return_annotation=value)
-    return driver
-
-
-def async_twin(function: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
-    """The async twin of a `driven` function: its name with an `a` in front, its arguments and its documentation."""
-    flow, name = flow_of(function), function.__name__
-
-    @functools.wraps(function)
-    async def driver(*args: P.args, **kwargs: P.kwargs) -> T:
-        return await arun_flow(flow(*args, **kwargs))
-
-    driver.__name__ = f"a{name}"
-    driver.__qualname__ = f"{function.__qualname__.removesuffix(name)}a{name}"
-    driver.__doc__ = (
-        f"The async twin of `{name}`.\n\n{inspect.getdoc(function) or ''}".rstrip()
-    )
-    return driver
-
-
-def flow_of(function: Callable[P, T]) -> Callable[P, Flow[T]]:
-    """The flow behind a `driven` function or bound method, for another flow to go through."""
-    flow: Callable[..., Flow[T]] = function.__flow__  # type: ignore[attr-defined]
-    owner = getattr(function, "__self__", None)
-    return flow if owner is None else partial(flow, owner)
-
-
-async def if_it_can(ask: Callable[[], Flow[T]], otherwise: T, whose: str) -> T:
-    """What comes of a flow that a run can do without: something else where it fails, which is logged.
-
-    What is wrongly configured is no such failure, and is raised.
+    Raises:
+        GraphBubbleUp: If the flow interrupts the graph.
+        ConfigurationError: If the user has configured something wrongly. Such an error
+            has to be corrected, so a run that goes on must not hide it.
     """
     try:
-        return await ask()
+        return await start()
     except (GraphBubbleUp, ConfigurationError):
         raise
-    except Exception as error:  # noqa: BLE001 - whatever it is
+    except Exception as error:  # noqa: BLE001
         logger.warning(
-            "The run goes on without a %s: %s", whose, shortened(described(error))
+            "The run goes on without %s: %s",
+            purpose,
+            shortened(described(error)),
         )
-    return otherwise
-
-
-EventSink = Callable[[Event], None]
-Writer = Callable[[Any], None]  # writes to `stream_mode="custom"`
-
-
-async def emit(
-    events: Sequence[Event], writer: Writer | None, sinks: Sequence[EventSink] = ()
-) -> None:
-    """Give events, in order, to sinks, to the stream of a graph and to its callback handlers.
-
-    In the stream they stand under a key that tells them from what the application writes; handlers get them as custom
-    events `tooltree.<type>`. Without a writer no graph is running, and there are no handlers that could be told.
-    """
-    # All handlers are known from the beginning of a run, and dispatching costs.
-    callbacks = ensure_config().get("callbacks")
-    has_handlers = not isinstance(callbacks, BaseCallbackManager) or bool(
-        callbacks.handlers
-    )
-    for event in events:
-        for sink in sinks:
-            try:
-                sink(event)
-            except Exception as error:  # noqa: BLE001 - a run can do without a listener
-                logger.warning(
-                    "A listener to events has failed: %s", shortened(described(error))
-                )
-        if writer is not None:
-            writer({"tooltree": event})
-            if has_handlers:
-                custom = f"tooltree.{event['type']}", event
-                await TwinStep(
-                    partial(dispatch_custom_event, *custom),
-                    partial(adispatch_custom_event, *custom),
-                )
-
-
-def current_runtime() -> Runtime[Any] | None:
-    """The runtime of the graph that is running; `None` outside of any."""
-    try:
-        return get_runtime()
-    except (RuntimeError, KeyError):
-        return None
-
-
-def current_writer() -> Writer | None:
-    """The writer of the graph that is running; `None` outside of any, where nobody listens."""
-    runtime = current_runtime()
-    return runtime.stream_writer if runtime else None
+        return default

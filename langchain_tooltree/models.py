@@ -52,7 +52,7 @@ from langchain_tooltree.experience.trajectory import (
     storable,
     woven,
 )
-from langchain_tooltree.flows import TwinStep
+from langchain_tooltree.flows import CallStep
 from langchain_tooltree.text import (
     LONGEST_REPLY,
     LONGEST_TEXT,
@@ -186,7 +186,7 @@ async def request(
     A request that fails is counted, since it may have cost something, unless it was refused.
     """
     try:
-        reply = await TwinStep(
+        reply = await CallStep(
             partial(model.invoke, list(messages), config),
             partial(model.ainvoke, list(messages), config),
         )

@@ -44,14 +44,13 @@ from langchain_tooltree.experience.run_identity import (
 )
 from langchain_tooltree.experience.trajectory import Recall, aim_of
 from langchain_tooltree.experience.verdict import AnyVerdict
-from langchain_tooltree.flows import (
-    Writer,
-    arun_flow,
-    current_runtime,
-    current_writer,
-    run_flow,
-)
+from langchain_tooltree.flows import arun_flow, run_flow
 from langchain_tooltree.models import extended
+from langchain_tooltree.streaming import (
+    StreamWriter,
+    get_current_runtime,
+    get_stream_writer,
+)
 from langchain_tooltree.text import remarked
 
 logger = logging.getLogger(__name__)
@@ -383,7 +382,7 @@ class CFGMRecallNode(Runnable[Any, dict[str, str]]):
         conversation = Conversation.of(input, self._messages_key)
         if not conversation.task:
             return {self._recalled_key: ""}
-        runtime, writer = current_runtime(), current_writer()
+        runtime, writer = get_current_runtime(), get_stream_writer()
         own = run_id(runtime) if runtime else None
         recollection = await self._memory.recaller.recall_here(
             conversation.aim, k=self._k, own=own, writer=writer
@@ -481,7 +480,7 @@ class CFGMReflectionNode(Runnable[Any, dict[str, list[BaseMessage]]]):
     ) -> dict[str, list[BaseMessage]]:
         """Flow of `invoke` and `ainvoke`; other flows await it."""
         conversation = Conversation(visible_path(input, key=self._messages_key))
-        writer = current_writer()
+        writer = get_stream_writer()
         # Outside of any graph, the caller puts the correction in its place.
         if writer is not None and any(
             each.id is None for each in conversation.observations
@@ -497,7 +496,7 @@ class CFGMReflectionNode(Runnable[Any, dict[str, list[BaseMessage]]]):
         return {} if message is None else {self._messages_key: [message]}
 
     async def _help(
-        self, conversation: Conversation, writer: Writer | None
+        self, conversation: Conversation, writer: StreamWriter | None
     ) -> dict[str, Any]:
         if self._memory is None or not conversation.task:
             return {"tools": self._tools}

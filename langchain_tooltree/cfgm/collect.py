@@ -34,7 +34,7 @@ from langchain_tooltree.experience.recorder import MESSAGES_KEY, TrajectoryRecor
 from langchain_tooltree.experience.run_identity import collecting
 from langchain_tooltree.experience.store import ExperienceStore
 from langchain_tooltree.experience.trajectory import SUCCESS_REWARD, Trajectory
-from langchain_tooltree.flows import Flow, FunctionStep, TogetherStep, TwinStep
+from langchain_tooltree.flows import CallStep, Flow, FunctionStep, GatherStep
 from langchain_tooltree.models import (
     INNER_RUN_TAG,
     MAX_RUN_CHARACTERS,
@@ -442,7 +442,7 @@ async def run_graph(
 
     raised, end = None, None
     try:
-        end = await TwinStep(run, arun)
+        end = await CallStep(run, arun)
     except ConfigurationError:
         raise
     except Exception as error:  # noqa: BLE001 - what it means is decided below
@@ -524,9 +524,7 @@ class Collection:
         # An environment is one world, in which one attempt is made at a time.
         workers = 1 if is_environment(self.agent) else min(max_concurrency, len(tasks))
         try:
-            await TogetherStep(
-                [self._working(waiting, outcomes) for _ in range(workers)]
-            )
+            await GatherStep([self._working(waiting, outcomes) for _ in range(workers)])
         finally:
             self._stopped.set()  # after Ctrl-C other threads still run
         cost = Meter(0)

@@ -47,11 +47,9 @@ from langchain_tooltree.experience.trajectory import (
 from langchain_tooltree.flows import (
     Flow,
     FunctionStep,
-    Writer,
     arun_flow,
-    emit,
-    if_it_can,
     run_flow,
+    run_or_default,
 )
 from langchain_tooltree.models import (
     LONGEST_INSTRUCTIONS,
@@ -65,6 +63,7 @@ from langchain_tooltree.models import (
     inner_config,
     resolve_model,
 )
+from langchain_tooltree.streaming import StreamWriter, emit_events
 from langchain_tooltree.text import (
     GAP,
     LONGEST_TEXT,
@@ -302,7 +301,7 @@ class Recaller:
         return Recollection(task, tuple(chosen), tuple(valid.values()), self.verbatim)
 
     async def recall_here(
-        self, task: str, *, k: int, own: str | None = None, writer: Writer | None
+        self, task: str, *, k: int, own: str | None = None, writer: StreamWriter | None
     ) -> Recollection:
         """Recall inside a running graph; if memory fails, that is logged, and nothing is recalled."""
 
@@ -312,12 +311,14 @@ class Recaller:
                 [run.task for run in recollection.runs],
                 [tip.advice for tip in recollection.tips],
             )
-            await emit(
+            await emit_events(
                 [{"type": "recall", "task": task, "runs": runs, "tips": tips}], writer
             )
             return recollection
 
-        return await if_it_can(ask, Recollection(task), "memory of past runs")
+        return await run_or_default(
+            ask, default=Recollection(task), purpose="a memory of past runs"
+        )
 
 
 PAST_RUNS = "past runs"
@@ -1133,7 +1134,7 @@ class Recovery:
         *,
         find_help: Callable[[], Flow[Mapping[str, Any]]],
         names: Collection[str] | None = None,
-        writer: Writer | None,
+        writer: StreamWriter | None,
     ) -> ToolMessage | None:
         """Look at the latest observations, and reflect on them if need be.
 
@@ -1146,10 +1147,12 @@ class Recovery:
         if not observations or any(map(anomaly_in, observations)):
             return None
         check = partial(self._detector.check_flow, conversation, tools=names)
-        anomaly = await if_it_can(check, None, "look at an observation")
+        anomaly = await run_or_default(
+            check, default=None, purpose="a look at an observation"
+        )
         if anomaly is None:
             return None
-        await emit([{"type": "anomaly", "anomaly": anomaly.to_dict()}], writer)
+        await emit_events([{"type": "anomaly", "anomaly": anomaly.to_dict()}], writer)
         if not anomaly.recoverable:
             return None
         _, message = _anomalous(conversation, anomaly)
@@ -1181,7 +1184,7 @@ class Recovery:
                 "There is no reflection on the result of %s: %s", anomaly.tool, problem
             )
         plain = None if reflection is None else reflection.model_dump()
-        await emit(
+        await emit_events(
             [
                 {
                     "type": "reflect",

@@ -27,7 +27,7 @@ from langchain_tooltree.experience.store import (
     ExperienceStore,
 )
 from langchain_tooltree.experience.trajectory import Step, Trajectory
-from langchain_tooltree.flows import TogetherStep
+from langchain_tooltree.flows import GatherStep
 from langchain_tooltree.models import (
     MAX_RUN_CHARACTERS,
     REPLY_ATTEMPTS,
@@ -445,7 +445,7 @@ async def extract_tips(
             _tips_of_task(model, experience, attempts, other_tips(notes, key))
             for key, attempts in together
         ]
-        replies: list[list[Tip] | None] = await TogetherStep(questions)
+        replies: list[list[Tip] | None] = await GatherStep(questions)
         entries = (await experience.current()).entries
         for (key, attempts), reply in zip(together, replies, strict=True):
             if reply is None or not attempts.made_from.keys() <= entries.keys():

@@ -22,7 +22,7 @@ from langchain_core.utils.pydantic import get_fields
 
 from langchain_tooltree.errors import ConfigurationError, described, import_extra
 from langchain_tooltree.experience.trajectory import call_digest, words_of_name
-from langchain_tooltree.flows import FunctionStep, in_thread
+from langchain_tooltree.flows import FunctionStep, run_in_daemon_thread
 from langchain_tooltree.text import digest, forget_oldest, words_of
 
 __all__ = ["http_reads", "mcp_effects", "sql_reads"]
@@ -581,7 +581,7 @@ def only_reads(sql: str, dialect: str, functions: Collection[str] = ()) -> bool:
     key = digest([sql, dialect, *functions])
     if (verdict := _verdicts.get(key)) is None:
         # On a thread of its own, how deep a text may be nested does not depend on who asks.
-        verdict = in_thread(
+        verdict = run_in_daemon_thread(
             lambda: _Database(dialect).only_reads(sql, functions), "tooltree-sql"
         ).result()
         _verdicts[key] = verdict

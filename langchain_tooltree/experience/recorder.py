@@ -70,11 +70,11 @@ from langchain_tooltree.experience.trajectory import (
 )
 from langchain_tooltree.experience.verdict import AnyVerdict, Verdict, resolve_verdict
 from langchain_tooltree.flows import (
+    CallStep,
     Flow,
     FunctionStep,
-    TwinStep,
     arun_flow,
-    has_loop,
+    is_event_loop_running,
     run_flow,
 )
 from langchain_tooltree.models import INNER_RUN_TAG
@@ -744,7 +744,7 @@ class TrajectoryRecorder(GraphCallbackHandler):
     ) -> _Run:
         parent = self._runs.get(parent_run_id)
         inner = INNER_RUN_TAG in (tags or ()) or (parent is not None and parent.inner)
-        loop = asyncio.get_running_loop() if has_loop() else None
+        loop = asyncio.get_running_loop() if is_event_loop_running() else None
         run = self._runs[run_id] = _Run(run_id, parent, metadata or {}, inner, loop)
         if parent is not None and parent.recording is not None:
             run.recording = parent.recording
@@ -925,7 +925,7 @@ async def load_thread_flow(
         raise ConfigurationError(msg)
     thread_id, dialogue = str(thread_id), Dialogue()
     thread: RunnableConfig = {"configurable": {"thread_id": thread_id}}
-    states: list[StateSnapshot] = await TwinStep(
+    states: list[StateSnapshot] = await CallStep(
         lambda: list(graph.get_state_history(thread)),
         partial(_list_branches, graph.aget_state_history, thread),
     )

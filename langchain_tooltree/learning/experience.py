@@ -49,7 +49,7 @@ from langchain_tooltree.experience.trajectory import (
     VerdictSource,
 )
 from langchain_tooltree.experience.verdict import UNUSABLE, AnyVerdict, resolve_verdict
-from langchain_tooltree.flows import FunctionStep, arun_flow, current_runtime, run_flow
+from langchain_tooltree.flows import FunctionStep, arun_flow, run_flow
 from langchain_tooltree.learning.erasure import (
     AnyGraph,
     Erased,
@@ -61,6 +61,7 @@ from langchain_tooltree.learning.guide import PastRuns
 from langchain_tooltree.models import is_chat_model, resolve_model
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
 from langchain_tooltree.stores.chroma import ChromaStore
+from langchain_tooltree.streaming import get_current_runtime
 from langchain_tooltree.text import forget_oldest
 
 logger = logging.getLogger(__name__)
@@ -450,7 +451,7 @@ class Experience:
                 "about": about,
             }
             await recorder.keep(
-                conversation.messages, current_runtime(), store, **options
+                conversation.messages, get_current_runtime(), store, **options
             )
 
         await self._background.undisturbed(keep())
@@ -490,7 +491,7 @@ class Experience:
 
     async def _look(self) -> Fold:
         """The fold of the running graph, whose turn begins: with what is new, and with verdicts on what rests."""
-        fold, runtime = self._here(), current_runtime()
+        fold, runtime = self._here(), get_current_runtime()
         own = None if runtime is None else run_id(runtime)
 
         async def look() -> None:

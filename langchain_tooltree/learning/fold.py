@@ -45,7 +45,13 @@ from langchain_tooltree.experience.store import (
     listing,
 )
 from langchain_tooltree.experience.trajectory import Trajectory
-from langchain_tooltree.flows import Flow, FunctionStep, has_loop, in_thread, run_flow
+from langchain_tooltree.flows import (
+    Flow,
+    FunctionStep,
+    is_event_loop_running,
+    run_flow,
+    run_in_daemon_thread,
+)
 from langchain_tooltree.sitgraph.files import SHAPE
 from langchain_tooltree.sitgraph.graph import Contribution
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
@@ -101,7 +107,7 @@ class Background:
         """Have a flow run to its end; its failure is logged."""
         # Not in the context of the run: its callbacks and streams are not for this.
         worker = Context().run(
-            in_thread, partial(self._run, work), "tooltree-experience"
+            run_in_daemon_thread, partial(self._run, work), "tooltree-experience"
         )
         self._workers.add(worker)
         _WORKERS.add(worker)
@@ -404,7 +410,7 @@ class Fold:
 
     def _begin_refresh(self, whole: bool) -> bool:  # noqa: FBT001 - the argument of a step
         # On the thread of an event loop, who has the lock may be a task that could then never go on.
-        return self._refreshing.acquire(blocking=whole and not has_loop())
+        return self._refreshing.acquire(blocking=whole and not is_event_loop_running())
 
     async def _compare(self, entries: Mapping[str, RunEntry]) -> list[str]:
         """Drop the runs that are gone, or count no more; the ids of those whose records are to be read."""

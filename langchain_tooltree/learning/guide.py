@@ -36,10 +36,11 @@ from langchain_tooltree.experience.run_identity import (
 )
 from langchain_tooltree.experience.trajectory import Recall, Trajectory, aim_of
 from langchain_tooltree.experience.verdict import AnyVerdict
-from langchain_tooltree.flows import Flow, current_runtime, current_writer, if_it_can
+from langchain_tooltree.flows import Flow, run_or_default
 from langchain_tooltree.models import Meter
 from langchain_tooltree.sitgraph.agents import learn_run
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
+from langchain_tooltree.streaming import get_current_runtime, get_stream_writer
 from langchain_tooltree.text import as_reference, cut
 
 MOST_ADVICE = 800  # characters of what past runs say in a question, its mark included: about 200 tokens
@@ -102,8 +103,10 @@ class PastRuns:
         following = await self._next_tools(path, names)
         likely = following.likeliest(runs=FEWEST_RUNS, share=LEAST_SHARE)
         tools = [tool for tool in likely if tool in trials][:MAX_NEXT_TOOLS]
-        recollection = await if_it_can(
-            self._recall, Recollection(self._aim), "memory of past runs"
+        recollection = await run_or_default(
+            self._recall,
+            default=Recollection(self._aim),
+            purpose="a memory of past runs",
         )
         situation = " ".join(
             [missing, self._aim, *(str(each.text) for each in path[-LATEST:])]
@@ -144,8 +147,10 @@ class PastRuns:
         self, conversation: Conversation, tools: Sequence[Any], meter: Meter
     ) -> str:
         """What a model says about the trouble at the end of a dialogue."""
-        return await if_it_can(
-            partial(self._reflect, conversation, tools, meter), "", "reflection"
+        return await run_or_default(
+            partial(self._reflect, conversation, tools, meter),
+            default="",
+            purpose="a reflection",
         )
 
     async def failed(self, attempts: Sequence[Trajectory]) -> None:
@@ -164,15 +169,17 @@ class PastRuns:
             Conversation(path).chat,
             allowed=sorted(allowed),
         )
-        return (await if_it_can(ask, None, "graph of past runs")) or NextTools()
+        return (
+            await run_or_default(ask, default=None, purpose="a graph of past runs")
+        ) or NextTools()
 
     async def _recall(self) -> Recollection:
         if self._memory is None or not self._aim:
             return Recollection(self._aim)
-        runtime = current_runtime()
+        runtime = get_current_runtime()
         own = run_id(runtime) if runtime else None
         return await self._memory.recaller.recall_here(
-            self._aim, k=DEFAULT_RECALLED_RUNS, own=own, writer=current_writer()
+            self._aim, k=DEFAULT_RECALLED_RUNS, own=own, writer=get_stream_writer()
         )
 
     async def _reflect(
@@ -287,7 +294,9 @@ class Parts:
         """Store a conversation whose turn is over; see `Learner.end`."""
         if not is_collecting():
             keep = partial(self._keep, messages, remembered or {}, instructions)
-            await if_it_can(keep, None, "record of it in memory or graph")
+            await run_or_default(
+                keep, default=None, purpose="a record of it in memory or graph"
+            )
 
     async def _keep(
         self,
@@ -295,7 +304,7 @@ class Parts:
         remembered: Mapping[str, Any],
         instructions: str,
     ) -> None:
-        runtime = current_runtime()
+        runtime = get_current_runtime()
         for_memory, for_graph = self._recorders
         if self._memory is not None:
             store = self._memory.experience.resumed(remembered["namespace"])

@@ -47,7 +47,7 @@ from langchain_tooltree.experience.trajectory import (
     Trajectory,
 )
 from langchain_tooltree.experience.verdict import AnyVerdict
-from langchain_tooltree.flows import Writer, arun_flow, current_writer, emit, run_flow
+from langchain_tooltree.flows import arun_flow, run_flow
 from langchain_tooltree.models import (
     MAX_RUN_CHARACTERS,
     Meter,
@@ -61,6 +61,7 @@ from langchain_tooltree.models import (
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
 from langchain_tooltree.sitgraph.suggest import Suggestion
 from langchain_tooltree.sitgraph.transitions import moment_of, with_next_step
+from langchain_tooltree.streaming import StreamWriter, emit_events, get_stream_writer
 from langchain_tooltree.text import LONGEST_TEXT, shortened
 
 logger = logging.getLogger(__name__)
@@ -122,7 +123,7 @@ class Suggester:
         *,
         allowed: AnyTools | None = None,
         summary: str | None = None,
-        writer: Writer | None = None,
+        writer: StreamWriter | None = None,
     ) -> list[Suggestion]:
         """Suggest what to call next. It is only a hint: if none can be made, that is logged and not raised."""
         graph = (
@@ -152,7 +153,7 @@ class Suggester:
             return []
         if suggestions:
             plain = [suggestion.to_dict() for suggestion in suggestions]
-            await emit(
+            await emit_events(
                 [{"type": "suggest", "last_tool": last_tool, "suggestions": plain}],
                 writer,
             )
@@ -261,7 +262,7 @@ class SITGraphNode(Runnable[Any, dict[str, list[dict[str, Any]]]]):
         """Flow of `invoke` and `ainvoke`; other flows await it."""
         path = visible_path(input, key=self._messages_key)
         suggestions = await self._suggester.suggest(
-            path, allowed=self._tools, writer=current_writer()
+            path, allowed=self._tools, writer=get_stream_writer()
         )
         return {
             self._suggestions_key: [suggestion.to_dict() for suggestion in suggestions]

@@ -20,7 +20,12 @@ from langchain_tooltree.errors import ConfigurationError, GraphFileError, check_
 from langchain_tooltree.experience.guide import NextTools
 from langchain_tooltree.experience.run_identity import AnyTools, names_of
 from langchain_tooltree.experience.trajectory import ChatMessage, Trajectory, to_chat
-from langchain_tooltree.flows import FunctionStep, arun_flow, in_thread, run_flow
+from langchain_tooltree.flows import (
+    FunctionStep,
+    arun_flow,
+    run_flow,
+    run_in_daemon_thread,
+)
 from langchain_tooltree.pages import in_notebook
 from langchain_tooltree.sitgraph.files import (
     Which,
@@ -472,7 +477,7 @@ class SITGraph:
     def _fit_meanwhile(self) -> None:
         """Fit the vote in the background, one thread at a time, and not all the time where runs end all the time."""
         if not self._fitting.locked() and time.monotonic() >= self._fit_again_at:
-            in_thread(partial(self._refit, None), "sitgraph-fit")
+            run_in_daemon_thread(partial(self._refit, None), "sitgraph-fit")
 
     def _refit(self, _: None) -> None:
         """Fit the vote to the runs that there are now. A saved graph does not have it."""

@@ -44,13 +44,13 @@ from langchain_tooltree.conversation import Conversation, is_observation, transc
 from langchain_tooltree.errors import EmptyQueryError, described
 from langchain_tooltree.experience.trajectory import INVALID_ARGUMENTS, readable
 from langchain_tooltree.flows import (
+    CallStep,
     Flow,
     FunctionStep,
-    TwinStep,
     arun_flow,
-    awaited,
-    in_thread,
+    await_result,
     run_flow,
+    run_in_daemon_thread,
 )
 from langchain_tooltree.models import (
     REPLY_ATTEMPTS,
@@ -100,7 +100,7 @@ JUDGED_CHARS = 8_000  # characters of an observation that a judge is asked about
 ANSWER_CALLS = 1  # model calls that are kept back for the answer
 
 
-def _launch(flow: Flow[Any], name: str) -> TwinStep:
+def _launch(flow: Flow[Any], name: str) -> CallStep:
     """A step that starts a flow beside this one, as a task or on a thread of that name, and gives its future."""
 
     async def task() -> "asyncio.Task[Any]":
@@ -109,7 +109,7 @@ def _launch(flow: Flow[Any], name: str) -> TwinStep:
         task.add_done_callback(lambda task: task.cancelled() or task.exception())
         return task
 
-    return TwinStep(lambda: in_thread(partial(run_flow, flow), name), task)
+    return CallStep(lambda: run_in_daemon_thread(partial(run_flow, flow), name), task)
 
 
 class DeepSearch:
@@ -212,7 +212,7 @@ class DeepSearch:
                 if not running:
                     break
                 task = running.popleft()
-                outcome = await TwinStep(task.result, partial(awaited, task))
+                outcome = await CallStep(task.result, partial(await_result, task))
                 self._meter.add(self._meters[outcome.operation])
                 search.tell(outcome)
         finally:
@@ -389,7 +389,7 @@ class DeepSearch:
             with_runtime(merge_configs(ensure_config(), inner_marks({}))),
         )
         try:
-            output = await TwinStep(
+            output = await CallStep(
                 partial(runner.invoke, call_input, config),
                 partial(runner.ainvoke, call_input, config),
             )
@@ -489,8 +489,8 @@ def with_sync_form(tool: BaseTool) -> BaseTool:
 
     @wraps(coroutine)
     def run(*args: Any, **kwargs: Any) -> Any:
-        return in_thread(
-            lambda: asyncio.run(awaited(coroutine(*args, **kwargs))),
+        return run_in_daemon_thread(
+            lambda: asyncio.run(await_result(coroutine(*args, **kwargs))),
             f"tooltree-{tool.name}",
         ).result()
 

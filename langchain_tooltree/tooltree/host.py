@@ -23,9 +23,10 @@ from langchain_tooltree.events import Event
 from langchain_tooltree.experience.guide import SOURCE, Advice, Guide
 from langchain_tooltree.experience.run_identity import name_of
 from langchain_tooltree.experience.trajectory import sound
-from langchain_tooltree.flows import EventSink, Flow, current_writer, emit
+from langchain_tooltree.flows import Flow
 from langchain_tooltree.models import REPLY_ATTEMPTS, Meter, usage_sum
 from langchain_tooltree.sandbox import Sandbox, names_bound_by
+from langchain_tooltree.streaming import EventSink, emit_events, get_stream_writer
 from langchain_tooltree.text import (
     forget_oldest,
     get_mapping,
@@ -353,7 +354,7 @@ class PlannerHost(ABC):
 
     async def emit(self, events: Sequence[Event]) -> None:
         """Tell the stream, callback handlers and listeners."""
-        await emit(events, current_writer(), self.sinks)
+        await emit_events(events, get_stream_writer(), self.sinks)
 
     # --- a separate judge ---
 

@@ -27,7 +27,7 @@ from langchain_tooltree.experience.run_identity import (
     TurnNote,
 )
 from langchain_tooltree.flows import (
-    TwinStep,
+    CallStep,
     arun_flow,
     run_flow,
 )
@@ -326,7 +326,7 @@ class _Question(ModelRequest[Any]):
 async def _respond(handler: Any, request: Any) -> ModelResponse[Any]:
     """Call the handler, which is sync or async as the hook is."""
     ask = partial(handler, request)
-    result = await TwinStep(ask, ask)
+    result = await CallStep(ask, ask)
     if isinstance(result, ExtendedModelResponse):
         return result.model_response
     return (

@@ -18,14 +18,9 @@ from langchain_tooltree.errors import ConfigurationError, EmptyQueryError
 from langchain_tooltree.events import Event
 from langchain_tooltree.experience.guide import Learner, checked_experience, hints
 from langchain_tooltree.experience.trajectory import SEARCH_MARK
-from langchain_tooltree.flows import (
-    EventSink,
-    TwinStep,
-    arun_flow,
-    current_runtime,
-    run_flow,
-)
+from langchain_tooltree.flows import CallStep, arun_flow, run_flow
 from langchain_tooltree.models import bind_tools, extended, quiet, resolve_model
+from langchain_tooltree.streaming import EventSink, get_current_runtime
 from langchain_tooltree.text import get_mapping, looks_marked, remarked
 from langchain_tooltree.tools import ToolLibrary, check_effects
 from langchain_tooltree.tooltree.branches import KEY, Mark
@@ -221,7 +216,7 @@ class _NodeHost(PlannerHost):
             partial(model.invoke, prompt, self.config),
             partial(model.ainvoke, prompt, self.config),
         )
-        return cast("AIMessage", (await TwinStep(ask, aask)))
+        return cast("AIMessage", (await CallStep(ask, aask)))
 
 
 def mark_in(messages: Sequence[BaseMessage]) -> Mark:
@@ -401,10 +396,10 @@ async def search_flow(
     )
     graph = _compile_search_graph(node, library)
     config: RunnableConfig = {"callbacks": callbacks} if callbacks else {}
-    if current_runtime() is None:  # inside a graph, its own limit holds
+    if get_current_runtime() is None:  # inside a graph, its own limit holds
         config["recursion_limit"] = MAX_SEARCH_STEPS
     state: Any = {"messages": list(messages)}
-    end = await TwinStep(
+    end = await CallStep(
         partial(graph.invoke, state, config), partial(graph.ainvoke, state, config)
     )
     last = end["messages"][-1]

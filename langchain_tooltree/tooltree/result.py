@@ -30,11 +30,12 @@ from langchain_tooltree.experience.trajectory import (
     call_key,
     calls_in,
 )
-from langchain_tooltree.flows import FunctionStep, current_runtime, if_it_can
+from langchain_tooltree.flows import FunctionStep, run_or_default
 from langchain_tooltree.models import usage_sum
 from langchain_tooltree.pages import in_notebook
 from langchain_tooltree.pages import search as search_page
 from langchain_tooltree.pages.search import as_data, as_saved, record
+from langchain_tooltree.streaming import get_current_runtime
 from langchain_tooltree.text import digest, forget_oldest, get_mapping, one_line
 from langchain_tooltree.tooltree.branches import (
     KEY,
@@ -537,7 +538,7 @@ def result_of_path(
 # --- experience ---
 
 LONGEST_REASON = 300  # characters of what a failed call says that are kept as a reason: about 75 tokens
-GUIDE = "guide to past runs"  # what it is called where it fails
+GUIDE = "a guide to past runs"  # what it is called where it fails
 
 
 async def guide_of(
@@ -554,8 +555,8 @@ async def guide_of(
     """
     conversation = Conversation(messages)
     if remembered is None:
-        remembered = await if_it_can(
-            partial(experience.begin, conversation), None, GUIDE
+        remembered = await run_or_default(
+            partial(experience.begin, conversation), default=None, purpose=GUIDE
         )
     return (await experience.guide(remembered, conversation)) if remembered else None
 
@@ -617,6 +618,10 @@ async def keep_ended(ended: Ended, host: "PlannerHost") -> None:
     guide = await host.past_runs()
     if guide is None:
         return
-    runtime, mark = current_runtime(), ended.mark
+    runtime, mark = get_current_runtime(), ended.mark
     run = (run_id(runtime) if runtime else None) or mark.turn or mark.search
-    await if_it_can(partial(guide.failed, failed_attempts(ended, run=run)), None, GUIDE)
+    await run_or_default(
+        partial(guide.failed, failed_attempts(ended, run=run)),
+        default=None,
+        purpose=GUIDE,
+    )

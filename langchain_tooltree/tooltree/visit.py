@@ -30,7 +30,7 @@ from langgraph.prebuilt import ToolNode
 from langchain_tooltree._langgraph import steps_here, tool_node_input, with_runtime
 from langchain_tooltree.experience.guide import Advice
 from langchain_tooltree.experience.trajectory import Recall, call_key, calls_in
-from langchain_tooltree.flows import TwinStep
+from langchain_tooltree.flows import CallStep
 from langchain_tooltree.models import usage_sum
 from langchain_tooltree.sandbox import Sandbox, forked
 from langchain_tooltree.text import call_label, cut, whole_words, words_of
@@ -580,7 +580,7 @@ async def run_in_fork(
     results: list[ToolMessage] = []
     for call in calls:
         call_input, config = tool_node_input(call, state), with_runtime(ensure_config())
-        output = await TwinStep(
+        output = await CallStep(
             partial(node.invoke, call_input, config),
             partial(node.ainvoke, call_input, config),
         )

@@ -248,7 +248,7 @@ def test_runs_that_end_faster_than_a_vote_is_fitted_start_one_thread(monkeypatch
     graph.suggest("a", messages=[user("Help me."), *called("a")])
     graph._fit_again_at = 0.0
     monkeypatch.setattr(sit_graph_module, "fit_vote", slowly)
-    monkeypatch.setattr(sit_graph_module, "in_thread", in_thread)
+    monkeypatch.setattr(sit_graph_module, "run_in_daemon_thread", in_thread)
     graph.add(routine("first", "a", "b"))
     assert begun.wait(10)
 
