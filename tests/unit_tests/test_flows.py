@@ -29,6 +29,16 @@ TIMEOUT = 5.0
 color = contextvars.ContextVar("color", default="none")
 
 
+@pytest.fixture(params=["run_flow", "arun_flow"])
+def drive(request):
+    """Return the driver under test; `run_flow` blocks the thread of the test."""
+
+    async def drive_by_run_flow(flow):
+        return run_flow(flow)
+
+    return drive_by_run_flow if request.param == "run_flow" else arun_flow
+
+
 def build_value_step(value):
     async def return_value():
         return value
