@@ -46,7 +46,8 @@ _PUBLIC_NAMES = {
     # Memory: what was learnt from similar tasks, and help when something goes wrong
     "cfgm.memory": ("CFGMMemory",),
     "cfgm.agents": ("CFGMMiddleware", "CFGMRecallNode", "CFGMReflectionNode"),
-    "cfgm.online": ("Reflector", "AnomalyDetector", "anomaly_condition"),
+    "anomaly.detector": ("AnomalyDetector", "anomaly_condition"),
+    "cfgm.online": ("Reflector",),
     # Errors
     "errors": ("ToolTreeError", "ConfigurationError"),
 }
@@ -58,13 +59,15 @@ __all__ = list(_MODULES)
 
 if TYPE_CHECKING:
     from langchain_tooltree.agent import create_tooltree_agent as create_tooltree_agent
+    from langchain_tooltree.anomaly.detector import AnomalyDetector as AnomalyDetector
+    from langchain_tooltree.anomaly.detector import (
+        anomaly_condition as anomaly_condition,
+    )
     from langchain_tooltree.cfgm.agents import CFGMMiddleware as CFGMMiddleware
     from langchain_tooltree.cfgm.agents import CFGMRecallNode as CFGMRecallNode
     from langchain_tooltree.cfgm.agents import CFGMReflectionNode as CFGMReflectionNode
     from langchain_tooltree.cfgm.memory import CFGMMemory as CFGMMemory
-    from langchain_tooltree.cfgm.online import AnomalyDetector as AnomalyDetector
     from langchain_tooltree.cfgm.online import Reflector as Reflector
-    from langchain_tooltree.cfgm.online import anomaly_condition as anomaly_condition
     from langchain_tooltree.effects import mcp_effects as mcp_effects
     from langchain_tooltree.embeddings import HashingEmbeddings as HashingEmbeddings
     from langchain_tooltree.errors import ConfigurationError as ConfigurationError

@@ -9,10 +9,9 @@ in plain text. Retries, fallbacks and rate limits are the chat model's own (`max
 import json
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import count
 from typing import Annotated, Any, TypeGuard, TypeVar, cast
 
 from langchain.agents.middleware.internal_call_transformer import internal_call_metadata
@@ -37,30 +36,17 @@ from pydantic import AfterValidator, BaseModel, ValidationError
 
 from langchain_tooltree.errors import ConfigurationError, ReplyError, described
 from langchain_tooltree.experience.trajectory import (
-    EFFECTS_KEY,
     LARGEST_REPLY,
-    Branch,
-    ChatMessage,
-    Step,
-    Trajectory,
-    is_read,
     is_too_large,
-    part_of,
-    readable,
     sound,
-    steps_in,
     storable,
-    woven,
 )
 from langchain_tooltree.flows import CallStep
 from langchain_tooltree.text import (
     LONGEST_REPLY,
-    LONGEST_TEXT,
     compact_json,
-    get_mapping,
     json_object,
     shortened,
-    shortened_in,
     to_plain_data,
     whole_characters,
 )
@@ -502,127 +488,3 @@ def extended(system: SystemMessage | None, text: str) -> SystemMessage:
 
 
 # --- the excerpt of a run that models are shown ---
-
-MAX_RUN_CHARACTERS = 24_000
-"""About how much of a run a model is shown: 6,000 tokens. All but one of 280 published runs of the tau benchmarks fit
-whole."""
-
-LONGEST_INSTRUCTIONS = 8 * LONGEST_TEXT
-"""Characters of an agent's instructions that a reviewer is shown, about 4,000 tokens: twice the longest policies of the
-tau benchmarks. Longer ones lose their middle."""
-
-LONGEST_WRITE = 4 * LONGEST_TEXT
-"""Characters of a write or a request in a review: more than either has, unless a run is not meant to be read."""
-
-READ_LENGTHS = (
-    LONGEST_WRITE,
-    2 * LONGEST_TEXT,
-    LONGEST_TEXT,
-    LONGEST_TEXT // 2,
-    LONGEST_TEXT // 5,
-    LONGEST_TEXT // 20,
-)
-"""Characters of a result or reply in a review: the first length with which a run fits is taken."""
-
-Entry = dict[str, Any]
-
-
-def excerpt(
-    run: Trajectory, *, max_characters: int, number_writes: bool = False
-) -> list[Entry]:
-    """The course of a run for a prompt: an entry for each text, and one for each call with its result, in order.
-
-    Requests and writes stand in full; replies and the results of reads are shortened until the entries have about
-    `max_characters` as JSON. Where that is not enough, everything is shortened, and the run loses its middle. System
-    messages are left out. With `number_writes`, a write has its number under `write`, the first one 1.
-    """
-    entries: list[Entry] = []
-    for longest in READ_LENGTHS:
-        entries = list(_entries(run, longest, number_writes=number_writes))
-        if len(compact_json(entries)) <= max_characters:
-            return entries
-    return _without_middle(shortened_in(entries, LONGEST_TEXT // 2), max_characters)
-
-
-def _without_middle(entries: list[Entry], max_characters: int) -> list[Entry]:
-    """Entries without their middle where there are too many: an entry `left_out` counts what is missing.
-
-    A third of the room is for the beginning.
-    """
-    sizes = [len(compact_json(entry)) for entry in entries]
-    if sum(sizes) <= max_characters:
-        return entries
-    first, room = 0, max_characters - sizes[-1]
-    while first < len(entries) - 1 and (
-        first == 0 or sizes[first] <= room - 2 * max_characters // 3
-    ):
-        room -= sizes[first]
-        first += 1
-    last = len(entries) - 1
-    while last > first and sizes[last - 1] <= room:
-        last -= 1
-        room -= sizes[last]
-    missing = [{"left_out": f"{last - first} entries"}] if last > first else []
-    return [*entries[:first], *missing, *entries[last:]]
-
-
-def _entries(run: Trajectory, longest: int, *, number_writes: bool) -> Iterator[Entry]:
-    effects = get_mapping(run.metadata, EFFECTS_KEY)
-    writes = count(1)
-    for each in woven(enumerate(_with_steps(run.messages)), run.branches):
-        agent: Entry = {"agent": each.name} if isinstance(each, Branch) else {}
-        for message, steps in (
-            _with_steps(each.messages) if isinstance(each, Branch) else [each]
-        ):
-            part, text = part_of(message), readable(message.get("content"))
-            if text.strip() and part not in (
-                "instruction",
-                "observation",
-            ):  # which stand apart, and with their calls
-                yield {
-                    **agent,
-                    str(message.get("role")): shortened(
-                        text, longest if part == "reply" else LONGEST_WRITE
-                    ),
-                }
-            for step in steps:
-                if is_read(step.tool, effects, step.arguments):
-                    yield {**agent, **_describe_call(step, longest)}
-                else:
-                    number = {"write": next(writes)} if number_writes else {}
-                    yield {**number, **agent, **_describe_call(step, LONGEST_WRITE)}
-
-
-def _with_steps(
-    messages: Sequence[ChatMessage],
-) -> list[tuple[ChatMessage, list[Step]]]:
-    """Messages, each with the calls that it makes."""
-    steps: dict[int, list[Step]] = {}
-    for step in steps_in(messages):
-        steps.setdefault(step.position, []).append(step)
-    return [(message, steps.get(place, [])) for place, message in enumerate(messages)]
-
-
-def _describe_call(step: Step, longest: int) -> Entry:
-    arguments: Any = "unreadable" if step.arguments is None else step.arguments
-    if len(text := compact_json(arguments)) > LONGEST_WRITE:
-        arguments = shortened(text, LONGEST_WRITE)
-    entry = {"call": step.tool, "arguments": arguments}
-    if step.outcome is None:
-        return {**entry, "result": None}
-    failed = {"failed": True} if step.outcome.status == "error" else {}
-    return {
-        **entry,
-        **failed,
-        "result": _result(readable(step.outcome.content), longest),
-    }
-
-
-def _result(text: str, longest: int) -> Any:
-    """A result, as data where it is JSON that fits: quoted in a text, it would be hard to read."""
-    if len(text) > longest or not text.startswith(("{", "[")):
-        return shortened(text, longest)
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return text

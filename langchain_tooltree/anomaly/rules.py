@@ -21,8 +21,9 @@ from importlib.resources import files
 from itertools import chain, islice, takewhile
 from typing import Any, Literal, NamedTuple, get_args
 
+from langchain_tooltree.effects.names import is_read
 from langchain_tooltree.errors import ConfigurationError
-from langchain_tooltree.experience.trajectory import Outcome, Step, is_read
+from langchain_tooltree.experience.trajectory import Outcome, Step
 from langchain_tooltree.text import (
     compact_json,
     cut,

@@ -17,21 +17,15 @@ from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.runtime import Runtime
 
+from langchain_tooltree.anomaly.detector import AnomalyDetector
 from langchain_tooltree.cfgm.memory import (
     DEFAULT_RECALLED_RUNS,
     CFGMMemory,
     check_memory,
     recovery_with,
 )
-from langchain_tooltree.cfgm.online import (
-    PAST_RUNS,
-    AgentTool,
-    AnomalyDetector,
-    Reflector,
-    Tip,
-    examples_in,
-    recall_text,
-)
+from langchain_tooltree.cfgm.online import AgentTool, Reflector
+from langchain_tooltree.cfgm.recall import PAST_RUNS, Tip, examples_in, recall_text
 from langchain_tooltree.conversation import Conversation, visible_path
 from langchain_tooltree.errors import check_count
 from langchain_tooltree.experience.recorder import RunRecorder

@@ -34,17 +34,16 @@ from langchain_tooltree.experience.recorder import MESSAGES_KEY, TrajectoryRecor
 from langchain_tooltree.experience.run_identity import collecting
 from langchain_tooltree.experience.store import ExperienceStore
 from langchain_tooltree.experience.trajectory import SUCCESS_REWARD, Trajectory
+from langchain_tooltree.experience.transcript import MAX_RUN_CHARACTERS, excerpt
 from langchain_tooltree.flows import CallStep, Flow, FunctionStep, GatherStep
 from langchain_tooltree.models import (
     INNER_RUN_TAG,
-    MAX_RUN_CHARACTERS,
     REPLY_ATTEMPTS,
     Meter,
     MeteringHandler,
     Words,
     call_tools,
     document_prompt,
-    excerpt,
     filled_in,
     inner_config,
 )

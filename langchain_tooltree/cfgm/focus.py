@@ -7,17 +7,16 @@ from typing import Any
 from langchain_core.language_models import BaseChatModel
 from pydantic import BaseModel, Field
 
-from langchain_tooltree.cfgm.online import example_text
+from langchain_tooltree.cfgm.recall import example_text
 from langchain_tooltree.errors import ConfigurationError, ReplyError
 from langchain_tooltree.experience.store import RecordCollection
 from langchain_tooltree.experience.trajectory import Trajectory
+from langchain_tooltree.experience.transcript import MAX_RUN_CHARACTERS, excerpt
 from langchain_tooltree.models import (
-    MAX_RUN_CHARACTERS,
     REPLY_ATTEMPTS,
     Meter,
     Words,
     document_prompt,
-    excerpt,
     filled_in,
     inner_config,
 )

@@ -14,6 +14,7 @@ from langgraph.graph import StateGraph
 from langgraph.pregel import Pregel
 from langgraph.store.base import BaseStore
 
+from langchain_tooltree.anomaly.detector import AnomalyDetector
 from langchain_tooltree.cfgm.collect import (
     ACT_TOOL,
     Attempt,
@@ -29,12 +30,10 @@ from langchain_tooltree.cfgm.collect import (
     task_of,
 )
 from langchain_tooltree.cfgm.focus import FOCUS, current_focus_points, make_focus_points
-from langchain_tooltree.cfgm.online import (
-    AnomalyDetector,
+from langchain_tooltree.cfgm.online import Recovery, Reflector
+from langchain_tooltree.cfgm.recall import (
     Recaller,
     Recollection,
-    Recovery,
-    Reflector,
     Tip,
     example_text,
     examples_in,

@@ -11,7 +11,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.utils import batch_iterate
 from pydantic import BaseModel, Field
 
-from langchain_tooltree.cfgm.online import (
+from langchain_tooltree.cfgm.recall import (
     IDENTIFYING,
     LABEL,
     Note,
@@ -27,14 +27,13 @@ from langchain_tooltree.experience.store import (
     ExperienceStore,
 )
 from langchain_tooltree.experience.trajectory import Step, Trajectory
+from langchain_tooltree.experience.transcript import MAX_RUN_CHARACTERS, excerpt
 from langchain_tooltree.flows import GatherStep
 from langchain_tooltree.models import (
-    MAX_RUN_CHARACTERS,
     REPLY_ATTEMPTS,
     Meter,
     Words,
     document_prompt,
-    excerpt,
     filled_in,
     inner_config,
 )

@@ -14,7 +14,8 @@ from langchain_tooltree.cli.terminal import (
     progress,
     using,
 )
-from langchain_tooltree.pages.search import as_saved, to_html, to_rich
+from langchain_tooltree.pages.search import to_html, to_rich
+from langchain_tooltree.tooltree.result import as_saved
 
 DEMO_COSTS = (
     "rollouts",

@@ -10,8 +10,8 @@ from langchain_core.tools import BaseTool
 from langchain_tooltree.agent import create_tooltree_agent
 from langchain_tooltree.cli.terminal import Terminal, answering, imported, table
 from langchain_tooltree.effects import CallEffects, hints_of
+from langchain_tooltree.effects.names import is_read, verb_of_write
 from langchain_tooltree.errors import ConfigurationError
-from langchain_tooltree.experience.trajectory import is_read, verb_of_write
 from langchain_tooltree.sandbox import names_bound_by
 from langchain_tooltree.text import counted
 from langchain_tooltree.tools import as_tools

@@ -20,8 +20,8 @@ from urllib.parse import unquote
 from langchain_core.tools import BaseTool, StructuredTool
 from langchain_core.utils.pydantic import get_fields
 
+from langchain_tooltree.effects.names import call_digest, words_of_name
 from langchain_tooltree.errors import ConfigurationError, described, import_extra
-from langchain_tooltree.experience.trajectory import call_digest, words_of_name
 from langchain_tooltree.flows import FunctionStep, run_in_daemon_thread
 from langchain_tooltree.text import digest, forget_oldest, words_of
 

@@ -18,14 +18,16 @@ from langchain_tooltree.experience.trajectory import (
     Trajectory,
     first_request,
 )
-from langchain_tooltree.flows import Flow, FunctionStep, arun_flow, run_flow
-from langchain_tooltree.models import (
+from langchain_tooltree.experience.transcript import (
     LONGEST_INSTRUCTIONS,
     MAX_RUN_CHARACTERS,
+    excerpt,
+)
+from langchain_tooltree.flows import Flow, FunctionStep, arun_flow, run_flow
+from langchain_tooltree.models import (
     REPLY_ATTEMPTS,
     Meter,
     document_prompt,
-    excerpt,
     filled_in,
     inner_config,
     is_chat_model,

@@ -20,6 +20,7 @@ from langgraph.store.base import BaseStore
 from langchain_tooltree.cfgm.memory import CFGMMemory
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.effects import CallEffects, Effects
+from langchain_tooltree.effects.names import EFFECTS_KEY
 from langchain_tooltree.embeddings import resolve_embeddings
 from langchain_tooltree.errors import (
     ConfigurationError,
@@ -42,12 +43,7 @@ from langchain_tooltree.experience.store import (
     ExperienceStore,
     entry_of,
 )
-from langchain_tooltree.experience.trajectory import (
-    EFFECTS_KEY,
-    Recall,
-    Trajectory,
-    VerdictSource,
-)
+from langchain_tooltree.experience.trajectory import Recall, Trajectory, VerdictSource
 from langchain_tooltree.experience.verdict import UNUSABLE, AnyVerdict, resolve_verdict
 from langchain_tooltree.flows import FunctionStep, arun_flow, run_flow
 from langchain_tooltree.learning.erasure import (

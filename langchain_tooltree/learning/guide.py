@@ -9,16 +9,10 @@ from typing import Any
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage, SystemMessage
 
+from langchain_tooltree.anomaly.detector import standard_detector
 from langchain_tooltree.cfgm.memory import DEFAULT_RECALLED_RUNS, CFGMMemory
-from langchain_tooltree.cfgm.online import (
-    Recollection,
-    Reflector,
-    Tip,
-    chain_of,
-    correction_text,
-    standard_detector,
-    tips_for,
-)
+from langchain_tooltree.cfgm.online import Reflector, correction_text
+from langchain_tooltree.cfgm.recall import Recollection, Tip, chain_of, tips_for
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.experience.guide import (

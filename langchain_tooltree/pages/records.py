@@ -12,7 +12,7 @@ from typing import Any
 import networkx as nx
 
 from langchain_tooltree.cfgm.focus import FOCUS, current_focus_points
-from langchain_tooltree.cfgm.online import Tip
+from langchain_tooltree.cfgm.recall import Tip
 from langchain_tooltree.cfgm.tips import all_tips
 from langchain_tooltree.experience.store import (
     JUDGED,

@@ -9,9 +9,8 @@ import os
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict
 from datetime import UTC, datetime
 from html import escape
 from io import StringIO
@@ -37,8 +36,6 @@ from langchain_tooltree.text import (
 if TYPE_CHECKING:
     from rich.tree import Tree
 
-    from langchain_tooltree.tooltree.result import SearchResult
-    from langchain_tooltree.tooltree.search.tree import Node, Observation
 
 logger = logging.getLogger(__name__)
 
@@ -63,83 +60,6 @@ _OWN = re.compile(
 
 
 # --- files ---
-
-
-def as_saved(result: "SearchResult") -> dict[str, Any]:
-    """A search as data for a file, without secrets."""
-    return masked(
-        {
-            "version": SEARCH_FORMAT_VERSION,
-            "answer": result.answer.text if result.answer else None,
-            **result.to_dict(),
-        }
-    )
-
-
-def as_data(result: "SearchResult", alternatives: Sequence[int]) -> dict[str, Any]:
-    """A search as JSON-like data, without ids of calls and times; in the nodes `alternatives` other paths end."""
-    nodes = [_node_to_dict(node) for node in result.tree.nodes]
-    best = [step.node for step in result.steps]
-    if result.answer is not None and not result.waiting:
-        nodes[best[-1] if best else 0]["answer"] = result.answer.text
-    return {
-        "query": result.query,
-        "stop_reason": result.stop_reason,
-        "best": best,
-        "cost": result.cost.counts(),
-        "nodes": nodes,
-        "history": [asdict(change) for change in result.tree.history],
-        "alternatives": [*alternatives],
-    }
-
-
-def _node_to_dict(node: "Node") -> dict[str, Any]:
-    reasons = {
-        name: why
-        for name, why in (("r_pre", node.pre_reason), ("r_post", node.post_reason))
-        if why
-    }
-    call = node.call and {
-        "tool": node.call.tool,
-        "arguments": dict(node.call.arguments),
-        "effect": node.call.effect,
-    }
-    return {
-        "id": node.id,
-        "parent": node.parent,
-        "call": call,
-        "world": node.world,
-        "r_pre": node.r_pre,
-        "r_post": node.r_post,
-        "goal": node.goal,
-        "scored": [node.pre_scored, node.post_scored],
-        "observation": _observation_to_dict(node.observation)
-        if node.observation
-        else None,
-        "N": node.visits,
-        "Q": round(node.value, 12),
-        "proposals": node.proposals,
-        "dropped": node.dropped,
-        "pruned": node.pruned,
-        "closed": node.closed,
-        **({"batched": True} if node.batched else {}),
-        **({"reasons": reasons} if reasons else {}),
-        **({"missing": [*node.missing]} if node.missing else {}),
-    }
-
-
-def _observation_to_dict(observation: "Observation") -> dict[str, Any]:
-    """An observation as JSON-like data; ids of content blocks, which LangChain makes up in each run, are left out."""
-    content: Any = observation.content
-    if isinstance(content, list):
-        content = [
-            {key: value for key, value in block.items() if key != "id"}
-            if isinstance(block, dict)
-            else block
-            for block in content
-        ]
-    kind = {"kind": observation.kind} if observation.kind != "ok" else {}
-    return {"content": content, **kind}
 
 
 def search_in(path: Path) -> dict[str, Any] | None:

@@ -46,13 +46,12 @@ from langchain_tooltree.experience.trajectory import (
     ChatMessage,
     Trajectory,
 )
+from langchain_tooltree.experience.transcript import MAX_RUN_CHARACTERS, excerpt
 from langchain_tooltree.experience.verdict import AnyVerdict
 from langchain_tooltree.flows import arun_flow, run_flow
 from langchain_tooltree.models import (
-    MAX_RUN_CHARACTERS,
     Meter,
     document_prompt,
-    excerpt,
     extended,
     inner_config,
     request,

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import takewhile
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import (
     AIMessage,
@@ -32,6 +32,10 @@ from langchain_tooltree.experience.trajectory import (
     without_added,
 )
 from langchain_tooltree.text import call_label
+
+if TYPE_CHECKING:
+    pass
+
 
 KEY = NOTES  # under which a state or a message holds the mark
 SUMMARY = "summarization"  # the `lc_source` of a message that stands in the place of earlier ones
@@ -446,3 +450,32 @@ def _repeating(block: dict[str, Any], own: str, call: ToolCall) -> dict[str, Any
         **ids,
         **{key: value for key, value in arguments.items() if key in block},
     }
+
+
+@dataclass(frozen=True, slots=True)
+class VisitResult:
+    """What comes of a visit."""
+
+    message: AIMessage | None = (
+        None  # to return; `None` for the own step as the host received it
+    )
+    remove: list[str] = field(
+        default_factory=list
+    )  # ids of messages that are to be removed from the conversation
+    mark: Mark | None = None  # to keep for the next visit, if any is
+    ended: "Ended | None" = (
+        None  # the search that has ended with this visit, if one has
+    )
+    before: Sequence[
+        BaseMessage
+    ] = ()  # to return before the message: reads of a deep search with their results
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A search that is over: the conversation with all its branches, the last mark, and the answer."""
+
+    branches: Branches
+    mark: Mark
+    answer: AIMessage
+    reason: str

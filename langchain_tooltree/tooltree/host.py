@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from pathlib import Path
-from typing import Any, TypedDict, cast
+from typing import Any, TypedDict
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage
@@ -15,7 +15,6 @@ from langchain_core.messages.ai import UsageMetadata
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from langchain_tooltree._langgraph import stream_now
 from langchain_tooltree.conversation import Conversation, transcript, visible_path
 from langchain_tooltree.effects import CallEffects, Effects
 from langchain_tooltree.errors import ConfigurationError
@@ -29,13 +28,15 @@ from langchain_tooltree.sandbox import Sandbox, names_bound_by
 from langchain_tooltree.streaming import EventSink, emit_events, get_stream_writer
 from langchain_tooltree.text import (
     forget_oldest,
-    get_mapping,
     telling_words,
     without_reference,
 )
 from langchain_tooltree.tools import ToolLibrary, checked_arguments, returns_command
-from langchain_tooltree.tooltree.branches import KEY, Branches, Candidate, Mark
-from langchain_tooltree.tooltree.deep import DeepSearch
+from langchain_tooltree.tooltree.branches import (
+    Branches,
+    Candidate,
+    Mark,
+)
 from langchain_tooltree.tooltree.gate import Withheld, withholding
 from langchain_tooltree.tooltree.judge import (
     Judge,
@@ -52,9 +53,7 @@ from langchain_tooltree.tooltree.report import (
     Report,
     split_report,
 )
-from langchain_tooltree.tooltree.result import keep_ended, keep_search
 from langchain_tooltree.tooltree.search.config import SearchConfig
-from langchain_tooltree.tooltree.visit import Visit, VisitResult, carry_on, plan_ahead
 
 MOST_OFFERINGS = 16  # selections of tools of which it is kept what they are: few agents change between more
 
@@ -259,46 +258,6 @@ class PlannerHost(ABC):
             reply, report = split_report(reply)
         self.reply = reply
         return reply, None if is_step else report
-
-    async def visited(self, branches: Branches) -> VisitResult:
-        """Make one visit: search first, carry on with a plan, plan ahead in a sandbox, or take a step in the loop."""
-        self.visible = len(branches.path())
-        if self.planner.is_deep:
-            self.line = ""
-            return await self._deep_visit(branches)
-        sandbox = self.planner.sandbox
-        if sandbox is None:
-            outcome = await Visit(branches, self).run()
-        else:
-            next_step = carry_on(branches) if branches.mark.plan else None
-            outcome = next_step or (await plan_ahead(branches, self, sandbox))
-        if outcome.ended is not None:
-            await keep_ended(outcome.ended, self)
-        return outcome
-
-    async def _deep_visit(self, branches: Branches) -> VisitResult:
-        """Search where a turn begins, or goes on after a write that a search has planned; answer from the plan."""
-        path = branches.path()
-        latest = next(
-            (each for each in reversed(path) if isinstance(each, AIMessage)), None
-        )
-        plans = latest is not None and "plan" in get_mapping(
-            latest.response_metadata, KEY
-        )
-        if path[-1] is not branches.request and not plans:
-            await self.own_step(path)
-            return VisitResult()
-        result = await DeepSearch(self, path).run()
-        plan = result.messages
-        if result.waiting:
-            await keep_search(result, self.planner.folder)
-            return VisitResult(cast("AIMessage", plan[-1]), before=plan[:-1])
-        stream_now(plan)
-        reply, _ = await self.own_step([*path, *plan])
-        is_answer = not (reply.tool_calls or reply.invalid_tool_calls)
-        result = result.with_answer(reply) if is_answer else result
-        await keep_search(result, self.planner.folder)
-        return VisitResult(result.answer, before=plan)
 
     def instructions_for(
         self, system: SystemMessage | None, messages: Sequence[BaseMessage]

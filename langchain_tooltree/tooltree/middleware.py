@@ -32,11 +32,10 @@ from langchain_tooltree.flows import (
     run_flow,
 )
 from langchain_tooltree.models import extended, quiet
-from langchain_tooltree.tooltree.branches import KEY, Mark
+from langchain_tooltree.tooltree.branches import KEY, Mark, VisitResult
 from langchain_tooltree.tooltree.gate import gated
 from langchain_tooltree.tooltree.host import Planner, PlannerHost, PlannerOptions
-from langchain_tooltree.tooltree.result import guide_of
-from langchain_tooltree.tooltree.visit import VisitResult
+from langchain_tooltree.tooltree.planner import guide_of, visit
 
 Handler = Callable[[ModelRequest[Any]], Any]
 
@@ -135,7 +134,7 @@ class ToolTreeMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
             request=request,
             handler=handler,
         )
-        outcome = await host.visited(branches)
+        outcome = await visit(host, branches)
         response = _response(host, outcome)
         if outcome.ended is not None and (recalled := outcome.ended.mark.recalled):
             response.command.update[RECALLED_CHANNEL] = {

@@ -23,18 +23,16 @@ from langchain_tooltree.models import bind_tools, extended, quiet, resolve_model
 from langchain_tooltree.streaming import EventSink, get_current_runtime
 from langchain_tooltree.text import get_mapping, looks_marked, remarked
 from langchain_tooltree.tools import ToolLibrary, check_effects
-from langchain_tooltree.tooltree.branches import KEY, Mark
+from langchain_tooltree.tooltree.branches import KEY, Mark, VisitResult
 from langchain_tooltree.tooltree.deep import with_sync_form
 from langchain_tooltree.tooltree.gate import gated
 from langchain_tooltree.tooltree.host import Planner, PlannerHost, PlannerOptions
+from langchain_tooltree.tooltree.planner import guide_of, keep_turn, visit
 from langchain_tooltree.tooltree.result import (
     SearchResult,
-    guide_of,
-    keep_turn,
     result_of_path,
     search_result,
 )
-from langchain_tooltree.tooltree.visit import VisitResult
 
 
 class ToolTreeNode(Runnable[Any, dict[str, list[BaseMessage]]]):
@@ -152,7 +150,7 @@ class ToolTreeNode(Runnable[Any, dict[str, list[BaseMessage]]]):
             bare=self._instructions(values),
             line=self._planner.report_prompt(self._system, self._offering),
         )
-        outcome = await host.visited(branches)
+        outcome = await visit(host, branches)
         update = _update(messages, outcome, host.reply)
         if self._experience is not None and not update[-1].tool_calls:
             await keep_turn(

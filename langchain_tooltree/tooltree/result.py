@@ -2,10 +2,10 @@
 
 import os
 import uuid
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from functools import partial, reduce
+from dataclasses import asdict, dataclass, field, replace
+from functools import reduce
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -19,42 +19,37 @@ from langchain_core.messages import (
 )
 from langchain_core.messages.ai import UsageMetadata
 
-from langchain_tooltree._langgraph import thread_here
 from langchain_tooltree.conversation import Conversation, is_observation
-from langchain_tooltree.errors import ConfigurationError, MissingExtraError
-from langchain_tooltree.experience.guide import Guide, Learner, latest_searches
-from langchain_tooltree.experience.run_identity import run_id
+from langchain_tooltree.errors import (
+    ConfigurationError,
+    MissingExtraError,
+)
+from langchain_tooltree.experience.guide import latest_searches
 from langchain_tooltree.experience.trajectory import (
-    ATTEMPT_OF,
-    Trajectory,
-    call_key,
     calls_in,
 )
-from langchain_tooltree.flows import FunctionStep, run_or_default
 from langchain_tooltree.models import usage_sum
 from langchain_tooltree.pages import in_notebook
 from langchain_tooltree.pages import search as search_page
-from langchain_tooltree.pages.search import as_data, as_saved, record
-from langchain_tooltree.streaming import get_current_runtime
-from langchain_tooltree.text import digest, forget_oldest, get_mapping, one_line
+from langchain_tooltree.pages.search import SEARCH_FORMAT_VERSION
+from langchain_tooltree.secrets import masked
+from langchain_tooltree.text import digest, get_mapping
 from langchain_tooltree.tooltree.branches import (
     KEY,
     Best,
     Branches,
+    Ended,
     Mark,
     Plan,
-    is_fruitless,
     repeated,
     results_of,
 )
 from langchain_tooltree.tooltree.search.policies import StopReason
 from langchain_tooltree.tooltree.search.tree import Call, Node, Observation, Tree
-from langchain_tooltree.tooltree.visit import Ended
 
 if TYPE_CHECKING:
     from rich.tree import Tree as TerminalTree
 
-    from langchain_tooltree.tooltree.host import PlannerHost
 
 ALTERNATIVES = 3  # other paths that are shown beside a plan: as many as a person compares at a glance
 
@@ -358,17 +353,6 @@ MOST_SEARCHES = (
 )
 
 
-async def keep_search(result: SearchResult, folder: Path | None) -> None:
-    """Keep a search that has ended for `search_result`, and in a folder if there is one."""
-    latest_searches[result.search_id] = result
-    forget_oldest(latest_searches, MOST_SEARCHES)
-    if folder is not None:
-        write = partial(
-            record, folder, as_saved(result), key=result.search_id, thread=thread_here()
-        )
-        await FunctionStep(lambda _: write(), None)
-
-
 def search_result(message: BaseMessage) -> SearchResult:
     """The search behind an answer of an agent, with its tree, its pictures and its cost.
 
@@ -537,91 +521,79 @@ def result_of_path(
 
 # --- experience ---
 
-LONGEST_REASON = 300  # characters of what a failed call says that are kept as a reason: about 75 tokens
-GUIDE = "a guide to past runs"  # what it is called where it fails
 
-
-async def guide_of(
-    experience: Learner,
-    messages: Sequence[BaseMessage],
-    remembered: Mapping[str, Any] | None = None,
-) -> Guide | None:
-    """The guide to past runs for a conversation, asked for at a doubt.
-
-    Args:
-        experience: The experience.
-        messages: The conversation.
-        remembered: What is known of the turn; it is noted now if left out.
-    """
-    conversation = Conversation(messages)
-    if remembered is None:
-        remembered = await run_or_default(
-            partial(experience.begin, conversation), default=None, purpose=GUIDE
-        )
-    return (await experience.guide(remembered, conversation)) if remembered else None
-
-
-async def keep_turn(
-    experience: Learner,
-    messages: Sequence[BaseMessage],
-    ended: Ended | None,
-    host: "PlannerHost",
-) -> None:
-    """Keep a turn that ends in an answer, and what a search of it was told of past runs."""
-    remembered = await experience.begin(Conversation(messages))
-    recalled = ended.mark.recalled if ended else {}
-    await experience.end(
-        list(messages),
-        remembered and {**remembered, "recalled": recalled},
-        tools=list(host.offering.tools),
-        effects=host.offering.effects,
-        instructions=str(host.system.text) if host.system else "",
+def as_saved(result: "SearchResult") -> dict[str, Any]:
+    """A search as data for a file, without secrets."""
+    return masked(
+        {
+            "version": SEARCH_FORMAT_VERSION,
+            "answer": result.answer.text if result.answer else None,
+            **result.to_dict(),
+        }
     )
 
 
-MAX_FAILED_ATTEMPTS = 3
-"""Failed attempts that are kept of a search: as many as a success is compared with at the most (CFGM, Alg. 2)."""
+def as_data(result: "SearchResult", alternatives: Sequence[int]) -> dict[str, Any]:
+    """A search as JSON-like data, without ids of calls and times; in the nodes `alternatives` other paths end."""
+    nodes = [_node_to_dict(node) for node in result.tree.nodes]
+    best = [step.node for step in result.steps]
+    if result.answer is not None and not result.waiting:
+        nodes[best[-1] if best else 0]["answer"] = result.answer.text
+    return {
+        "query": result.query,
+        "stop_reason": result.stop_reason,
+        "best": best,
+        "cost": result.cost.counts(),
+        "nodes": nodes,
+        "history": [asdict(change) for change in result.tree.history],
+        "alternatives": [*alternatives],
+    }
 
 
-def failed_attempts(ended: Ended, *, run: str) -> list[Trajectory]:
-    """The branches of a search whose calls brought nothing back, as failed attempts at the task of a run."""
-    branches, path_ids = (
-        ended.branches,
-        set(ended.mark.best.path if ended.mark.best else ()),
-    )
-    attempts: list[Trajectory] = []
-    for at, message in enumerate(branches.messages):
-        results = results_of(branches.messages, at)
-        if not results or message.id in path_ids or message.id not in ended.mark.hidden:
-            continue
-        if is_fruitless(message, results):
-            before = [each for each in branches.messages[:at] if each.id in path_ids]
-            why = f"{calls_in(message)[0]['name']} brought nothing back: {one_line(results[0].text, LONGEST_REASON)}"
-            keys = [
-                call_key(call["name"], call["args"] or {}) for call in calls_in(message)
-            ]
-            chat = Conversation([*before, message, *results]).chat
-            attempt = Trajectory.from_chat(
-                chat,
-                id=digest([run, *keys]),
-                success=False,
-                reasons=why,
-                metadata={ATTEMPT_OF: run},
-            )
-            attempts.append(attempt)
-    return attempts[:MAX_FAILED_ATTEMPTS]
+def _node_to_dict(node: "Node") -> dict[str, Any]:
+    reasons = {
+        name: why
+        for name, why in (("r_pre", node.pre_reason), ("r_post", node.post_reason))
+        if why
+    }
+    call = node.call and {
+        "tool": node.call.tool,
+        "arguments": dict(node.call.arguments),
+        "effect": node.call.effect,
+    }
+    return {
+        "id": node.id,
+        "parent": node.parent,
+        "call": call,
+        "world": node.world,
+        "r_pre": node.r_pre,
+        "r_post": node.r_post,
+        "goal": node.goal,
+        "scored": [node.pre_scored, node.post_scored],
+        "observation": _observation_to_dict(node.observation)
+        if node.observation
+        else None,
+        "N": node.visits,
+        "Q": round(node.value, 12),
+        "proposals": node.proposals,
+        "dropped": node.dropped,
+        "pruned": node.pruned,
+        "closed": node.closed,
+        **({"batched": True} if node.batched else {}),
+        **({"reasons": reasons} if reasons else {}),
+        **({"missing": [*node.missing]} if node.missing else {}),
+    }
 
 
-async def keep_ended(ended: Ended, host: "PlannerHost") -> None:
-    """Keep a search that has ended with a visit: its tree, and with experience what it has tried in vain."""
-    await keep_search(result_of(ended), host.planner.folder)
-    guide = await host.past_runs()
-    if guide is None:
-        return
-    runtime, mark = get_current_runtime(), ended.mark
-    run = (run_id(runtime) if runtime else None) or mark.turn or mark.search
-    await run_or_default(
-        partial(guide.failed, failed_attempts(ended, run=run)),
-        default=None,
-        purpose=GUIDE,
-    )
+def _observation_to_dict(observation: "Observation") -> dict[str, Any]:
+    """An observation as JSON-like data; ids of content blocks, which LangChain makes up in each run, are left out."""
+    content: Any = observation.content
+    if isinstance(content, list):
+        content = [
+            {key: value for key, value in block.items() if key != "id"}
+            if isinstance(block, dict)
+            else block
+            for block in content
+        ]
+    kind = {"kind": observation.kind} if observation.kind != "ok" else {}
+    return {"content": content, **kind}

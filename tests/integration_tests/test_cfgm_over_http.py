@@ -13,7 +13,7 @@ from langgraph.store.memory import InMemoryStore
 from openai_server import OpenAIServer
 
 from langchain_tooltree import CFGMMemory, CFGMMiddleware, TrajectoryRecorder
-from langchain_tooltree.cfgm.online import recall_text
+from langchain_tooltree.cfgm.recall import recall_text
 from langchain_tooltree.errors import ReplyError
 from langchain_tooltree.sitgraph.transitions import get_feature_texts, read_run
 from langchain_tooltree.text import REFERENCE_TAG

@@ -43,7 +43,7 @@ from langchain_tooltree import (
     ToolTreeNode,
     create_tooltree_agent,
 )
-from langchain_tooltree.cfgm.online import recall_text
+from langchain_tooltree.cfgm.recall import recall_text
 from langchain_tooltree.sitgraph.agents import with_suggestions
 from langchain_tooltree.testing import ScriptedChatModel
 

@@ -6,13 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from langchain_tooltree.experience.trajectory import (
-    EFFECTS_KEY,
-    Branch,
-    Trajectory,
-    is_read,
-)
-from langchain_tooltree.models import excerpt
+from langchain_tooltree.effects.names import EFFECTS_KEY, is_read
+from langchain_tooltree.experience.trajectory import Branch, Trajectory
+from langchain_tooltree.experience.transcript import excerpt
 
 
 def entry(arguments):

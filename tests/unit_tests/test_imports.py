@@ -35,7 +35,8 @@ PURE = {
 LAYERS = (
     {"search/*", "report", "branches"},
     {"prompts", "judge", "gate"},
-    {"visit", "ask", "deep", "host", "result"},
+    {"visit", "ahead", "deep", "host", "result"},
+    {"planner"},
     {"node", "middleware"},
 )
 """The files of `tooltree/` from the inside out: pure kernels, what asks models, what runs a search, what users attach.

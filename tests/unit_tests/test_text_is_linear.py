@@ -16,11 +16,11 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, Tool
 import langchain_tooltree
 from langchain_tooltree import AnomalyDetector, HashingEmbeddings, Trajectory
 from langchain_tooltree.anomaly.rules import _END_OF_SENTENCE, phrase_book
-from langchain_tooltree.cfgm.online import IDENTIFYING
+from langchain_tooltree.cfgm.recall import IDENTIFYING
 from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.effects import only_reads
 from langchain_tooltree.experience.trajectory import own_messages
-from langchain_tooltree.models import excerpt
+from langchain_tooltree.experience.transcript import excerpt
 from langchain_tooltree.secrets import masked
 from langchain_tooltree.text import (
     INTRODUCED,

@@ -11,8 +11,8 @@ from langchain_tooltree import (
     ToolLibrary,
     mcp_effects,
 )
+from langchain_tooltree.effects.names import verb_of_write
 from langchain_tooltree.errors import ToolDefinitionError
-from langchain_tooltree.experience.trajectory import verb_of_write
 from tests.internals.hall import classify_tools
 
 

@@ -25,7 +25,7 @@ from langchain_core.messages import (
 from langchain_core.tools import BaseTool
 
 from langchain_tooltree import CFGMMemory, Sandbox
-from langchain_tooltree.cfgm.online import recall_text
+from langchain_tooltree.cfgm.recall import recall_text
 from langchain_tooltree.experience.trajectory import storable
 from langchain_tooltree.flows import run_flow
 from langchain_tooltree.models import (

@@ -32,7 +32,7 @@ from langchain_tooltree import (
     Trajectory,
     search,
 )
-from langchain_tooltree.cfgm.online import Recollection, Tip, recall_text
+from langchain_tooltree.cfgm.recall import Recollection, Tip, recall_text
 from langchain_tooltree.experience.guide import hints
 from langchain_tooltree.testing import ScriptedChatModel
 from langchain_tooltree.text import digest

@@ -11,7 +11,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 
 from langchain_tooltree.anomaly.rules import Anomaly
-from langchain_tooltree.cfgm.online import Tip
+from langchain_tooltree.cfgm.recall import Tip
 from langchain_tooltree.testing import ScriptedChatModel
 
 TASK = "The house is cold. Get the boiler to 2 bar."

@@ -10,7 +10,7 @@ from teacher import attempt
 from langchain_tooltree import CFGMMemory, ConfigurationError, ExperienceStore
 from langchain_tooltree.cfgm.focus import LONGEST_FOCUS_POINT, FocusForm
 from langchain_tooltree.errors import ReplyError
-from langchain_tooltree.models import MAX_RUN_CHARACTERS
+from langchain_tooltree.experience.transcript import MAX_RUN_CHARACTERS
 from langchain_tooltree.testing import ScriptedChatModel
 
 POINTS = ["Look where things are.", "Try doors before keys."]

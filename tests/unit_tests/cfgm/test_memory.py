@@ -14,7 +14,7 @@ from langchain_tooltree import (
     HashingEmbeddings,
     Trajectory,
 )
-from langchain_tooltree.cfgm.online import recall_text
+from langchain_tooltree.cfgm.recall import recall_text
 from langchain_tooltree.testing import ScriptedChatModel
 
 MODEL = ScriptedChatModel(replies=[])

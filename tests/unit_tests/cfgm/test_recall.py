@@ -8,7 +8,7 @@ from langgraph.store.memory import InMemoryStore
 from teacher import attempt
 
 from langchain_tooltree import CFGMMemory, SITGraph, Trajectory
-from langchain_tooltree.cfgm.online import (
+from langchain_tooltree.cfgm.recall import (
     Recollection,
     Tip,
     chain_of,

@@ -28,10 +28,10 @@ from langchain_tooltree import (
 from langchain_tooltree.anomaly.rules import Anomaly
 from langchain_tooltree.cfgm.online import (
     REFLECTION_PROMPT,
-    Recollection,
     Reflection,
     with_correction,
 )
+from langchain_tooltree.cfgm.recall import Recollection
 from langchain_tooltree.experience.run_identity import tools_in
 from langchain_tooltree.models import REPLY_ATTEMPTS, Meter
 from langchain_tooltree.testing import ScriptedChatModel

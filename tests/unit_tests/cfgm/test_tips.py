@@ -9,7 +9,7 @@ from teacher import Teacher, attempt, tip_reply
 
 from langchain_tooltree import CFGMMemory, ConfigurationError, ExperienceStore
 from langchain_tooltree.cfgm import tips as tips_module
-from langchain_tooltree.cfgm.online import Tip, tips_for
+from langchain_tooltree.cfgm.recall import Tip, tips_for
 from langchain_tooltree.errors import ReplyError
 from langchain_tooltree.flows import run_flow
 from langchain_tooltree.testing import ScriptedChatModel

@@ -12,7 +12,7 @@ from langchain_tooltree import (
     mcp_effects,
 )
 from langchain_tooltree.effects import CallEffects, http_reads, sql_reads
-from langchain_tooltree.experience.trajectory import is_read
+from langchain_tooltree.effects.names import is_read
 from tests.internals.hall import classify_tools
 
 

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from langchain_tooltree.tooltree.visit import rename, renames
+from langchain_tooltree.tooltree.ahead import rename, renames
 
 ONE_UUID, OTHER_UUID = (
     "550e8400-e29b-41d4-a716-446655440000",
