@@ -12,8 +12,10 @@ from typing import Any, Literal, Protocol
 
 from langchain_core.messages import AIMessage, BaseMessage
 
-from langchain_tooltree.conversation import Conversation, is_observation
-from langchain_tooltree.experience.trajectory import NOTE, part_of, readable
+from langchain_tooltree.messages.content import describe_content
+from langchain_tooltree.messages.conversation import Conversation
+from langchain_tooltree.messages.kinds import classify_chat_message, is_tool_result
+from langchain_tooltree.messages.visible_messages import PLANNER_NOTE
 from langchain_tooltree.testing import ChatDouble, Response
 from langchain_tooltree.text import digest
 from langchain_tooltree.tooltree import prompts
@@ -302,20 +304,20 @@ def read_question(
         )
     note = (
         str(messages[-1].text)
-        if messages and str(messages[-1].text).startswith(NOTE)
+        if messages and str(messages[-1].text).startswith(PLANNER_NOTE)
         else ""
     )
     conversation = Conversation(messages[:-1] if note else messages)
     request = conversation.goal
     # What a model reads of the results: with the advice in them.
     results = {
-        each.tool_call_id: readable(each.content)
+        each.tool_call_id: describe_content(each.content)
         for each in conversation.messages
-        if is_observation(each)
+        if is_tool_result(each)
     }
     path = tuple(
         Made(step.tool, step.arguments or {}, results.get(step.call_id or ""))
-        for step in conversation.steps
+        for step in conversation.calls
     )
     if note.startswith(prompts.OTHERS_PROMPT.partition("{")[0]):
         return Question("others", request, path, names), []
@@ -336,7 +338,7 @@ def _read_document(
     path: list[Made] = []
     request = ""
     for entry in document.get("history", []):
-        if part_of(entry) == "request":
+        if classify_chat_message(entry) == "request":
             path, request = [], entry["text"]
         elif "call" in entry:
             path.append(Made(entry["call"]["tool"], entry["call"]["arguments"]))

@@ -18,7 +18,7 @@ from langchain_core.outputs import LLMResult
 from offline_model import read_question
 from pydantic import Field, PrivateAttr
 
-from langchain_tooltree.experience.trajectory import NOTE
+from langchain_tooltree.messages.visible_messages import PLANNER_NOTE
 from langchain_tooltree.testing import ChatDouble, Response
 from langchain_tooltree.text import digest
 from langchain_tooltree.tooltree.gate import as_said
@@ -264,7 +264,9 @@ def _key(kind: str, facts: Any, asked: Sequence[Mapping[str, Any]]) -> str:
     content = facts
     if content is None:
         texts = [
-            {**each, "text": NOTE} if each["text"].startswith(NOTE) else each
+            {**each, "text": PLANNER_NOTE}
+            if each["text"].startswith(PLANNER_NOTE)
+            else each
             for each in asked
         ]
         content = [each for each in texts if each["role"] != "system"]

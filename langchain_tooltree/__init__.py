@@ -48,6 +48,8 @@ _PUBLIC_NAMES = {
     "cfgm.agents": ("CFGMMiddleware", "CFGMRecallNode", "CFGMReflectionNode"),
     "anomaly.detector": ("AnomalyDetector", "anomaly_condition"),
     "cfgm.online": ("Reflector",),
+    # Pages: what was learnt, to read in a browser
+    "pages.writer": ("write_page", "awrite_page"),
     # Errors
     "errors": ("ToolTreeError", "ConfigurationError"),
 }
@@ -87,6 +89,8 @@ if TYPE_CHECKING:
     from langchain_tooltree.experience.trajectory import Trajectory as Trajectory
     from langchain_tooltree.experience.verdict import ModelVerdict as ModelVerdict
     from langchain_tooltree.learning.experience import Experience as Experience
+    from langchain_tooltree.pages.writer import awrite_page as awrite_page
+    from langchain_tooltree.pages.writer import write_page as write_page
     from langchain_tooltree.review import PlanReviewMiddleware as PlanReviewMiddleware
     from langchain_tooltree.review import PlanReviewNode as PlanReviewNode
     from langchain_tooltree.review import review_condition as review_condition

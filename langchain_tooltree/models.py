@@ -35,13 +35,13 @@ from langgraph.constants import TAG_NOSTREAM
 from pydantic import AfterValidator, BaseModel, ValidationError
 
 from langchain_tooltree.errors import ConfigurationError, ReplyError, described
-from langchain_tooltree.experience.trajectory import (
-    LARGEST_REPLY,
-    is_too_large,
-    sound,
-    storable,
-)
 from langchain_tooltree.flows import CallStep
+from langchain_tooltree.messages.validation import (
+    MAX_REPLY_VALUES,
+    is_reply_too_large,
+    make_storable,
+    validate_message,
+)
 from langchain_tooltree.text import (
     LONGEST_REPLY,
     compact_json,
@@ -176,9 +176,9 @@ async def request(
             partial(model.invoke, list(messages), config),
             partial(model.ainvoke, list(messages), config),
         )
-        if too_large := isinstance(reply, AIMessage) and is_too_large(reply):
+        if too_large := isinstance(reply, AIMessage) and is_reply_too_large(reply):
             reply = AIMessage("", usage_metadata=reply.usage_metadata)
-        reply = sound(reply) if isinstance(reply, AIMessage) else reply
+        reply = validate_message(reply) if isinstance(reply, AIMessage) else reply
     except Exception as error:
         if not was_refused(error):
             meter.count(None, config)
@@ -188,7 +188,7 @@ async def request(
         msg = f"{name} replied with {type(reply).__name__} instead of an AIMessage."
         raise TypeError(msg)
     if too_large:
-        msg = f"the reply of {name} holds more than {LARGEST_REPLY:,} values, which no question asks for."
+        msg = f"the reply of {name} holds more than {MAX_REPLY_VALUES:,} values, which no question asks for."
         raise ReplyError(msg)
     return reply
 
@@ -279,7 +279,7 @@ async def call_tools(
     config: RunnableConfig,
 ) -> AIMessage:
     """Ask a model that may reply with tool calls."""
-    return storable(
+    return make_storable(
         await request(
             bind_tools(model, tools), messages, config, meter, type(model).__name__
         )

@@ -22,11 +22,11 @@ from langgraph.runtime import Runtime, get_runtime
 from langgraph.types import Send
 
 from langchain_tooltree._langgraph import can_be_answered
-from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.effects import CallEffects, Effects
 from langchain_tooltree.errors import ConfigurationError
-from langchain_tooltree.experience.trajectory import NOTES as KEY
 from langchain_tooltree.flows import arun_flow
+from langchain_tooltree.messages.additions import NOTES_KEY as KEY
+from langchain_tooltree.messages.conversation import Conversation
 from langchain_tooltree.text import get_mapping
 
 SHOWN = 300  # characters of one text that a person is shown: two lines of a wide window, three of a narrow one
@@ -94,7 +94,7 @@ def _results(
 ) -> Iterator[tuple[str, str]]:
     """The calls of a conversation with their results, latest first."""
     for each in conversation.rounds(beyond_request=beyond_request):
-        for call, message in reversed(each.pairs()):
+        for message, call in reversed(each.pairs()):
             yield (
                 _format_call(call["name"], call["args"]) if call else str(message.name),
                 str(message.text),
@@ -149,8 +149,8 @@ def describe(call: ToolCall, conversation: Conversation) -> str:
     """A call of the model's latest message, what it rests on, and what it was weighed against; a line each."""
     values, left = origins(call["args"], conversation)
     plan = (
-        get_mapping(conversation.reply.response_metadata, KEY)
-        if conversation.reply
+        get_mapping(conversation.response.response_metadata, KEY)
+        if conversation.response
         else {}
     )
     request = (
@@ -399,7 +399,7 @@ class PlanReviewNode(Runnable[Any, dict[str, list[BaseMessage]]]):
             An update of the state: the model's message where a call was edited, and the results of rejected calls.
         """
         conversation = Conversation.of(input, self._messages_key)
-        reply = conversation.reply
+        reply = conversation.response
         messages: Any = [
             each.model_copy() if each is reply else each
             for each in conversation.messages
@@ -450,6 +450,6 @@ def review_condition(
     """
     conversation = Conversation.of(state, messages_key)
     calls = list(conversation.open_calls.values())
-    if conversation.latest == "observation":
+    if conversation.latest_kind == "result":
         return [Send("tools", calls)] if calls else "model"
-    return "tools" if calls and conversation.latest == "reply" else "__end__"
+    return "tools" if calls and conversation.latest_kind == "response" else "__end__"

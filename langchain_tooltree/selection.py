@@ -17,13 +17,13 @@ from langchain.agents.middleware import (
 from langchain_core.tools import BaseTool
 from numpy.typing import NDArray
 
-from langchain_tooltree.conversation import Conversation, is_observation
 from langchain_tooltree.errors import (
     ConfigurationError,
     ToolDefinitionError,
     check_count,
 )
-from langchain_tooltree.experience.trajectory import calls_in
+from langchain_tooltree.messages.conversation import Conversation
+from langchain_tooltree.messages.kinds import get_tool_calls, is_tool_result
 from langchain_tooltree.text import WORD_PATTERN, digest, forget_oldest
 from langchain_tooltree.tools import ToolLibrary, as_tools
 
@@ -310,7 +310,7 @@ class ToolSelectionMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
             (
                 call["name"]
                 for message in reversed(before)
-                for call in reversed(calls_in(message))
+                for call in reversed(get_tool_calls(message))
             ),
             None,
         )
@@ -321,7 +321,9 @@ class ToolSelectionMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
             )
         )
         calls = [
-            call["name"] for message in reversed(run) for call in calls_in(message)
+            call["name"]
+            for message in reversed(run)
+            for call in get_tool_calls(message)
         ]
         late = [
             tools[name]
@@ -366,9 +368,9 @@ def _message_texts(messages: Sequence[Any], since: int) -> list[str]:
     end = (
         len(messages) - since or RECENT_MESSAGES
     )  # a summary may stand in place of the request
-    recent = Conversation(messages[max(0, end - RECENT_MESSAGES) : end]).parts
+    recent = Conversation(messages[max(0, end - RECENT_MESSAGES) : end]).kinds
     return [
         message.text
         for part, message in recent
-        if part != "reference" and not is_observation(message)
+        if part != "reference" and not is_tool_result(message)
     ]

@@ -4,7 +4,7 @@ import json
 import math
 import re
 import unicodedata
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from hashlib import sha256
 from itertools import chain, islice
 from typing import Any
@@ -75,6 +75,26 @@ def call_label(tool: str, arguments: Mapping[str, Any]) -> str:
         for name, value in arguments.items()
     )
     return f"{tool}({', '.join(written)})"
+
+
+def get_call_key(tool: str, arguments: Mapping[str, Any] | None) -> str:
+    """Return a text that is equal for calls that mean the same.
+
+    Example:
+        >>> get_call_key("search", {"query": "otters", "limit": 3})
+        'search({"limit": 3, "query": "otters"})'
+    """
+    return f"{tool}({write_json(arguments, sort_keys=True)})"
+
+
+def write_json(data: Any, *, sort_keys: bool = False) -> str:
+    """Return data as JSON, with other objects as text."""
+    try:
+        return json.dumps(data, ensure_ascii=False, default=str, sort_keys=sort_keys)
+    except (TypeError, ValueError, RecursionError):
+        # The data have keys that JSON cannot write or sort, or they hold themselves.
+        plain_data = to_plain_data(data)
+        return json.dumps(plain_data, ensure_ascii=False, sort_keys=sort_keys)
 
 
 LEVELS = 60
@@ -328,101 +348,3 @@ def _refused(character: str) -> bool:
 # - In a prompt, it is a text that this process has made, known by its digest. Prompts are made anew for each request.
 # - In a result, which checkpoints keep, a note of this package beside the content says which text was added. Tools
 #   write contents, and no notes; what they return, and what a user says, is never reference material.
-
-REFERENCE_TAG = "reference_material"
-
-MARK = f"<{REFERENCE_TAG} "  # with which all reference material begins: a text without it, as nearly all are, has none
-
-_MARKED = re.compile(
-    rf'<{REFERENCE_TAG} source="(?P<source>[^"<>]{{0,40}})" id="(?P<id>[0-9a-f]{{12}})">\n'
-    rf"(?P<inside>[^<]*(?:<(?!/?{REFERENCE_TAG})[^<]*)*)\n</{REFERENCE_TAG}>"
-)
-_LIKE_A_MARK = re.compile(rf"<(?=\s*(?:/\s*)?{REFERENCE_TAG})", re.IGNORECASE)
-
-_MADE: dict[str, None] = {}  # ids of the reference material that this process has made
-
-MOST_MADE = 20_000
-"""So much of it is known at a time, some 2 MB: what a prompt holds was made for it, or for one of the latest turns."""
-
-
-def as_reference(text: str, *, source: str) -> str:
-    """Mark a text as reference material; `source` says in one or two words of letters what it is, and models see it.
-
-    Only what looks like a mark is escaped in the text: it may hold code or data that are to be used as they are.
-    """
-    inside = _LIKE_A_MARK.sub("&lt;", text)
-    name = _id(source, inside)
-    _MADE[name] = None
-    forget_oldest(_MADE, MOST_MADE)
-    return (
-        f'<{REFERENCE_TAG} source="{source}" id="{name}">\n{inside}\n</{REFERENCE_TAG}>'
-    )
-
-
-def remarked(text: str, *, source: str) -> str:
-    """Reference material from a state, known here, too: a checkpoint may have kept it since another process made it.
-
-    Clients may write states: what is not marked as this package does it is marked.
-    """
-    marked = _MARKED.fullmatch(text)
-    if marked is None or _id(marked["source"], marked["inside"]) != marked["id"]:
-        return as_reference(text, source=source)
-    return as_reference(marked["inside"], source=marked["source"])
-
-
-def looks_marked(text: str) -> bool:
-    """Whether a text looks like reference material from its beginning to its end."""
-    return _MARKED.fullmatch(text) is not None
-
-
-def _id(source: str, inside: str) -> str:
-    return digest([source, inside], 12)
-
-
-def without_reference(content: Any, *, source: str | None = None) -> Any:
-    """The content of a prompt's message, a text or a list of blocks, without reference material made here.
-
-    It is the same object if there is none. Blocks that held nothing else are gone. With a `source`, only material of
-    that source goes.
-    """
-    if isinstance(content, str):
-        return _text_unmarked(content, source)
-    if not isinstance(content, Sequence):
-        return content
-    rest = [_block_unmarked(block, source) for block in content]
-    unmarked = all(left is block for left, block in zip(rest, content, strict=True))
-    return content if unmarked else [left for left in rest if left]
-
-
-def is_reference(content: Any) -> bool:
-    """Whether a content holds reference material and nothing else."""
-    rest = without_reference(content)
-    return rest is not content and not rest
-
-
-def _text_unmarked(text: str, source: str | None) -> str:
-    """The text around the marked parts, with an empty line where one was taken out."""
-    rest: list[str] = []
-    place = 0
-    for marked in _MARKED.finditer(text) if MARK in text else ():
-        is_made_here = (
-            marked["id"] in _MADE
-            and _id(marked["source"], marked["inside"]) == marked["id"]
-        )
-        if is_made_here and source in (None, marked["source"]):
-            rest.append(text[place : marked.start()].strip())
-            place = marked.end()
-    return "\n\n".join(filter(None, [*rest, text[place:].lstrip()])) if rest else text
-
-
-def text_in(block: Any) -> str:
-    """The text of a block of a content; empty where it holds none."""
-    text = block.get("text") if isinstance(block, Mapping) else block
-    return text if isinstance(text, str) else ""
-
-
-def _block_unmarked(block: Any, source: str | None) -> Any:
-    text = text_in(block)
-    if (rest := _text_unmarked(text, source)) is text:
-        return block
-    return {**block, "text": rest} if rest and isinstance(block, Mapping) else rest

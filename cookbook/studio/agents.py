@@ -78,6 +78,6 @@ def went_well(run: Trajectory) -> bool:
     well = [
         step.tool
         for step in run.steps
-        if step.outcome and step.outcome.status == "success"
+        if step.result and step.result.status == "success"
     ]
     return "read_price" in well and len(well) == len(run.steps)

@@ -16,21 +16,19 @@ from langgraph.errors import GraphBubbleUp
 
 from langchain_tooltree.anomaly import rules
 from langchain_tooltree.anomaly.rules import Anomaly, Phrase
-from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError, described
 from langchain_tooltree.experience.run_identity import (
     AnyTools,
     names_of,
-)
-from langchain_tooltree.experience.trajectory import (
-    Step,
-    text_of,
 )
 from langchain_tooltree.flows import (
     FunctionStep,
     arun_flow,
     run_flow,
 )
+from langchain_tooltree.messages.content import get_text
+from langchain_tooltree.messages.conversation import Conversation
+from langchain_tooltree.messages.tool_calls import Call
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +39,7 @@ CLASSIFIER_CONFIDENCE = 0.7  # below that of every rule, since none has found an
 ClassifierAnswer = bool | str | None
 
 
-Classifier = Callable[[Step], ClassifierAnswer | Awaitable[ClassifierAnswer]]
+Classifier = Callable[[Call], ClassifierAnswer | Awaitable[ClassifierAnswer]]
 """A function, sync or async, that gets a call with its observation (`step.outcome.text`). It returns whether that is
 anomalous: a bool, a text that says what is off, or `None` for no."""
 
@@ -117,7 +115,7 @@ class AnomalyDetector:
         """Flow of `check` and `acheck`; other flows await it."""
         conversation = Conversation.of(messages)
         latest = conversation.latest_round
-        readings = [] if latest is None else rules.readings_of(latest.steps())
+        readings = [] if latest is None else rules.readings_of(latest.calls())
         if not readings:
             return None
         anomaly = rules.first_anomaly(
@@ -144,11 +142,11 @@ class AnomalyDetector:
         return None
 
 
-def _earlier(conversation: Conversation) -> Iterator[Step]:
+def _earlier(conversation: Conversation) -> Iterator[Call]:
     """The calls of the run before the latest ones, latest first; `turn` counts back from the latest."""
     rounds = enumerate(conversation.rounds(limit=MAX_CHECKED_MESSAGES))
     return chain.from_iterable(
-        reversed(each.steps(-ago)) for ago, each in islice(rounds, 1, None)
+        reversed(each.calls(-ago)) for ago, each in islice(rounds, 1, None)
     )
 
 
@@ -160,11 +158,11 @@ def _worked_before(conversation: Conversation, tool: str) -> bool:
     answers = (
         answer
         for each in earlier
-        for call, answer in each.pairs()
+        for answer, call in each.pairs()
         if call and call["name"] == tool
     )
     return any(
-        answer.status != "error" and not rules.is_no_tool(text_of(answer.content))
+        answer.status != "error" and not rules.is_no_tool(get_text(answer.content))
         for answer in answers
     )
 

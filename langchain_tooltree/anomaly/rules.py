@@ -1,4 +1,4 @@
-"""The rules by which an observation shows that something is off, surest first. Pure.
+"""The rules by which an observation shows that something is off, surest first.
 
 Each rule looks at a call with its observation (`Reading`) and at what came before (`Situation`). The words in which
 environments refuse an action are data, in `phrases.toml` beside this file, and are read when they are first needed.
@@ -23,7 +23,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from langchain_tooltree.effects.names import is_read
 from langchain_tooltree.errors import ConfigurationError
-from langchain_tooltree.experience.trajectory import Outcome, Step
+from langchain_tooltree.messages.tool_calls import Call, Result
 from langchain_tooltree.text import (
     compact_json,
     cut,
@@ -491,17 +491,17 @@ def is_recoverable(text: str) -> bool:
 class Reading:
     """A call with its observation, read once for all rules."""
 
-    step: Step
+    step: Call
 
     @cached_property
     def text(self) -> str:
         """The observation as text, without what this package has added to it."""
-        return self.step.outcome.text if self.step.outcome is not None else ""
+        return self.step.result.text if self.step.result is not None else ""
 
     @property
     def content(self) -> Any:
         """The observation as it was returned, by which two are compared."""
-        return self.step.outcome.content if self.step.outcome is not None else None
+        return self.step.result.content if self.step.result is not None else None
 
     @cached_property
     def objects(self) -> Objects:
@@ -511,7 +511,7 @@ class Reading:
     @property
     def failed(self) -> bool:
         """Whether the observation is marked as an error."""
-        return self.step.outcome is not None and self.step.outcome.status == "error"
+        return self.step.result is not None and self.step.result.status == "error"
 
     @property
     def call(self) -> str:
@@ -553,7 +553,7 @@ class Situation:
     """
 
     latest: Sequence[Reading]
-    earlier: Callable[[], Iterator[Step]] = lambda: iter(())
+    earlier: Callable[[], Iterator[Call]] = lambda: iter(())
     worked_before: Callable[[str], bool] = lambda _: False
     tools: Collection[str] | None = None
     phrases: Sequence[Phrase]
@@ -564,7 +564,7 @@ class Situation:
 Rule = Callable[[Reading, Situation], Anomaly | None]
 
 
-def rendered(step: Step) -> str:
+def rendered(step: Call) -> str:
     """A call as text: `tool(value, value)`, texts as they are and other values as JSON, in the order of the call."""
     arguments = step.arguments or {}
     values = (
@@ -574,7 +574,7 @@ def rendered(step: Step) -> str:
     return f"{step.tool}({', '.join(values)})"
 
 
-def readings_of(steps: Iterable[Step]) -> list[Reading]:
+def readings_of(steps: Iterable[Call]) -> list[Reading]:
     """Calls with their observations; a person's rejection of a call is an instruction, and left out."""
     return [
         reading
@@ -595,7 +595,7 @@ def first_anomaly(situation: Situation) -> Anomaly | None:
     return None
 
 
-def _unless_weak(anomaly: Anomaly, step: Step, situation: Situation) -> Anomaly | None:
+def _unless_weak(anomaly: Anomaly, step: Call, situation: Situation) -> Anomaly | None:
     """An anomaly; `None` if it says no more than that there is nothing under a name that the user gave.
 
     They may have mistaken it, and the agent does right to tell them. With the second such answer of a tool it counts.
@@ -613,17 +613,17 @@ def _unless_weak(anomaly: Anomaly, step: Step, situation: Situation) -> Anomaly 
 _failures: dict[str, bool] = {}  # by digests: the results of past runs are not kept
 
 
-def has_failed(step: Step) -> bool:
+def has_failed(step: Call) -> bool:
     """Whether a call surely failed or was refused, by what it brought back alone."""
-    if step.outcome is None or step.outcome.status == "error":
-        return step.outcome is not None
-    text = step.outcome.text
+    if step.result is None or step.result.status == "error":
+        return step.result is not None
+    text = step.result.text
     key = digest([step.tool, compact_json(step.arguments or {}), text])
     is_failure = _failures.get(key)
     if (
         is_failure is None
     ):  # to look for phrases takes 1 ms, and a long run is learnt again and again
-        reading = Reading(replace(step, outcome=Outcome(text)))
+        reading = Reading(replace(step, result=Result(text)))
         anomaly = first_anomaly(
             Situation(latest=[reading], phrases=phrase_book().phrases)
         )
@@ -632,31 +632,52 @@ def has_failed(step: Step) -> bool:
     return is_failure
 
 
-def is_absent(step: Step) -> bool:
+def is_absent(step: Call) -> bool:
     """Whether a call brought back in words that there is no such thing as it asked for."""
-    return step.outcome is not None and _search("absent", step.outcome.text)
+    return step.result is not None and _search("absent", step.result.text)
 
 
-def is_empty(step: Step) -> bool:
-    """Whether a call that names something brought back nothing, or that there is no such thing.
+def is_empty(call: Call, *, is_read_only: bool | None = None) -> bool:
+    """Return True if a call returned no data, or says that there is none.
 
-    Nothing is data without a text or a number, flags and zeros aside, such as `{"results": []}`; and no text at all,
-    where the tool is a read by its name: a write that went well may have nothing to say.
+    No data is structured output without a text or a number, where flags, zeros and
+    words for nothing do not count: `[]`, `{"results": []}`. A sentence such as "No
+    flights found." says that there is none. No text at all counts only for a read: a
+    write that went well may have nothing to say.
+
+    Args:
+        call: The call with its result. Without a result it is not empty.
+        is_read_only: True if the call is known to change nothing, False if it may
+            change something. If it is left out, the name of the tool decides.
     """
-    names = [
-        value
-        for value in _values_in(step.arguments)
-        if isinstance(value, str) and len(value) >= SHORTEST_NAME
-    ]
-    if step.outcome is None or not names:
+    if call.result is None:
         return False
-    data = data_in(text := step.outcome.text)
-    nothing = (
-        not any(_values_in(data))
-        if data is not None
-        else _is_nothing(text) and is_read(step.tool)
+    text = call.result.text
+    if call.result.content and not text:
+        return False  # such as an image
+
+    data = data_in(text)
+    text = text.strip().strip("\"'")  # of a string that is written as JSON
+    if data is not None:
+        has_no_data = not any(_values_in(data))
+    elif is_read_only is None:
+        has_no_data = _is_nothing(text) and is_read(call.tool)
+    else:
+        has_no_data = _is_nothing(text) and is_read_only
+    return has_no_data or is_absent(call)
+
+
+def _names_something(call: Call) -> bool:
+    """Return True if an argument of a call is a text that can be a name."""
+    return any(
+        isinstance(value, str) and len(value) >= SHORTEST_NAME
+        for value in _values_in(call.arguments)
     )
-    return nothing or is_absent(step)
+
+
+def _found_nothing(call: Call) -> bool:
+    """Return True if a call names something, and there is no such thing."""
+    return _names_something(call) and is_empty(call)
 
 
 def _values_in(data: Any) -> Iterator[Any]:
@@ -668,7 +689,7 @@ def _values_in(data: Any) -> Iterator[Any]:
         yield data
 
 
-def asks_for(step: Step, request: str) -> bool:
+def asks_for(step: Call, request: str) -> bool:
     """Whether a call asks for something by a name that stands in a request."""
     values = [
         each.casefold()
@@ -747,7 +768,7 @@ def _phrase(reading: Reading, situation: Situation) -> Anomaly | None:
     return None
 
 
-def _is_own_words(sentence: str, step: Step) -> bool:
+def _is_own_words(sentence: str, step: Call) -> bool:
     """Whether the agent itself wrote this in the call, as in a ticket that is created and shown."""
     values = (step.arguments or {}).values()
     return len(sentence) >= SHORTEST_OWN_WORDS and any(
@@ -757,13 +778,13 @@ def _is_own_words(sentence: str, step: Step) -> bool:
 
 def _empty_again(reading: Reading, situation: Situation) -> Anomaly | None:
     """A call that names something and brought back nothing, where another one of the run had done so before."""
-    if not is_empty(reading.step):
+    if not _found_nothing(reading.step):
         return None
     before = (
         each.step
         for each in takewhile(lambda each: each is not reading, situation.latest)
     )
-    if not any(map(is_empty, chain(before, situation.earlier()))):
+    if not any(map(_found_nothing, chain(before, situation.earlier()))):
         return None
     evidence = f"{reading.call} brought {reading.quote}. A call before it brought nothing either."
     return reading.anomaly("empty", evidence, WEAK)

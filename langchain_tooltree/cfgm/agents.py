@@ -26,7 +26,6 @@ from langchain_tooltree.cfgm.memory import (
 )
 from langchain_tooltree.cfgm.online import AgentTool, Reflector
 from langchain_tooltree.cfgm.recall import PAST_RUNS, Tip, examples_in, recall_text
-from langchain_tooltree.conversation import Conversation, visible_path
 from langchain_tooltree.errors import check_count
 from langchain_tooltree.experience.recorder import RunRecorder
 from langchain_tooltree.experience.run_identity import (
@@ -36,16 +35,19 @@ from langchain_tooltree.experience.run_identity import (
     run_id,
     turn_note,
 )
-from langchain_tooltree.experience.trajectory import Recall, aim_of
+from langchain_tooltree.experience.trajectory import Recall
 from langchain_tooltree.experience.verdict import AnyVerdict
 from langchain_tooltree.flows import arun_flow, run_flow
+from langchain_tooltree.messages.conversation import Conversation
+from langchain_tooltree.messages.reference import remark_reference
+from langchain_tooltree.messages.request_summary import summarize_requests
+from langchain_tooltree.messages.visible_messages import get_visible_messages
 from langchain_tooltree.models import extended
 from langchain_tooltree.streaming import (
     StreamWriter,
     get_current_runtime,
     get_stream_writer,
 )
-from langchain_tooltree.text import remarked
 
 logger = logging.getLogger(__name__)
 
@@ -179,7 +181,7 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
                     **recall,
                 }
             }
-        aim = aim_of(dict.fromkeys([turn["first"], *conversation.requests]))
+        aim = summarize_requests(dict.fromkeys([turn["first"], *conversation.requests]))
         recollection = await memory.recaller.recall_here(
             aim, k=self._k, own=run_id(runtime), writer=runtime.stream_writer
         )
@@ -213,8 +215,8 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
         self, state: CFGMState, runtime: Runtime[Any]
     ) -> dict[str, Any] | None:
         """Flow of `before_model` and `abefore_model`; other flows await it."""
-        conversation = Conversation(visible_path(state))
-        if self._recovery is None or not conversation.observations:
+        conversation = Conversation(get_visible_messages(state))
+        if self._recovery is None or not conversation.results:
             return None
         turn: Mapping[str, Any] = state.get("cfgm_recalled") or {}
         message = await self._recovery.correction(
@@ -300,7 +302,7 @@ class CFGMMiddleware(AgentMiddleware[CFGMState, Any, Any]):
         if not self._recalls or not turn.get("text"):
             return request
         prompt = extended(
-            request.system_message, remarked(turn["text"], source=PAST_RUNS)
+            request.system_message, remark_reference(turn["text"], source=PAST_RUNS)
         )
         return request.override(system_message=prompt)
 
@@ -473,12 +475,10 @@ class CFGMReflectionNode(Runnable[Any, dict[str, list[BaseMessage]]]):
         **_: Any,
     ) -> dict[str, list[BaseMessage]]:
         """Flow of `invoke` and `ainvoke`; other flows await it."""
-        conversation = Conversation(visible_path(input, key=self._messages_key))
+        conversation = Conversation(get_visible_messages(input, key=self._messages_key))
         writer = get_stream_writer()
         # Outside of any graph, the caller puts the correction in its place.
-        if writer is not None and any(
-            each.id is None for each in conversation.observations
-        ):
+        if writer is not None and any(each.id is None for each in conversation.results):
             logger.warning(
                 "Results of tools have no id, so no correction can take their place: use add_messages."
             )

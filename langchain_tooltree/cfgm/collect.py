@@ -33,9 +33,11 @@ from langchain_tooltree.errors import ConfigurationError, ToolTreeError, describ
 from langchain_tooltree.experience.recorder import MESSAGES_KEY, TrajectoryRecorder
 from langchain_tooltree.experience.run_identity import collecting
 from langchain_tooltree.experience.store import ExperienceStore
-from langchain_tooltree.experience.trajectory import SUCCESS_REWARD, Trajectory
+from langchain_tooltree.experience.trajectory import Trajectory
+from langchain_tooltree.experience.trajectory_json import SUCCESS_REWARD
 from langchain_tooltree.experience.transcript import MAX_RUN_CHARACTERS, excerpt
 from langchain_tooltree.flows import CallStep, Flow, FunctionStep, GatherStep
+from langchain_tooltree.messages.reference import mark_as_reference
 from langchain_tooltree.models import (
     INNER_RUN_TAG,
     REPLY_ATTEMPTS,
@@ -47,7 +49,7 @@ from langchain_tooltree.models import (
     filled_in,
     inner_config,
 )
-from langchain_tooltree.text import as_reference, cut, digest, shortened
+from langchain_tooltree.text import cut, digest, shortened
 
 logger = logging.getLogger(__name__)
 
@@ -620,7 +622,9 @@ class Collection:
                 )
             )
         reference = (
-            [as_reference("\n\n".join(parts), source="earlier work")] if parts else []
+            [mark_as_reference("\n\n".join(parts), source="earlier work")]
+            if parts
+            else []
         )
         return "\n\n".join([*reference, task.text])
 

@@ -40,11 +40,11 @@ from langchain_tooltree.cfgm.recall import (
     recall_text,
 )
 from langchain_tooltree.cfgm.tips import aligned_tips, extract_tips
-from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError, check_count
 from langchain_tooltree.experience.store import STORE_NAMESPACE, ExperienceStore
 from langchain_tooltree.experience.trajectory import Recall, Trajectory
 from langchain_tooltree.flows import Flow, arun_flow, run_flow
+from langchain_tooltree.messages.conversation import Conversation
 from langchain_tooltree.models import resolve_model
 
 logger = logging.getLogger(__name__)

@@ -31,18 +31,11 @@ from langchain_tooltree.cfgm.recall import (
     examples_in,
     recall_text,
 )
-from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError, check_count, described
 from langchain_tooltree.experience.run_identity import (
     tools_in,
 )
-from langchain_tooltree.experience.trajectory import (
-    ADDED,
-    NOTES,
-    Step,
-    Trajectory,
-    added_to,
-)
+from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.experience.transcript import (
     LONGEST_INSTRUCTIONS,
     MAX_RUN_CHARACTERS,
@@ -54,6 +47,10 @@ from langchain_tooltree.flows import (
     run_flow,
     run_or_default,
 )
+from langchain_tooltree.messages.additions import ADDED_KEY, NOTES_KEY, get_added_texts
+from langchain_tooltree.messages.conversation import Conversation
+from langchain_tooltree.messages.reference import mark_as_reference
+from langchain_tooltree.messages.tool_calls import Call
 from langchain_tooltree.models import (
     REPLY_ATTEMPTS,
     Meter,
@@ -66,7 +63,6 @@ from langchain_tooltree.models import (
 from langchain_tooltree.streaming import StreamWriter, emit_events
 from langchain_tooltree.text import (
     LONGEST_TEXT,
-    as_reference,
     compact_json,
     cut,
     get_mapping,
@@ -135,7 +131,7 @@ SELF_QA_PROMPT = "\n\n".join(
 
 MOST_QUESTIONS = 5  # questions that are kept: the prompt asks for two or three
 MAX_TIPS = 10  # tips that a model is shown: the first ones of those that were recalled
-MAX_EXAMPLES = (
+MAX_SHOWN_EXAMPLES = (
     2  # past runs that a model is shown, as many as are recalled in the paper
 )
 MAX_DESCRIBED_TOOLS = 20  # tools that a model is shown described, as many as a search considers; of others the names
@@ -318,7 +314,9 @@ class Reflector:
             return None
         recollection = await self._recall("\n".join(key.model_dump().values()))
         similar = examples_in(
-            recall_text(recollection, max_characters=MAX_EXAMPLES * LONGEST_EXAMPLE)
+            recall_text(
+                recollection, max_characters=MAX_SHOWN_EXAMPLES * LONGEST_EXAMPLE
+            )
         )
         document |= {
             "key_information": key.model_dump(),
@@ -348,20 +346,20 @@ def _document(
     instructions: str,
 ) -> dict[str, Any]:
     """What a model is told about an anomaly, without what is empty."""
-    ends, between = conversation.ends(
-        MAX_RUN_CHARACTERS, longest=LONGEST_TEXT, call=LEAST_OF_A_CALL
+    ends, between = conversation.get_ends(
+        MAX_RUN_CHARACTERS, longest=LONGEST_TEXT, call_size=LEAST_OF_A_CALL
     )
     record = Trajectory.from_messages(ends, id="running")
     task = conversation.task or task
     step, _ = _anomalous(conversation, anomaly)
-    observation = step.outcome.text if step.outcome else ""
+    observation = step.result.text if step.result else ""
     functions = [
         get_mapping(tool, "function") or tool for tool in tools_in([*tools]).values()
     ]
     if (
         len(functions) > MAX_DESCRIBED_TOOLS
     ):  # those called lately come first, then those for the task
-        called = {step.tool for step in record.steps}
+        called = {step.tool for step in record.calls}
         functions.sort(
             key=lambda each: (
                 each.get("name") not in called,
@@ -413,7 +411,7 @@ def _described(function: Mapping[str, Any]) -> dict[str, Any]:
 def _earlier_advice(conversation: Conversation, anomaly: Anomaly) -> list[str]:
     """What was advised in this run for the same trouble: of the same kind, with the same tool."""
     observations = [
-        each for turn in conversation.earlier_rounds() for each in turn.observations
+        each for turn in conversation.earlier_rounds() for each in turn.results
     ]
     alike = [
         each
@@ -430,17 +428,19 @@ def _help(tips: Iterable[Tip], examples: Iterable[str]) -> dict[str, Any]:
         {"text": tip.advice, "reasoning": tip.reasoning}
         for tip in islice(tips, MAX_TIPS)
     ]
-    runs = [shortened(run, LONGEST_EXAMPLE) for run in islice(examples, MAX_EXAMPLES)]
+    runs = [
+        shortened(run, LONGEST_EXAMPLE) for run in islice(examples, MAX_SHOWN_EXAMPLES)
+    ]
     parts = {"tips": shortened_in(advice, MAX_ANSWER_LENGTH), "examples": runs}
     return {name: value for name, value in parts.items() if value}
 
 
 def _anomalous(
     conversation: Conversation, anomaly: Anomaly
-) -> tuple[Step, ToolMessage]:
+) -> tuple[Call, ToolMessage]:
     """The latest call that is anomalous, with its observation; of calls made in parallel, the id tells which it is."""
     (latest,) = islice(conversation.rounds(), 1)
-    pairs = list(zip(latest.steps(), latest.observations, strict=True))
+    pairs = list(zip(latest.calls(), latest.results, strict=True))
     by_id = [
         pair
         for pair in pairs
@@ -465,12 +465,12 @@ LONGEST_FINDING = (
 def with_anomaly(message: ToolMessage, anomaly: Anomaly, **more: Any) -> ToolMessage:
     """A copy of an observation with a mark that it is anomalous: `{"tooltree": {"anomaly": {...}, **more}}`."""
     mark = {
-        **get_mapping(message.response_metadata, NOTES),
+        **get_mapping(message.response_metadata, NOTES_KEY),
         "anomaly": asdict(anomaly),
         **more,
     }
     return message.model_copy(
-        update={"response_metadata": {**message.response_metadata, NOTES: mark}}
+        update={"response_metadata": {**message.response_metadata, NOTES_KEY: mark}}
     )
 
 
@@ -483,18 +483,18 @@ def with_correction(
     """
     if reflection is None:
         return with_anomaly(message, anomaly, reflected=False)
-    text = as_reference(correction_text(anomaly, reflection), source="reflection")
+    text = mark_as_reference(correction_text(anomaly, reflection), source="reflection")
     content = message.content
     if isinstance(content, list):
         content = [*content, {"type": "text", "text": text}]
     else:
         content = f"{content}\n\n{text}" if content else text
-    added = [*added_to(message.response_metadata), text]
+    added = [*get_added_texts(message.response_metadata), text]
     return with_anomaly(
         message.model_copy(update={"content": content}),
         anomaly,
         reflected=True,
-        **{ADDED: added},
+        **{ADDED_KEY: added},
     )
 
 
@@ -513,18 +513,18 @@ def correction_text(anomaly: Anomaly, reflection: Reflection) -> str:
 
 def anomaly_in(message: ToolMessage) -> Mapping[str, Any]:
     """The anomaly that an observation is marked with, as `Anomaly.to_dict` has it; empty if there is none."""
-    return get_mapping(get_mapping(message.response_metadata, NOTES), "anomaly")
+    return get_mapping(get_mapping(message.response_metadata, NOTES_KEY), "anomaly")
 
 
 def was_reflected_on(message: ToolMessage) -> bool:
     """Whether there was a reflection on an observation, or an attempt at one."""
-    return "reflected" in get_mapping(message.response_metadata, NOTES)
+    return "reflected" in get_mapping(message.response_metadata, NOTES_KEY)
 
 
 def advice_in(message: ToolMessage) -> str:
     """The next step that an observation advises; empty if there was no reflection on it."""
     # It is read where no record keeps it: a run may learn from others, but not from what it was advised itself.
-    *_, added = ("", *added_to(message.response_metadata))
+    *_, added = ("", *get_added_texts(message.response_metadata))
     return (
         added.partition(f"\n{NEXT_STEP}")[2].rpartition("\n")[0]
         if was_reflected_on(message)
@@ -583,7 +583,7 @@ class Recovery:
         fails is logged, not raised. `names` are all tools that the agent has, if they are known. `find_help` starts a flow that gives
         what `Reflector.reflect` takes beside the anomaly, and only runs where there is a reflection.
         """
-        observations = conversation.observations
+        observations = conversation.results
         if not observations or any(map(anomaly_in, observations)):
             return None
         check = partial(self._detector.check_flow, conversation, tools=names)
@@ -597,7 +597,7 @@ class Recovery:
             return None
         _, message = _anomalous(conversation, anomaly)
         reflected = (
-            any(map(was_reflected_on, each.observations))
+            any(map(was_reflected_on, each.results))
             for each in conversation.earlier_rounds()
         )
         # An agent gets over most single anomalies by itself; a loop has gone on already.
@@ -665,7 +665,7 @@ def _open_trouble(conversation: Conversation) -> list[str]:
     ):
         named = [
             (str(call["name"] if call else message.name), message)
-            for call, message in each.pairs()
+            for message, call in each.pairs()
         ]
         anomalous = {name for name, message in named if anomaly_in(message)}
         if ago:

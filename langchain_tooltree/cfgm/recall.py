@@ -19,18 +19,16 @@ from langchain_tooltree.experience.run_identity import (
     is_in,
 )
 from langchain_tooltree.experience.store import QUARANTINED, ExperienceStore
-from langchain_tooltree.experience.trajectory import (
-    SUMMARIZE_STATE,
-    Step,
-    Trajectory,
-)
+from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.flows import (
     run_or_default,
 )
+from langchain_tooltree.messages.additions import SUMMARIZE_STATE
+from langchain_tooltree.messages.reference import mark_as_reference
+from langchain_tooltree.messages.tool_calls import Call
 from langchain_tooltree.streaming import StreamWriter, emit_events
 from langchain_tooltree.text import (
     GAP,
-    as_reference,
     compact_json,
     counted,
     cut,
@@ -165,10 +163,10 @@ def most_like(task: str, runs: Sequence[Trajectory], k: int) -> list[Trajectory]
         if kinship(task, run.aim) >= LEAST_KINSHIP:
             rank.setdefault(run.aim, place)
     related = [run for run in runs if run.aim in rank]
-    tools = [(run.voice[0], {step.tool for step in run.steps}) for run in related]
+    tools = [(run.voice[0], {step.tool for step in run.calls}) for run in related]
 
     def agreement(run: Trajectory) -> float:
-        own = {step.tool for step in run.steps}
+        own = {step.tool for step in run.calls}
         return math.fsum(
             len(own & other) / max(1, len(own | other))
             for by, other in tools
@@ -179,7 +177,7 @@ def most_like(task: str, runs: Sequence[Trajectory], k: int) -> list[Trajectory]
         key=lambda run: (
             rank[run.aim],
             -round(agreement(run), 6),
-            len(run.steps),
+            len(run.calls),
             run.id,
         )
     )
@@ -332,7 +330,7 @@ def recall_text(recollection: Recollection, *, max_characters: int) -> str:
     reference material.
     """
     room = max_characters - len(
-        as_reference(f"{RECALL_HEADING}{PARAGRAPH}", source=PAST_RUNS)
+        mark_as_reference(f"{RECALL_HEADING}{PARAGRAPH}", source=PAST_RUNS)
     )
     tips = _format_tips(
         recollection.tips, int(room * FOR_TIPS) if recollection.runs else room
@@ -346,7 +344,7 @@ def recall_text(recollection: Recollection, *, max_characters: int) -> str:
             parts.append(_run_text(run, share, verbatim=recollection.verbatim))
             left -= len(parts[-1]) + len(PARAGRAPH)
         if parts and all(parts):
-            text = as_reference(
+            text = mark_as_reference(
                 whole_characters(PARAGRAPH.join([RECALL_HEADING, *parts])),
                 source=PAST_RUNS,
             )
@@ -384,7 +382,7 @@ def chain_of(run: Trajectory) -> str:
     """
     tools = [
         step.tool
-        for step in run.steps
+        for step in run.calls
         if step.tool != SUMMARIZE_STATE and not has_failed(step)
     ]
     links = [_times(tool, len(list(calls))) for tool, calls in groupby(tools)]
@@ -402,7 +400,7 @@ def _run_text(run: Trajectory, room: int, *, verbatim: bool) -> str:
     calls = [
         _times(call, len(list(same)))
         for call, same in groupby(
-            _format_call_line(each, verbatim=verbatim) for each in run.steps
+            _format_call_line(each, verbatim=verbatim) for each in run.calls
         )
     ]
     for most in range(
@@ -419,7 +417,7 @@ def _run_text(run: Trajectory, room: int, *, verbatim: bool) -> str:
     return ""
 
 
-def _format_call_line(step: Step, *, verbatim: bool) -> str:
+def _format_call_line(step: Call, *, verbatim: bool) -> str:
     """A call with what came of it."""
     arguments = step.arguments or {}
     values = list(arguments)
@@ -428,9 +426,9 @@ def _format_call_line(step: Step, *, verbatim: bool) -> str:
             f"{name}={cut(compact_json(value), LONGEST_VALUE)}"
             for name, value in arguments.items()
         ]
-    came = "ok" if step.outcome is not None else "no result"
-    if step.outcome is not None and has_failed(step):
-        error = step.outcome.text
+    came = "ok" if step.result is not None else "no result"
+    if step.result is not None and has_failed(step):
+        error = step.result.text
         if not verbatim:
             texts = (
                 value

@@ -26,9 +26,10 @@ from langchain_tooltree.experience.store import (
     READ_PAGE_SIZE,
     ExperienceStore,
 )
-from langchain_tooltree.experience.trajectory import Step, Trajectory
+from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.experience.transcript import MAX_RUN_CHARACTERS, excerpt
 from langchain_tooltree.flows import GatherStep
+from langchain_tooltree.messages.tool_calls import Call
 from langchain_tooltree.models import (
     REPLY_ATTEMPTS,
     Meter,
@@ -283,7 +284,7 @@ def _to_tips(
     reply: ComparisonForm, source: TipSource, attempts: Sequence[Trajectory]
 ) -> list[Tip]:
     """The tips of a reply that say when they apply, are borne out by the attempts, and are not about one thing."""
-    steps = [step for attempt in attempts for step in attempt.steps]
+    steps = [step for attempt in attempts for step in attempt.calls]
     tools = sorted({step.tool for step in steps})
     identifiers = {
         word
@@ -314,12 +315,12 @@ def _to_tips(
     return list(distinct(tips).values())
 
 
-def _stands_in(evidence: EvidenceForm, steps: Sequence[Step]) -> bool:
+def _stands_in(evidence: EvidenceForm, steps: Sequence[Call]) -> bool:
     """Whether a call of the tool has the words of the quote, one after the other, in its arguments or its result."""
     quote = _spaced(evidence.quote)
     calls = (step for step in steps if step.tool == evidence.tool)
     texts = (
-        (compact_json(step.arguments), step.outcome.text if step.outcome else "")
+        (compact_json(step.arguments), step.result.text if step.result else "")
         for step in calls
     )
     return bool(quote.strip()) and any(
@@ -425,7 +426,7 @@ async def extract_tips(
             of_task = tasks.setdefault(task_key(attempt), _Attempts(attempt.task))
             of_task.made_from[attempt.id] = digest(attempt.messages, 16)
             if attempt.success:
-                of_task.successes[attempt.id] = len(attempt.steps)
+                of_task.successes[attempt.id] = len(attempt.calls)
             else:
                 of_task.failures[attempt.id] = attempt.metadata.get("attempt") or 0
     present = {run for attempts in tasks.values() for run in attempts.made_from}

@@ -27,10 +27,12 @@ from langchain_tooltree.experience.store import (
     listing,
 )
 from langchain_tooltree.experience.trajectory import Trajectory
+from langchain_tooltree.flows import run_flow
 from langchain_tooltree.learning.experience import Experience
 from langchain_tooltree.pages import page
 from langchain_tooltree.pages.records import MAX_LISTED_RUNS, runs_page
 from langchain_tooltree.pages.search import search_in, to_html
+from langchain_tooltree.pages.writer import render_page_flow
 from langchain_tooltree.sitgraph.files import FILE
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
 from langchain_tooltree.text import counted, one_line
@@ -107,7 +109,7 @@ def is_graph(path: Path) -> bool:
 def page_of(path: Path, search: Mapping[str, Any] | None) -> str:
     """The page of a graph, of a `search` in a file, or of the latest runs in one, each in its latest version."""
     if is_graph(path):
-        return SITGraph.load(path)._page()  # noqa: SLF001 - what `to_html` writes to a file
+        return run_flow(render_page_flow(SITGraph.load(path)))
     if search:
         try:
             return to_html(search)
@@ -168,7 +170,7 @@ async def _in_store(store: BaseStore) -> Pages:
     for number, row in enumerate(shown, 1):
         experience = Experience(ExperienceStore(store, namespace=row["name"]))
         row["page"] = PAGE.format(number)
-        pages[row["page"]] = await experience._page()  # noqa: SLF001 - what `to_html` writes to a file
+        pages[row["page"]] = await render_page_flow(experience)
     return _list_files("this store", shown, pages, len(rows) - len(shown))
 
 

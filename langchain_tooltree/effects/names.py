@@ -11,7 +11,7 @@ from langchain_tooltree.text import (
 
 if TYPE_CHECKING:
     pass
-from langchain_tooltree.experience.trajectory import call_key
+from langchain_tooltree.text import get_call_key
 
 EFFECTS_KEY = "effects"
 """Key of a record's metadata under which it may be declared which tools write: `{"pay": "write", "find": "read"}`.
@@ -49,7 +49,7 @@ def words_of_name(name: str) -> list[str]:
 
 def call_digest(tool: str, arguments: Mapping[str, Any] | None) -> str:
     """What tells a call from any other, in 64 bits: two of a million are mistaken with a chance of 3e-8."""
-    return digest(call_key(tool, arguments or {}), 16)
+    return digest(get_call_key(tool, arguments or {}), 16)
 
 
 def is_read(

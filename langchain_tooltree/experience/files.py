@@ -12,14 +12,11 @@ from pathlib import Path
 from typing import IO, Any
 
 from langchain_tooltree.errors import TrajectoryFormatError
-from langchain_tooltree.experience.trajectory import (
-    Trajectory,
-    entries_in,
-    from_json,
-    paired,
-    part_of,
-    to_json,
-)
+from langchain_tooltree.experience.trajectory import Trajectory
+from langchain_tooltree.experience.trajectory_json import from_json, to_json
+from langchain_tooltree.messages.chat_format import get_tool_call_entries
+from langchain_tooltree.messages.kinds import classify_chat_message
+from langchain_tooltree.messages.tool_calls import pair_calls
 from langchain_tooltree.secrets import masked
 
 logger = logging.getLogger(__name__)
@@ -70,15 +67,15 @@ def count_unread(trajectory: Trajectory) -> Counter[str]:
     """What a run holds that no step tells of, by kind: nothing vanishes without a count."""
     unread: Counter[str] = Counter()
     for _, messages in trajectory.dialogues():
-        parts = Counter(map(part_of, messages))
+        parts = Counter(map(classify_chat_message, messages))
         entries = [
             entry
             for message in messages
-            if part_of(message) == "reply"
-            for entry in entries_in(message)
+            if classify_chat_message(message) == "response"
+            for entry in get_tool_call_entries(message)
         ]
-        steps, answers = paired(messages)
-        unread["observations without a call"] += parts["observation"] - len(answers)
+        steps, answers = pair_calls(messages)
+        unread["observations without a call"] += parts["result"] - len(answers)
         unread["calls that name no tool"] += len(entries) - len(steps)
         unread["calls with unreadable arguments"] += sum(
             step.arguments is None for step in steps

@@ -6,13 +6,14 @@ from typing import Any, Protocol
 
 from langchain_core.messages import BaseMessage
 
-from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.effects import CallEffects, Effects
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.experience.run_identity import TurnNote
 from langchain_tooltree.experience.trajectory import Trajectory
+from langchain_tooltree.messages.conversation import Conversation
+from langchain_tooltree.messages.reference import mark_as_reference
 from langchain_tooltree.models import Meter
-from langchain_tooltree.text import as_reference, one_line
+from langchain_tooltree.text import one_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +176,7 @@ def hints(suggestions: Iterable[Mapping[str, Any]]) -> str:
         (each["tool"], each["support"], each["of"]) for each in suggestions
     )
     return (
-        as_reference(DEFAULT_HINTS_PROMPT.format(hints=line), source=SOURCE)
+        mark_as_reference(DEFAULT_HINTS_PROMPT.format(hints=line), source=SOURCE)
         if line
         else ""
     )

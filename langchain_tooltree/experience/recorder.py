@@ -56,16 +56,8 @@ from langchain_tooltree.experience.run_identity import (
 from langchain_tooltree.experience.store import ExperienceStore
 from langchain_tooltree.experience.trajectory import (
     CAME_FROM,
-    EXTRAS,
-    NOTES,
     Branch,
-    ChatMessage,
     Trajectory,
-    extras_of,
-    metadata_of,
-    opening_instructions,
-    part_of,
-    to_chat,
     without_report_line,
 )
 from langchain_tooltree.experience.verdict import AnyVerdict, Verdict, resolve_verdict
@@ -76,6 +68,18 @@ from langchain_tooltree.flows import (
     arun_flow,
     is_event_loop_running,
     run_flow,
+)
+from langchain_tooltree.messages.additions import NOTES_KEY
+from langchain_tooltree.messages.chat_format import (
+    get_langchain_fields,
+    get_opening_instructions,
+    get_response_metadata,
+    to_chat_message,
+)
+from langchain_tooltree.messages.kinds import (
+    LANGCHAIN_KEY,
+    ChatMessage,
+    classify_chat_message,
 )
 from langchain_tooltree.models import INNER_RUN_TAG
 from langchain_tooltree.text import digest, get_mapping
@@ -150,7 +154,7 @@ def keyed(messages: Any) -> dict[Key, BaseMessage | ChatMessage]:
         raise TrajectoryFormatError(msg) from error
     times: dict[str, int] = {}
     return {
-        message.id or _content_key(to_chat(message), times): message
+        message.id or _content_key(to_chat_message(message), times): message
         for message in converted
     }
 
@@ -159,14 +163,14 @@ def keyed_chat(messages: Iterable[ChatMessage]) -> dict[Key, ChatMessage]:
     """The messages of a trajectory, each by the key that it had as a message of LangChain."""
     times: dict[str, int] = {}
     return {
-        extras_of(message).get("id") or _content_key(message, times): message
+        get_langchain_fields(message).get("id") or _content_key(message, times): message
         for message in messages
     }
 
 
 def _content_key(message: ChatMessage, times: dict[str, int]) -> Key:
     content = digest(
-        [{name: value for name, value in message.items() if name != EXTRAS}]
+        [{name: value for name, value in message.items() if name != LANGCHAIN_KEY}]
     )  # notes come and go
     times[content] = times.get(content, 0) + 1
     return content, times[content]
@@ -174,7 +178,7 @@ def _content_key(message: ChatMessage, times: dict[str, int]) -> Key:
 
 def as_chat(message: BaseMessage | ChatMessage) -> ChatMessage:
     """A message in the chat format, whichever form it has."""
-    return to_chat(message) if isinstance(message, BaseMessage) else message
+    return to_chat_message(message) if isinstance(message, BaseMessage) else message
 
 
 def assembled(
@@ -239,9 +243,9 @@ def _removed_by(message: BaseMessage | ChatMessage) -> Sequence[str]:
     metadata = (
         message.response_metadata
         if isinstance(message, BaseMessage)
-        else metadata_of(message)
+        else get_response_metadata(message)
     )
-    removed = get_mapping(metadata, NOTES).get("removed")
+    removed = get_mapping(metadata, NOTES_KEY).get("removed")
     return (
         [each for each in removed if isinstance(each, str)]
         if isinstance(removed, list)
@@ -269,9 +273,16 @@ def _continues(earlier: Trajectory, messages: Messages) -> bool:
     Clients greet alike, but a reply gets an id of its own. A summary may stand in place of all replies.
     """
     before = keyed_chat(earlier.messages)
-    if any(part_of(as_chat(message)) == "summary" for message in messages.values()):
+    if any(
+        classify_chat_message(as_chat(message)) == "summary"
+        for message in messages.values()
+    ):
         return True
-    replies = {key for key, message in before.items() if part_of(message) == "reply"}
+    replies = {
+        key
+        for key, message in before.items()
+        if classify_chat_message(message) == "response"
+    }
     return (
         bool(replies & messages.keys()) if replies else before.keys() <= messages.keys()
     )
@@ -496,7 +507,9 @@ class Recording:
         Of several requests of one node the latest counts: instructions may hold the time.
         """
         self.tools |= offered
-        instructions = without_report_line(opening_instructions(map(to_chat, messages)))
+        instructions = without_report_line(
+            get_opening_instructions(map(to_chat_message, messages))
+        )
         if instructions:
             graph = next(
                 (outer for outer in run.lineage() if outer.dialogue is not None), None

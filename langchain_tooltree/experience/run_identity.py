@@ -21,13 +21,13 @@ from langchain_tooltree._langgraph import (
     runtime_in,
     without_reserved,
 )
-from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import (
     ConfigurationError,
     ForeignNamespaceError,
     ToolDefinitionError,
 )
-from langchain_tooltree.experience.trajectory import opening_instructions
+from langchain_tooltree.messages.chat_format import get_opening_instructions
+from langchain_tooltree.messages.conversation import Conversation
 from langchain_tooltree.text import digest, forget_oldest, whole_characters
 
 _COLLECTING = "tooltree_collecting"
@@ -194,7 +194,7 @@ class ModelRequests:
         )
         before = self._runs.pop(key, Offered())
         self._runs[key] = Offered(
-            {**before.tools, **named}, opening_instructions(content)
+            {**before.tools, **named}, get_opening_instructions(content)
         )
         forget_oldest(self._runs, MAX_REMEMBERED_RUNS)
 

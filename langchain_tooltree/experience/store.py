@@ -40,13 +40,8 @@ from langchain_tooltree.experience.run_identity import (
     label_of,
     labels_in,
 )
-from langchain_tooltree.experience.trajectory import (
-    Recall,
-    Trajectory,
-    VerdictSource,
-    from_json,
-    to_json,
-)
+from langchain_tooltree.experience.trajectory import Recall, Trajectory, VerdictSource
+from langchain_tooltree.experience.trajectory_json import from_json, to_json
 from langchain_tooltree.flows import FlowStep, arun_flow, run_flow
 from langchain_tooltree.secrets import masked
 from langchain_tooltree.text import digest, forget_oldest

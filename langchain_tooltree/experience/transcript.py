@@ -6,16 +6,10 @@ from itertools import count
 from typing import Any
 
 from langchain_tooltree.effects.names import EFFECTS_KEY, is_read
-from langchain_tooltree.experience.trajectory import (
-    Branch,
-    ChatMessage,
-    Step,
-    Trajectory,
-    part_of,
-    readable,
-    steps_in,
-    woven,
-)
+from langchain_tooltree.experience.trajectory import Branch, Trajectory, woven
+from langchain_tooltree.messages.content import describe_content
+from langchain_tooltree.messages.kinds import ChatMessage, classify_chat_message
+from langchain_tooltree.messages.tool_calls import Call, find_calls
 from langchain_tooltree.text import (
     LONGEST_TEXT,
     compact_json,
@@ -99,15 +93,18 @@ def _entries(run: Trajectory, longest: int, *, number_writes: bool) -> Iterator[
         for message, steps in (
             _with_steps(each.messages) if isinstance(each, Branch) else [each]
         ):
-            part, text = part_of(message), readable(message.get("content"))
+            part, text = (
+                classify_chat_message(message),
+                describe_content(message.get("content")),
+            )
             if text.strip() and part not in (
                 "instruction",
-                "observation",
+                "result",
             ):  # which stand apart, and with their calls
                 yield {
                     **agent,
                     str(message.get("role")): shortened(
-                        text, longest if part == "reply" else LONGEST_WRITE
+                        text, longest if part == "response" else LONGEST_WRITE
                     ),
                 }
             for step in steps:
@@ -120,26 +117,26 @@ def _entries(run: Trajectory, longest: int, *, number_writes: bool) -> Iterator[
 
 def _with_steps(
     messages: Sequence[ChatMessage],
-) -> list[tuple[ChatMessage, list[Step]]]:
+) -> list[tuple[ChatMessage, list[Call]]]:
     """Messages, each with the calls that it makes."""
-    steps: dict[int, list[Step]] = {}
-    for step in steps_in(messages):
+    steps: dict[int, list[Call]] = {}
+    for step in find_calls(messages):
         steps.setdefault(step.position, []).append(step)
     return [(message, steps.get(place, [])) for place, message in enumerate(messages)]
 
 
-def _describe_call(step: Step, longest: int) -> Entry:
+def _describe_call(step: Call, longest: int) -> Entry:
     arguments: Any = "unreadable" if step.arguments is None else step.arguments
     if len(text := compact_json(arguments)) > LONGEST_WRITE:
         arguments = shortened(text, LONGEST_WRITE)
     entry = {"call": step.tool, "arguments": arguments}
-    if step.outcome is None:
+    if step.result is None:
         return {**entry, "result": None}
-    failed = {"failed": True} if step.outcome.status == "error" else {}
+    failed = {"failed": True} if step.result.status == "error" else {}
     return {
         **entry,
         **failed,
-        "result": _result(readable(step.outcome.content), longest),
+        "result": _result(describe_content(step.result.content), longest),
     }
 
 

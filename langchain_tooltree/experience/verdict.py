@@ -13,17 +13,15 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.experience.run_identity import TOOLS_KEY, tools_in
-from langchain_tooltree.experience.trajectory import (
-    SUCCESS_REWARD,
-    Trajectory,
-    first_request,
-)
+from langchain_tooltree.experience.trajectory import Trajectory
+from langchain_tooltree.experience.trajectory_json import SUCCESS_REWARD
 from langchain_tooltree.experience.transcript import (
     LONGEST_INSTRUCTIONS,
     MAX_RUN_CHARACTERS,
     excerpt,
 )
 from langchain_tooltree.flows import Flow, FunctionStep, arun_flow, run_flow
+from langchain_tooltree.messages.chat_format import get_first_request
 from langchain_tooltree.models import (
     REPLY_ATTEMPTS,
     Meter,
@@ -237,7 +235,7 @@ def verdict_document(trajectory: Trajectory) -> dict[str, Any]:
     """What a model is shown of a run to judge it."""
     rules = shortened(trajectory.instructions, LONGEST_INSTRUCTIONS)
     tools = list(islice(tools_in(trajectory.metadata.get(TOOLS_KEY)), MAX_TOOL_NAMES))
-    in_record = trajectory.task in ("", first_request(trajectory.messages))
+    in_record = trajectory.task in ("", get_first_request(trajectory.messages))
     document = {
         "instructions": rules,
         "tools": tools,

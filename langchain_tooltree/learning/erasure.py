@@ -33,8 +33,8 @@ from langchain_tooltree.experience.trajectory import (
     RECALLED,
     Recall,
     Trajectory,
-    from_json,
 )
+from langchain_tooltree.experience.trajectory_json import from_json
 from langchain_tooltree.flows import FunctionStep
 from langchain_tooltree.learning.fold import STORING, TIPS, Fold
 from langchain_tooltree.sitgraph.files import Which, forget_in_graph
@@ -139,7 +139,7 @@ class ErasureSelection:
             return self.tool in str(item.value.get("record")).replace("\\", "").split(
                 '"'
             )
-        return any(step.tool == self.tool for step in run.steps)
+        return any(step.tool == self.tool for step in run.calls)
 
     def in_graph(self, runs: Collection[str], graph: Graph) -> set[str]:
         """The runs of a graph that are to go: those of the store, and what the graph itself can tell."""

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from langchain_core.embeddings import Embeddings
@@ -18,7 +17,6 @@ from langchain_core.messages import BaseMessage
 from langgraph.store.base import BaseStore
 
 from langchain_tooltree.cfgm.memory import CFGMMemory
-from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.effects import CallEffects, Effects
 from langchain_tooltree.effects.names import EFFECTS_KEY
 from langchain_tooltree.embeddings import resolve_embeddings
@@ -54,6 +52,7 @@ from langchain_tooltree.learning.erasure import (
 )
 from langchain_tooltree.learning.fold import TIPS, Background, ExperienceStatus, Fold
 from langchain_tooltree.learning.guide import PastRuns
+from langchain_tooltree.messages.conversation import Conversation
 from langchain_tooltree.models import is_chat_model, resolve_model
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
 from langchain_tooltree.stores.chroma import ChromaStore
@@ -348,30 +347,11 @@ class Experience:
         await fold.refresh(whole=True)
         return await fold.status()
 
-    def to_html(self, path: str | os.PathLike[str]) -> None:
-        """Write what was learnt in the namespace as a page to read: runs with verdicts and dialogues, and tips.
-
-        It is one file that asks nobody for anything, and holds what this namespace has and nothing of another. Of many
-        runs, the latest are listed, and those of them that there is room for can be read in it.
-        """
-        run_flow(self.to_html_flow(path))
-
-    async def ato_html(self, path: str | os.PathLike[str]) -> None:
-        """Async version of `to_html`."""
-        await arun_flow(self.to_html_flow(path))
-
-    async def to_html_flow(self, path: str | os.PathLike[str]) -> None:
-        """Flow of `to_html` and `ato_html`; other flows await it."""
-        await FunctionStep(
-            partial(Path(path).write_text, encoding="utf-8"), (await self._page())
-        )
-
-    async def _page(self) -> str:
-        from langchain_tooltree.pages.records import experience_page  # noqa: PLC0415 - only who looks needs it
-
+    async def refresh_fold_flow(self) -> Fold:
+        """Return what was learnt in the namespace, brought up to date with its store."""
         fold = self._here()
         await fold.refresh(whole=True)
-        return await experience_page(fold)
+        return fold
 
     # What the planner asks for; see `Learner`.
 
@@ -419,7 +399,7 @@ class Experience:
         declared = CallEffects.declared_as(effects)
         conversation = Conversation.of(messages)
         judged = await (declared.among(tools) if tools else declared).judged(
-            conversation.calls
+            conversation.tool_calls
         )
         if (
             not declared.may_read

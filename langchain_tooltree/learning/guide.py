@@ -13,7 +13,6 @@ from langchain_tooltree.anomaly.detector import standard_detector
 from langchain_tooltree.cfgm.memory import DEFAULT_RECALLED_RUNS, CFGMMemory
 from langchain_tooltree.cfgm.online import Reflector, correction_text
 from langchain_tooltree.cfgm.recall import Recollection, Tip, chain_of, tips_for
-from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.experience.guide import (
     LEAST_SHARE,
@@ -28,14 +27,17 @@ from langchain_tooltree.experience.run_identity import (
     run_id,
     turn_note,
 )
-from langchain_tooltree.experience.trajectory import Recall, Trajectory, aim_of
+from langchain_tooltree.experience.trajectory import Recall, Trajectory
 from langchain_tooltree.experience.verdict import AnyVerdict
 from langchain_tooltree.flows import Flow, run_or_default
+from langchain_tooltree.messages.conversation import Conversation
+from langchain_tooltree.messages.reference import mark_as_reference
+from langchain_tooltree.messages.request_summary import summarize_requests
 from langchain_tooltree.models import Meter
 from langchain_tooltree.sitgraph.agents import learn_run
 from langchain_tooltree.sitgraph.sit_graph import SITGraph
 from langchain_tooltree.streaming import get_current_runtime, get_stream_writer
-from langchain_tooltree.text import as_reference, cut
+from langchain_tooltree.text import cut
 
 MOST_ADVICE = 800  # characters of what past runs say in a question, its mark included: about 200 tokens
 
@@ -80,7 +82,9 @@ class PastRuns:
         self._graph = graph
         self._memory = memory
         self._first = first
-        self._aim = aim_of(dict.fromkeys(filter(None, [first, *conversation.requests])))
+        self._aim = summarize_requests(
+            dict.fromkeys(filter(None, [first, *conversation.requests]))
+        )
         self._model = model
         self._keep = keep
         self._tips: Sequence[Tip] = ()
@@ -196,7 +200,9 @@ class PastRuns:
         return (
             ""
             if reflection is None
-            else as_reference(correction_text(anomaly, reflection), source="review")
+            else mark_as_reference(
+                correction_text(anomaly, reflection), source="review"
+            )
         )
 
 
@@ -206,7 +212,7 @@ def within(
     """Lines with as many tips behind them as there is room for, marked as reference material; and these tips."""
     chosen: list[Tip] = []
     text = (
-        as_reference("\n".join([SUGGESTIONS_HEADING, *lines]), source="past runs")
+        mark_as_reference("\n".join([SUGGESTIONS_HEADING, *lines]), source="past runs")
         if lines
         else ""
     )
@@ -218,7 +224,7 @@ def within(
                 *(f"- {each.advice}" for each in (*chosen, tip)),
             ]
         )
-        if len(marked := as_reference(more, source="past runs")) <= room:
+        if len(marked := mark_as_reference(more, source="past runs")) <= room:
             text, chosen = marked, [*chosen, tip]
     return text, chosen
 

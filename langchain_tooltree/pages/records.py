@@ -2,11 +2,9 @@
 
 import json
 import math
-import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import networkx as nx
@@ -23,24 +21,27 @@ from langchain_tooltree.experience.store import (
 )
 from langchain_tooltree.experience.trajectory import (
     ATTEMPT_OF,
-    NOTES,
-    SUGGESTED,
     Branch,
-    ChatMessage,
     Trajectory,
-    added_to,
-    arguments_of,
-    entries_in,
-    extras_of,
-    function_of,
-    metadata_of,
-    part_of,
-    readable,
-    without_added,
     woven,
 )
 from langchain_tooltree.flows import FunctionStep
 from langchain_tooltree.learning.fold import ExperienceStatus, Fold
+from langchain_tooltree.messages.additions import (
+    NOTES_KEY,
+    SUGGESTED_KEY,
+    get_added_texts,
+    remove_added_texts,
+)
+from langchain_tooltree.messages.chat_format import (
+    get_called_function,
+    get_langchain_fields,
+    get_response_metadata,
+    get_tool_call_entries,
+    parse_call_arguments,
+)
+from langchain_tooltree.messages.content import describe_content
+from langchain_tooltree.messages.kinds import ChatMessage, classify_chat_message
 from langchain_tooltree.pages import page
 from langchain_tooltree.sitgraph.graph import Graph, weights
 from langchain_tooltree.sitgraph.transitions import START
@@ -73,11 +74,9 @@ def _label(name: Any) -> str:
 # --- runs ---
 
 
-def write_run(run: Trajectory, path: str | os.PathLike[str]) -> None:
-    """Write a run as a page to read."""
-    Path(path).write_text(
-        page("run", f"Run: {_label(run.task)}", _run_data(run)), encoding="utf-8"
-    )
+def run_page(run: Trajectory) -> str:
+    """Return the page of a run."""
+    return page("run", f"Run: {_label(run.task)}", _run_data(run))
 
 
 def runs_page(
@@ -145,20 +144,20 @@ def _dialogue(
 
 def _message(message: ChatMessage) -> dict[str, Any]:
     """A message, with what is noted beside it; notes come from a state, which anybody may have written."""
-    around = metadata_of(message)
-    notes = get_mapping(around, NOTES)
+    around = get_response_metadata(message)
+    notes = get_mapping(around, NOTES_KEY)
     added, anomaly, suggested = (
-        added_to(around),
+        get_added_texts(around),
         get_mapping(notes, "anomaly"),
-        notes.get(SUGGESTED),
+        notes.get(SUGGESTED_KEY),
     )
     more = {
         "calls": [
             {
-                "tool": _label(function_of(entry).get("name") or "no function"),
+                "tool": _label(get_called_function(entry).get("name") or "no function"),
                 "arguments": _arguments(entry),
             }
-            for entry in entries_in(message)
+            for entry in get_tool_call_entries(message)
         ],
         "tool": _label(message.get("name")),
         "failed": bool(message.get("error")),
@@ -195,16 +194,16 @@ def _message(message: ChatMessage) -> dict[str, Any]:
         ),
     }
     shown = {
-        "part": part_of(message),
-        "text": readable(without_added(message.get("content"), added)),
+        "part": classify_chat_message(message),
+        "text": describe_content(remove_added_texts(message.get("content"), added)),
     }
     return shown | {name: value for name, value in more.items() if value}
 
 
 def _arguments(entry: Mapping[str, Any]) -> str:
-    arguments = arguments_of(entry)
+    arguments = parse_call_arguments(entry)
     if arguments is None:
-        return str(function_of(entry).get("arguments"))
+        return str(get_called_function(entry).get("arguments"))
     return json.dumps(arguments, indent=2, default=str, ensure_ascii=False)
 
 
@@ -215,7 +214,9 @@ def _share(value: Any) -> float | None:
 
 def _count_tokens(message: ChatMessage) -> int:
     """What a reply has cost, sent and received, as far as its model has reported it."""
-    total = get_mapping(extras_of(message), "usage_metadata").get("total_tokens")
+    total = get_mapping(get_langchain_fields(message), "usage_metadata").get(
+        "total_tokens"
+    )
     return total if isinstance(total, int) else 0
 
 
@@ -240,7 +241,7 @@ def _message_rows(
             "outcome": entries[run.id].outcome,
             "kept": dates.get(run.id, ("", ""))[0],
             "tools": one_line(
-                " → ".join(step.tool for step in run.steps), 2 * MAX_NAME_LABEL
+                " → ".join(step.tool for step in run.calls), 2 * MAX_NAME_LABEL
             ),
             "tokens": sum(map(_count_tokens, messages)),
         }

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from langchain_tooltree.errors import described, import_extra
-from langchain_tooltree.experience.trajectory import readable
+from langchain_tooltree.messages.content import describe_content
 from langchain_tooltree.pages import page
 from langchain_tooltree.secrets import masked
 from langchain_tooltree.text import (
@@ -268,7 +268,9 @@ def label(node: Mapping[str, Any]) -> str:
 
 def seen(node: Mapping[str, Any]) -> str:
     """What a call has brought back, as text."""
-    return readable(node["observation"]["content"]) if node["observation"] else ""
+    return (
+        describe_content(node["observation"]["content"]) if node["observation"] else ""
+    )
 
 
 def figures(node: Mapping[str, Any]) -> str:

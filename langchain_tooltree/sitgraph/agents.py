@@ -20,7 +20,6 @@ from langgraph.prebuilt import ToolRuntime
 from langgraph.runtime import Runtime
 from pydantic import BaseModel, Field
 
-from langchain_tooltree.conversation import Conversation, is_observation, visible_path
 from langchain_tooltree.effects import CallEffects, Effects, ReadTool
 from langchain_tooltree.errors import (
     ConfigurationError,
@@ -38,17 +37,19 @@ from langchain_tooltree.experience.run_identity import (
     name_of,
     names_of,
 )
-from langchain_tooltree.experience.trajectory import (
-    ADDED,
-    NOTES,
-    SUGGESTED,
-    SUMMARIZE_STATE,
-    ChatMessage,
-    Trajectory,
-)
+from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.experience.transcript import MAX_RUN_CHARACTERS, excerpt
 from langchain_tooltree.experience.verdict import AnyVerdict
 from langchain_tooltree.flows import arun_flow, run_flow
+from langchain_tooltree.messages.additions import (
+    ADDED_KEY,
+    NOTES_KEY,
+    SUGGESTED_KEY,
+    SUMMARIZE_STATE,
+)
+from langchain_tooltree.messages.conversation import Conversation
+from langchain_tooltree.messages.kinds import ChatMessage, is_tool_result
+from langchain_tooltree.messages.visible_messages import get_visible_messages
 from langchain_tooltree.models import (
     Meter,
     document_prompt,
@@ -259,7 +260,7 @@ class SITGraphNode(Runnable[Any, dict[str, list[dict[str, Any]]]]):
         **_: Any,
     ) -> dict[str, list[dict[str, Any]]]:
         """Flow of `invoke` and `ainvoke`; other flows await it."""
-        path = visible_path(input, key=self._messages_key)
+        path = get_visible_messages(input, key=self._messages_key)
         suggestions = await self._suggester.suggest(
             path, allowed=self._tools, writer=get_stream_writer()
         )
@@ -372,7 +373,9 @@ def create_summarize_state_tool(
     ) -> tuple[str, dict[str, Any]]:
         # Outside of a graph there is no runtime, and no dialogue is known to go by.
         conversation = Conversation.of(
-            [] if runtime is None else visible_path(runtime.state, key=messages_key)
+            []
+            if runtime is None
+            else get_visible_messages(runtime.state, key=messages_key)
         )
         artifact: dict[str, Any] = {}
         if writer is not None:
@@ -410,7 +413,7 @@ def create_summarize_state_tool(
         # A summary that a model wrote stands in front, where the miner finds it; no record learns the hints behind it.
         reply = ACKNOWLEDGEMENT if writer is None else summary
         if hint := hints(artifact["suggestions"]):
-            artifact[ADDED] = [hint]
+            artifact[ADDED_KEY] = [hint]
         return "\n\n".join(filter(None, [reply, hint])), artifact
 
     def sum_up(
@@ -556,10 +559,10 @@ class SITGraphMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
             return request.override(
                 tools=[]
             ), []  # there is no state to sum up, and the model may know no tools at all
-        path = visible_path(request.state, request.messages)
+        path = get_visible_messages(request.state, request.messages)
         latest = path[-1] if path else None
         if (
-            is_observation(latest)
+            is_tool_result(latest)
             and latest.name == SUMMARIZE_STATE
             and latest.status == "success"
         ):
@@ -588,10 +591,10 @@ def _with_notes(
     for message in response.result:
         if isinstance(message, AIMessage) and suggestions:
             notes = {
-                **(message.response_metadata.get(NOTES) or {}),
-                SUGGESTED: suggestions,
+                **(message.response_metadata.get(NOTES_KEY) or {}),
+                SUGGESTED_KEY: suggestions,
             }
-            metadata = {**message.response_metadata, NOTES: notes}
+            metadata = {**message.response_metadata, NOTES_KEY: notes}
             result.append(message.model_copy(update={"response_metadata": metadata}))
         else:
             result.append(message)

@@ -1,4 +1,4 @@
-"""The graph: the weights of its edges (Eq. 1 and 2), and the graph as a fold over runs. Pure.
+"""The graph: the weights of its edges (Eq. 1 and 2), and the graph as a fold over runs.
 
 The runs in the graph decide what it is, in whatever order they were added: each gives one `Contribution`, which is
 taken back as it was given.

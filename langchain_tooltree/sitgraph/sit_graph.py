@@ -3,11 +3,11 @@
 import os
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, get_args
+from typing import TYPE_CHECKING, Any, Self, TypeVar, get_args
 
 import numpy as np
 from langchain_core.embeddings import Embeddings
@@ -19,14 +19,15 @@ from langchain_tooltree.embeddings import embedded, embedder_name, resolve_embed
 from langchain_tooltree.errors import ConfigurationError, GraphFileError, check_count
 from langchain_tooltree.experience.guide import NextTools
 from langchain_tooltree.experience.run_identity import AnyTools, names_of
-from langchain_tooltree.experience.trajectory import ChatMessage, Trajectory, to_chat
+from langchain_tooltree.experience.trajectory import Trajectory
 from langchain_tooltree.flows import (
     FunctionStep,
     arun_flow,
     run_flow,
     run_in_daemon_thread,
 )
-from langchain_tooltree.pages import in_notebook
+from langchain_tooltree.messages.chat_format import to_chat_message
+from langchain_tooltree.messages.kinds import ChatMessage
 from langchain_tooltree.sitgraph.files import (
     Which,
     forget_in_graph,
@@ -186,6 +187,9 @@ async def mine(runs: Sequence[Trajectory], encoder: Encoder) -> list[Contributio
         lambda each: [draft.contribution(vectors) for draft in each], drafts
     )
     return mined
+
+
+T = TypeVar("T")
 
 
 class SITGraph:
@@ -448,7 +452,7 @@ class SITGraph:
 
     def _moment(self, messages: Sequence[BaseMessage | ChatMessage]) -> Moment:
         chat = [
-            to_chat(message) if isinstance(message, BaseMessage) else message
+            to_chat_message(message) if isinstance(message, BaseMessage) else message
             for message in messages
         ]
         return moment_of(chat)[0]
@@ -605,22 +609,10 @@ class SITGraph:
             )
         return "\n".join(lines)
 
-    def to_html(self, path: str | os.PathLike[str]) -> None:
-        """Write the graph as a page to explore: edges with the states, tasks, sources and runs behind them.
-
-        It is one file that asks nobody for anything. Of each edge, some runs and summaries are named, and all counted.
-        """
-        Path(path).write_text(self._page(), encoding="utf-8")
-
-    def _repr_html_(self) -> str | None:
-        """What a notebook shows: the page, unless it is too long for one."""
-        return in_notebook(self._page())
-
-    def _page(self) -> str:
-        from langchain_tooltree.pages.records import graph_page  # noqa: PLC0415 - only who looks at a graph needs it
-
+    def read_graph(self, read: Callable[[Graph], T]) -> T:
+        """Return what a function reads from the graph, while nobody changes it."""
         with self._lock:
-            return graph_page(self._graph, self.alpha)
+            return read(self._graph)
 
     def __contains__(self, id: str) -> bool:  # noqa: A002 - the field's name
         return id in self._graph

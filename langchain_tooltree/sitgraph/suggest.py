@@ -1,4 +1,4 @@
-"""From a state to suggestions: how stored states vote, which mode applies, and what speaks for a tool. Pure."""
+"""From a state to suggestions: how stored states vote, which mode applies, and what speaks for a tool."""
 
 import heapq
 import math

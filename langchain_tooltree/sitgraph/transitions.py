@@ -1,4 +1,4 @@
-"""What the graph reads off a run: after which tool which other one came, and what the state was then. Pure.
+"""What the graph reads off a run: after which tool which other one came, and what the state was then.
 
 Where nobody summed a state up, it is known by several views of the dialogue so far, which cost no model call.
 """
@@ -13,20 +13,18 @@ from itertools import chain, islice, takewhile
 from typing import Any
 
 from langchain_tooltree.anomaly.rules import has_failed
-from langchain_tooltree.experience.trajectory import (
-    SUMMARIZE_STATE,
-    ChatMessage,
-    Step,
-    Trajectory,
-    entries_in,
-    function_of,
-    own_messages,
-    part_of,
-    requests_in,
-    steps_in,
-    text_of,
+from langchain_tooltree.experience.trajectory import Trajectory
+from langchain_tooltree.messages.additions import SUMMARIZE_STATE
+from langchain_tooltree.messages.chat_format import (
+    find_requests,
+    get_called_function,
+    get_tool_call_entries,
+    remove_additions_from,
 )
-from langchain_tooltree.text import MARK
+from langchain_tooltree.messages.content import get_text
+from langchain_tooltree.messages.kinds import ChatMessage, classify_chat_message
+from langchain_tooltree.messages.reference import REFERENCE_START
+from langchain_tooltree.messages.tool_calls import Call, find_calls
 
 START = ""  # name of the virtual node that every run begins at; no tool can have it
 
@@ -39,7 +37,7 @@ class Moment:
     """
 
     messages: Sequence[ChatMessage]
-    steps: Sequence[Step]
+    steps: Sequence[Call]
     requests: Sequence[str]  # the texts of the user's messages
     arguments: Sequence[Sequence[str]]  # of each step, the features of its arguments
 
@@ -87,13 +85,13 @@ def _read_dialogue(
         [position for position, _ in plain],
         [message for _, message in plain],
     )
-    steps = steps_in(messages)
+    steps = find_calls(messages)
     calls = [step for step in steps if step.tool != SUMMARIZE_STATE]
     # Once for the dialogue, and not for each of its moments: that would take the square of a long one.
     asked = [
         (position, text)
         for position, message in plain
-        for text in requests_in([message])
+        for text in find_requests([message])
     ]
     arguments = [_argument_features(step) for step in calls]
 
@@ -102,7 +100,7 @@ def _read_dialogue(
         earlier = bisect_left(
             calls, position, hi=number, key=lambda step: step.position
         )
-        pending = [replace(step, outcome=None) for step in calls[earlier:number]]
+        pending = [replace(step, result=None) for step in calls[earlier:number]]
         return Moment(
             dialogue[: bisect_left(positions, position)],
             (*calls[:earlier], *pending),
@@ -126,9 +124,9 @@ def _read_dialogue(
         )  # the agent does something else in place of a call that failed
     for position, message in plain:
         if (
-            part_of(message) == "reply"
-            and not entries_in(message)
-            and text_of(message.get("content"))
+            classify_chat_message(message) == "response"
+            and not get_tool_call_entries(message)
+            and get_text(message.get("content"))
         ):
             ends.append(
                 moment_at(
@@ -140,10 +138,12 @@ def _read_dialogue(
 
 def moment_of(messages: Sequence[ChatMessage]) -> tuple[Moment, str | None]:
     """Where a dialogue stands now, and the summary that the agent has made since its last tool call, if it has."""
-    own = own_messages(messages)  # nothing that was recalled is part of a state
-    steps: list[Step] = []
+    own = remove_additions_from(
+        messages
+    )  # nothing that was recalled is part of a state
+    steps: list[Call] = []
     summary: str | None = None
-    for step in steps_in(own):
+    for step in find_calls(own):
         if step.tool == SUMMARIZE_STATE:
             summary = summary_of(step) or summary
         else:
@@ -153,20 +153,20 @@ def moment_of(messages: Sequence[ChatMessage]) -> tuple[Moment, str | None]:
     return Moment(
         dialogue,
         tuple(steps),
-        [*requests_in(dialogue)],
+        [*find_requests(dialogue)],
         [*map(_argument_features, steps)],
     ), summary
 
 
-def summary_of(step: Step) -> str:
+def summary_of(step: Call) -> str:
     """The summary in a call of `summarize_state`: its arguments, or where a model wrote it, the observation."""
     arguments = step.arguments or {}
     written = arguments.get("summary")
     if isinstance(written, str):
         return with_next_step(written, arguments.get("next_step"))
-    if step.outcome is not None and step.outcome.status == "success":
+    if step.result is not None and step.result.status == "success":
         # Formats that have no place for an artifact keep the hints behind it.
-        return step.outcome.text.partition(MARK)[0].strip()
+        return step.result.text.partition(REFERENCE_START)[0].strip()
     return ""
 
 
@@ -183,9 +183,11 @@ def _without_reference_messages(
     plain: list[tuple[int, ChatMessage]] = []
     summaries: set[str] = set()  # ids of calls
     for position, message in enumerate(messages):
-        calls = entries_in(message)
+        calls = get_tool_call_entries(message)
         summing_up = [
-            call for call in calls if function_of(call).get("name") == SUMMARIZE_STATE
+            call
+            for call in calls
+            if get_called_function(call).get("name") == SUMMARIZE_STATE
         ]
         summaries.difference_update(
             str(call.get("id")) for call in calls
@@ -194,13 +196,13 @@ def _without_reference_messages(
         only = (
             bool(summing_up)
             and len(summing_up) == len(calls)
-            and not text_of(message.get("content"))
+            and not get_text(message.get("content"))
         )
         is_result = (
             message.get("name") == SUMMARIZE_STATE
             or str(message.get("tool_call_id")) in summaries
         )
-        if not only and not (is_result and part_of(message) == "observation"):
+        if not only and not (is_result and classify_chat_message(message) == "result"):
             plain.append((position, message))
     return plain
 
@@ -225,13 +227,11 @@ LATEST_CALL_WEIGHT = 1.5  # weight of what happened last among the features of t
 def get_feature_texts(moment: Moment) -> dict[str, str]:
     """A text for each name of `TEXT_VIEWS`; empty where there is nothing to say."""
     replies = (
-        text_of(each.get("content"))
+        get_text(each.get("content"))
         for each in reversed(moment.messages)
-        if part_of(each) == "reply"
+        if classify_chat_message(each) == "response"
     )
-    observations = (
-        step.outcome.text for step in reversed(moment.steps) if step.outcome
-    )
+    observations = (step.result.text for step in reversed(moment.steps) if step.result)
     return {
         "news": both_ends(" ".join(_news(moment))),
         "message": both_ends(moment.requests[-1] if moment.requests else ""),
@@ -279,12 +279,13 @@ def features_of(moment: Moment) -> dict[str, float]:
 def _news(moment: Moment) -> list[str]:
     """What the user has said since the last observation."""
     since = takewhile(
-        lambda message: part_of(message) != "observation", reversed(moment.messages)
+        lambda message: classify_chat_message(message) != "result",
+        reversed(moment.messages),
     )
-    return list(requests_in(since))[::-1]
+    return list(find_requests(since))[::-1]
 
 
-def _argument_features(step: Step) -> list[str]:
+def _argument_features(step: Call) -> list[str]:
     return [
         f"{step.tool} {path} {shape}"
         for path, shape in islice(

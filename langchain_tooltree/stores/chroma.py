@@ -60,9 +60,11 @@ if TYPE_CHECKING:
     from chromadb.api import ClientAPI
     from chromadb.api.models.Collection import Collection
 
-Namespace = tuple[str, ...]  # of a namespace
-ItemKey = tuple[Namespace, str]  # namespace and key of an item
-Home = tuple[str, Namespace]  # kind of a collection, and the labels that it is for
+NamespaceLabels = tuple[str, ...]  # of a namespace
+ItemKey = tuple[NamespaceLabels, str]  # namespace and key of an item
+Home = tuple[
+    str, NamespaceLabels
+]  # kind of a collection, and the labels that it is for
 Hit = tuple[str, float]  # id of a row, and its similarity to the query
 Row = Mapping[str, Any]
 """What is stored of an item: its `value`, and when it was `created` and `updated`, in microseconds since 1970."""
@@ -279,14 +281,14 @@ class ChromaStore(BaseStore):
         msg = f"Unknown operation type: {type(op)}"
         raise ValueError(msg)
 
-    def _collections(self, namespace: Namespace) -> list[Collection]:
+    def _collections(self, namespace: NamespaceLabels) -> list[Collection]:
         return [
             each
             for each in map(self._chroma.find, _homes(namespace))
             if each is not None
         ]
 
-    def _is_empty(self, namespace: Namespace) -> bool:
+    def _is_empty(self, namespace: NamespaceLabels) -> bool:
         own: Any = {"where": {"label": namespace[-1]}, "include": [], "limit": 1}
         return not any(each.get(**own)["ids"] for each in self._collections(namespace))
 
@@ -351,7 +353,7 @@ class ChromaStore(BaseStore):
         return items[op.offset : end]
 
     def _fitting(
-        self, namespace: Namespace, hits: Sequence[Hit], op: SearchOp
+        self, namespace: NamespaceLabels, hits: Sequence[Hit], op: SearchOp
     ) -> Iterator[SearchItem]:
         """The items of hits that a filter lets through; one that was written last without an index is none."""
         places = [(namespace, json.loads(row_id)[1]) for row_id, _ in hits]
@@ -423,7 +425,7 @@ class ChromaStore(BaseStore):
         )
 
     def _delete(
-        self, rows: Mapping[Home, Sequence[str]], namespaces: Iterable[Namespace]
+        self, rows: Mapping[Home, Sequence[str]], namespaces: Iterable[NamespaceLabels]
     ) -> None:
         """Delete rows, and namespaces that are empty now; on a server somebody else may be filling these."""
         for home, ids in sorted(rows.items()):
@@ -434,7 +436,7 @@ class ChromaStore(BaseStore):
                 self._chroma.drop(namespace)
 
 
-def _homes(namespace: Namespace) -> tuple[Home, Home]:
+def _homes(namespace: NamespaceLabels) -> tuple[Home, Home]:
     """Where the rows of indexed items are, and of others."""
     return (INDEXED, namespace), (PLAIN, namespace[:-1])
 
@@ -519,7 +521,7 @@ class Connection:
     _collections: dict[str, Collection | None] = field(
         default_factory=dict
     )  # `None` for one that is not in the folder
-    _noted: set[Namespace] = field(
+    _noted: set[NamespaceLabels] = field(
         default_factory=set
     )  # namespaces that are in the catalogue
 
@@ -580,7 +582,7 @@ class Connection:
             self._collections[collection.name] = collection
         return collection
 
-    def note(self, namespace: Namespace) -> None:
+    def note(self, namespace: NamespaceLabels) -> None:
         """Enter a namespace into the catalogue before it has items: the reverse order could lose them."""
         if namespace not in self._noted:
             self.make(CATALOGUE).upsert(
@@ -588,7 +590,7 @@ class Connection:
             )
             self._noted.add(namespace)
 
-    def below(self, prefix: Namespace = ()) -> list[Namespace]:
+    def below(self, prefix: NamespaceLabels = ()) -> list[NamespaceLabels]:
         """The namespaces that start with a prefix."""
         rows = self.find(CATALOGUE)
         namespaces = (
@@ -600,7 +602,7 @@ class Connection:
             namespace for namespace in namespaces if namespace[: len(prefix)] == prefix
         )
 
-    def drop(self, namespace: Namespace) -> None:
+    def drop(self, namespace: NamespaceLabels) -> None:
         """Remove an empty namespace."""
         for home in _homes(namespace):
             if (collection := self.find(home)) is not None and not collection.count():
@@ -609,7 +611,7 @@ class Connection:
         self._noted.discard(namespace)
         self.make(CATALOGUE).delete(ids=[json.dumps(namespace)])
 
-    def vacuum(self, prefix: Namespace) -> bool:
+    def vacuum(self, prefix: NamespaceLabels) -> bool:
         """See `ChromaStore.vacuum`. A collection goes once its copy is whole; `recover` finds that after a kill."""
         if self.folder is None:
             return False

@@ -19,8 +19,8 @@ from langchain_core.runnables.config import ensure_config
 from langgraph.prebuilt import ToolNode
 
 from langchain_tooltree._langgraph import tool_node_input, with_runtime
-from langchain_tooltree.experience.trajectory import calls_in
 from langchain_tooltree.flows import CallStep
+from langchain_tooltree.messages.kinds import get_tool_calls
 from langchain_tooltree.sandbox import Sandbox, forked
 from langchain_tooltree.text import whole_words
 from langchain_tooltree.tooltree.branches import (
@@ -123,7 +123,7 @@ def _plan_of(path: Sequence[BaseMessage]) -> list[PlannedStep]:
     steps: list[PlannedStep] = []
     for at, message in enumerate(path):
         results = results_of(path, at)
-        if calls_in(message) and not (
+        if get_tool_calls(message) and not (
             results and all(each.status == "error" for each in results)
         ):
             tried = {each.tool_call_id: str(each.text) for each in results}

@@ -1,4 +1,4 @@
-"""The search tree as a conversation holds it. Pure.
+"""The search tree as a conversation holds it.
 
 The messages of all branches stand in the host's state, one behind the other, as they were made. The model sees one
 path: all messages but those whose ids are hidden. The `Mark` holds these ids and what else the search knows of the
@@ -21,23 +21,20 @@ from langchain_core.messages import (
 )
 from pydantic import TypeAdapter, ValidationError
 
-from langchain_tooltree.anomaly.rules import has_failed
-from langchain_tooltree.experience.trajectory import (
-    NOTES,
-    Outcome,
-    Step,
-    added_to,
-    call_key,
-    calls_in,
-    without_added,
+from langchain_tooltree.anomaly.rules import has_failed, is_empty
+from langchain_tooltree.messages.additions import (
+    NOTES_KEY,
+    get_tool_output,
 )
-from langchain_tooltree.text import call_label
+from langchain_tooltree.messages.kinds import get_tool_calls
+from langchain_tooltree.messages.tool_calls import Call, Result
+from langchain_tooltree.text import call_label, get_call_key
 
 if TYPE_CHECKING:
     pass
 
 
-KEY = NOTES  # under which a state or a message holds the mark
+KEY = NOTES_KEY  # under which a state or a message holds the mark
 SUMMARY = "summarization"  # the `lc_source` of a message that stands in the place of earlier ones
 
 
@@ -225,9 +222,9 @@ class Branches:
         """All calls of this turn, on any branch, by their canonical texts."""
         turn = self.messages if self.begin is None else self.messages[self.begin + 1 :]
         return {
-            call_key(call["name"], call["args"]): call
+            get_call_key(call["name"], call["args"]): call
             for message in turn
-            for call in calls_in(message)
+            for call in get_tool_calls(message)
         }
 
     @property
@@ -259,7 +256,7 @@ class Branches:
         """
         path, hidden = self.path(), self.mark.hidden
         for at in range(len(path) - 1, -1, -1):
-            calls = calls_in(path[at])
+            calls = get_tool_calls(path[at])
             is_free = all(self.is_free(call["name"], call["args"]) for call in calls)
             if isinstance(path[at], HumanMessage) or not is_free:
                 break
@@ -281,13 +278,13 @@ class Branches:
             self.is_free(call["name"], call["args"])
             for message in self.messages
             if message.id in abandoned
-            for call in calls_in(message)
+            for call in get_tool_calls(message)
         )
 
 
 def results_of(messages: Sequence[BaseMessage], at: int) -> list[ToolMessage]:
     """What the calls of the message at a place brought back; ids may repeat in later messages of some models."""
-    if not calls_in(messages[at]):
+    if not get_tool_calls(messages[at]):
         return []
     later = takewhile(lambda each: not isinstance(each, AIMessage), messages[at + 1 :])
     return [each for each in later if isinstance(each, ToolMessage)]
@@ -307,7 +304,7 @@ def is_decided(result: BaseMessage) -> bool:
 
 def is_fruitless(message: BaseMessage, results: Sequence[ToolMessage]) -> bool:
     """Whether all calls of a message have failed or brought nothing back."""
-    arguments = {call["id"]: call["args"] for call in calls_in(message)}
+    arguments = {call["id"]: call["args"] for call in get_tool_calls(message)}
     return all(
         _brought_nothing(result, arguments.get(result.tool_call_id) or {})
         for result in results
@@ -315,18 +312,10 @@ def is_fruitless(message: BaseMessage, results: Sequence[ToolMessage]) -> bool:
 
 
 def _brought_nothing(result: ToolMessage, arguments: dict[str, Any]) -> bool:
-    content = without_added(
-        result.content, added_to(result.response_metadata)
-    )  # such as a reflection
-    text = content.strip() if isinstance(content, str) else result.text.strip()
-    if result.status == "error" or not (text or content):
-        return True
-    return text in _EMPTY or has_failed(
-        Step(result.name or "", arguments, Outcome(content, result.status))
-    )
-
-
-_EMPTY = frozenset({"[]", "{}", "null", "None", '""'})
+    content = get_tool_output(result)  # without additions such as a reflection
+    call = Call(result.name or "", arguments, Result(content, result.status))
+    # Only reads are explored, whatever the name of the tool says.
+    return has_failed(call) or is_empty(call, is_read_only=True)
 
 
 def _is_summary_message(message: BaseMessage) -> bool:

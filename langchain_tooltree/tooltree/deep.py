@@ -40,9 +40,7 @@ from langgraph.prebuilt import ToolNode
 from langgraph.prebuilt.tool_node import ToolInvocationError
 
 from langchain_tooltree._langgraph import tool_node_input, with_runtime
-from langchain_tooltree.conversation import Conversation, is_observation, transcript
 from langchain_tooltree.errors import EmptyQueryError, described
-from langchain_tooltree.experience.trajectory import INVALID_ARGUMENTS, readable
 from langchain_tooltree.flows import (
     CallStep,
     Flow,
@@ -52,6 +50,11 @@ from langchain_tooltree.flows import (
     run_flow,
     run_in_daemon_thread,
 )
+from langchain_tooltree.messages.content import describe_content
+from langchain_tooltree.messages.conversation import Conversation
+from langchain_tooltree.messages.kinds import is_tool_result
+from langchain_tooltree.messages.transcript import build_transcript
+from langchain_tooltree.messages.validation import INVALID_ARGUMENTS
 from langchain_tooltree.models import (
     REPLY_ATTEMPTS,
     UNTRUSTED,
@@ -89,7 +92,7 @@ from langchain_tooltree.tooltree.result import (
 )
 from langchain_tooltree.tooltree.search import Operation, OperationOutcome, TreeSearch
 from langchain_tooltree.tooltree.search.config import KernelConfig
-from langchain_tooltree.tooltree.search.tree import Call, Effect, Node, Observation
+from langchain_tooltree.tooltree.search.tree import Action, Effect, Node, Observation
 
 if TYPE_CHECKING:
     from langchain_tooltree.tooltree.host import PlannerHost
@@ -147,8 +150,8 @@ class DeepSearch:
         self._proposer = Proposer(model, self._library, self._effect_of, kernel)
         self._conversation, self._messages = conversation, conversation.messages
         self._system = [host.system] if host.system is not None else []
-        self._history = transcript([*self._system, *self._messages])
-        outcomes = [step.outcome for step in conversation.steps if step.outcome]
+        self._history = build_transcript(Conversation([*self._system, *self._messages]))
+        outcomes = [step.result for step in conversation.calls if step.result]
         self._search = TreeSearch(
             kernel,
             tools=len(self._library),
@@ -309,7 +312,10 @@ class DeepSearch:
         return JudgeRequest(
             stage=stage,
             query=self._conversation.goal,
-            history=[*self._history, *transcript(self._path_messages(before))],
+            history=[
+                *self._history,
+                *build_transcript(Conversation(self._path_messages(before))),
+            ],
             calls=[
                 JudgedCall(
                     key,
@@ -324,7 +330,7 @@ class DeepSearch:
                 self._library.card(name).to_dict()
                 for name in sorted({call.tool for _, call in calls})
             ],
-            observation=shortened(readable(observation.content), JUDGED_CHARS)
+            observation=shortened(describe_content(observation.content), JUDGED_CHARS)
             if observation
             else None,
             tool_names=tuple(self._tools)[:60],  # about 300 tokens
@@ -353,7 +359,7 @@ class DeepSearch:
 
     async def _run(self, node: Node) -> Observation:
         """Run the call of a node, which is no deferred write: for real, or in a fork of the sandbox."""
-        call = cast("Call", node.call)
+        call = cast("Action", node.call)
         if call.tool not in self._bound_tools:
             return await self._observe(self._library.by_name.get(call.tool), node)
         before = self._tree.state_before(node)
@@ -396,7 +402,7 @@ class DeepSearch:
         except Exception as error:  # noqa: BLE001 - whatever a tool raises is something to learn from
             return _failure(tool.name, error)
         results = output.get("messages", []) if isinstance(output, dict) else []
-        result = next((each for each in results if is_observation(each)), None)
+        result = next((each for each in results if is_tool_result(each)), None)
         if result is None:
             problem = "returned a Command, which only the graph itself can apply. Declare the tool a write."
             return Observation(f"{tool.name} {problem}", kind="unsupported")
@@ -633,7 +639,7 @@ class Proposer:
         proposal: OperationOutcome,
         tools: Sequence[BaseTool],
     ) -> None:
-        observed = bool(request.conversation) and is_observation(
+        observed = bool(request.conversation) and is_tool_result(
             request.conversation[-1]
         )
         candidates = prompts.CANDIDATES_PROMPT.format(count=self.config.top_k)
@@ -720,7 +726,7 @@ class Proposer:
             if problem:
                 proposal.dropped.append(
                     shortened(
-                        f"{Call(call['name'], arguments, 'write').label}: {problem}"
+                        f"{Action(call['name'], arguments, 'write').label}: {problem}"
                     )
                 )
                 continue
@@ -730,7 +736,7 @@ class Proposer:
                 else None
             )
             effect = self.effect_of(call["name"], arguments)
-            proposal.calls.append(Call(call["name"], arguments, effect, signed))
+            proposal.calls.append(Action(call["name"], arguments, effect, signed))
             proposal.confidences.append(confidence)
         if len(offers) > most:
             proposal.dropped.append(

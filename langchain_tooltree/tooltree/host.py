@@ -15,22 +15,21 @@ from langchain_core.messages.ai import UsageMetadata
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from langchain_tooltree.conversation import Conversation, transcript, visible_path
 from langchain_tooltree.effects import CallEffects, Effects
 from langchain_tooltree.errors import ConfigurationError
 from langchain_tooltree.events import Event
 from langchain_tooltree.experience.guide import SOURCE, Advice, Guide
 from langchain_tooltree.experience.run_identity import name_of
-from langchain_tooltree.experience.trajectory import sound
 from langchain_tooltree.flows import Flow
+from langchain_tooltree.messages.conversation import Conversation
+from langchain_tooltree.messages.reference import remove_reference
+from langchain_tooltree.messages.transcript import build_transcript
+from langchain_tooltree.messages.validation import validate_message
+from langchain_tooltree.messages.visible_messages import get_visible_messages
 from langchain_tooltree.models import REPLY_ATTEMPTS, Meter, usage_sum
 from langchain_tooltree.sandbox import Sandbox, names_bound_by
 from langchain_tooltree.streaming import EventSink, emit_events, get_stream_writer
-from langchain_tooltree.text import (
-    forget_oldest,
-    telling_words,
-    without_reference,
-)
+from langchain_tooltree.text import forget_oldest, telling_words
 from langchain_tooltree.tools import ToolLibrary, checked_arguments, returns_command
 from langchain_tooltree.tooltree.branches import (
     Branches,
@@ -250,7 +249,7 @@ class PlannerHost(ABC):
         withheld = Withheld()
         with withholding(withheld):
             reply = await self.ask(messages, line=self.line, silent=self.unseen)
-        reply, report = sound(reply), None
+        reply, report = validate_message(reply), None
         is_step = bool(reply.tool_calls or reply.invalid_tool_calls)
         if not is_step:
             reply, report = withheld.restore(reply)
@@ -263,9 +262,9 @@ class PlannerHost(ABC):
         self, system: SystemMessage | None, messages: Sequence[BaseMessage]
     ) -> SystemMessage | None:
         """The instructions for a question: hints for the path of the visit do not fit where it goes by another."""
-        if system is None or len(visible_path(messages)) == self.visible:
+        if system is None or len(get_visible_messages(messages)) == self.visible:
             return system
-        content = without_reference(system.content, source=SOURCE)
+        content = remove_reference(system.content, source=SOURCE)
         return system.model_copy(update={"content": content}) if content else None
 
     def fits(self, text: str, name: str | None = None) -> bool:
@@ -402,7 +401,7 @@ class PlannerHost(ABC):
         **more: Any,
     ) -> JudgeRequest:
         conversation, names = Conversation(path), tuple(sorted(self.offering.names))
-        history = transcript(conversation)
+        history = build_transcript(conversation)
         return JudgeRequest(
             stage, conversation.goal, history, calls, tools=(), tool_names=names, **more
         )

@@ -15,8 +15,8 @@ from typing import Any, Literal, NamedTuple, Protocol
 from langchain_core.language_models import BaseChatModel
 
 from langchain_tooltree.errors import ConfigurationError
-from langchain_tooltree.experience.trajectory import part_of
 from langchain_tooltree.flows import FunctionStep
+from langchain_tooltree.messages.kinds import classify_chat_message
 from langchain_tooltree.models import (
     REPLY_ATTEMPTS,
     Meter,
@@ -132,7 +132,8 @@ class JudgeRequest:
         The request stands by itself only where it is not in the history.
         """
         in_history = any(
-            part_of(entry) == "request" and entry.get("text") == self.query
+            classify_chat_message(entry) == "request"
+            and entry.get("text") == self.query
             for entry in self.history
         )
         document = {

@@ -19,7 +19,6 @@ from langchain_core.messages import AIMessage, BaseMessage, RemoveMessage
 from langgraph.runtime import Runtime
 from langgraph.types import Command
 
-from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.experience.guide import Learner, checked_experience
 from langchain_tooltree.experience.run_identity import (
     RECALLED_CHANNEL,
@@ -31,6 +30,7 @@ from langchain_tooltree.flows import (
     arun_flow,
     run_flow,
 )
+from langchain_tooltree.messages.conversation import Conversation
 from langchain_tooltree.models import extended, quiet
 from langchain_tooltree.tooltree.branches import KEY, Mark, VisitResult
 from langchain_tooltree.tooltree.gate import gated

@@ -13,15 +13,16 @@ from langchain_core.tools import BaseTool
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
 
-from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ConfigurationError, EmptyQueryError
 from langchain_tooltree.events import Event
 from langchain_tooltree.experience.guide import Learner, checked_experience, hints
-from langchain_tooltree.experience.trajectory import SEARCH_MARK
 from langchain_tooltree.flows import CallStep, arun_flow, run_flow
+from langchain_tooltree.messages.conversation import Conversation
+from langchain_tooltree.messages.reference import looks_like_reference, remark_reference
+from langchain_tooltree.messages.visible_messages import SEARCH_STATE_KEY
 from langchain_tooltree.models import bind_tools, extended, quiet, resolve_model
 from langchain_tooltree.streaming import EventSink, get_current_runtime
-from langchain_tooltree.text import get_mapping, looks_marked, remarked
+from langchain_tooltree.text import get_mapping
 from langchain_tooltree.tools import ToolLibrary, check_effects
 from langchain_tooltree.tooltree.branches import KEY, Mark, VisitResult
 from langchain_tooltree.tooltree.deep import with_sync_form
@@ -181,8 +182,8 @@ class ToolTreeNode(Runnable[Any, dict[str, list[BaseMessage]]]):
             if isinstance(suggested, list | tuple)
             else []
         )
-        if isinstance(recalled, str) and looks_marked(recalled):
-            system = extended(system, remarked(recalled, source="memory"))
+        if isinstance(recalled, str) and looks_like_reference(recalled):
+            system = extended(system, remark_reference(recalled, source="memory"))
         return extended(system, hints(suggestions)) if suggestions else system
 
     def _is_suggestion(self, entry: Any) -> bool:
@@ -224,7 +225,7 @@ def mark_in(messages: Sequence[BaseMessage]) -> Mark:
         None,
     )
     return (
-        Mark.from_dict(_notes(newest).get(SEARCH_MARK))
+        Mark.from_dict(_notes(newest).get(SEARCH_STATE_KEY))
         if newest is not None
         else Mark()
     )
@@ -242,7 +243,7 @@ def _update(
     if outcome.mark is not None and (mark := outcome.mark.to_dict()):
         metadata = {
             **message.response_metadata,
-            KEY: {**_notes(message), SEARCH_MARK: mark},
+            KEY: {**_notes(message), SEARCH_STATE_KEY: mark},
         }
         return [
             *outcome.before,
@@ -252,7 +253,7 @@ def _update(
     bare = [
         _without_mark(each)
         for each in messages
-        if each.id not in abandoned and SEARCH_MARK in _notes(each)
+        if each.id not in abandoned and SEARCH_STATE_KEY in _notes(each)
     ]
     return [
         *(RemoveMessage(id=each) for each in outcome.remove),
@@ -263,7 +264,9 @@ def _update(
 
 
 def _without_mark(message: BaseMessage) -> BaseMessage:
-    rest = {key: value for key, value in _notes(message).items() if key != SEARCH_MARK}
+    rest = {
+        key: value for key, value in _notes(message).items() if key != SEARCH_STATE_KEY
+    }
     others = {
         key: value for key, value in message.response_metadata.items() if key != KEY
     }

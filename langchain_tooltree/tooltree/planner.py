@@ -11,21 +11,18 @@ from langchain_core.messages import (
 )
 
 from langchain_tooltree._langgraph import stream_now, thread_here
-from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.experience.guide import Guide, Learner, latest_searches
 from langchain_tooltree.experience.run_identity import run_id
-from langchain_tooltree.experience.trajectory import (
-    ATTEMPT_OF,
-    Trajectory,
-    call_key,
-    calls_in,
-)
+from langchain_tooltree.experience.trajectory import ATTEMPT_OF, Trajectory
 from langchain_tooltree.flows import FunctionStep, run_or_default
+from langchain_tooltree.messages.conversation import Conversation
+from langchain_tooltree.messages.kinds import get_tool_calls
 from langchain_tooltree.pages.search import record
 from langchain_tooltree.streaming import get_current_runtime
 from langchain_tooltree.text import (
     digest,
     forget_oldest,
+    get_call_key,
     get_mapping,
     one_line,
 )
@@ -121,9 +118,10 @@ def failed_attempts(ended: Ended, *, run: str) -> list[Trajectory]:
             continue
         if is_fruitless(message, results):
             before = [each for each in branches.messages[:at] if each.id in path_ids]
-            why = f"{calls_in(message)[0]['name']} brought nothing back: {one_line(results[0].text, LONGEST_REASON)}"
+            why = f"{get_tool_calls(message)[0]['name']} brought nothing back: {one_line(results[0].text, LONGEST_REASON)}"
             keys = [
-                call_key(call["name"], call["args"] or {}) for call in calls_in(message)
+                get_call_key(call["name"], call["args"] or {})
+                for call in get_tool_calls(message)
             ]
             chat = Conversation([*before, message, *results]).chat
             attempt = Trajectory.from_chat(

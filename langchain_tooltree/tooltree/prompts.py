@@ -1,4 +1,4 @@
-"""What a search says to its models, and the forms that they fill in. Pure. What judges are told can be replaced."""
+"""What a search says to its models, and the forms that they fill in. What judges are told can be replaced."""
 
 from dataclasses import dataclass, fields
 from typing import Annotated, Self
@@ -6,33 +6,33 @@ from typing import Annotated, Self
 from pydantic import BaseModel, Field, model_validator
 
 from langchain_tooltree.errors import ConfigurationError
-from langchain_tooltree.experience.trajectory import NOTE
+from langchain_tooltree.messages.visible_messages import PLANNER_NOTE
 from langchain_tooltree.tooltree.search.config import KernelConfig, SearchConfig
 
 AGAIN_PROMPT = (
-    f"{NOTE} Your answer left this open: {{missing}}\n"
+    f"{PLANNER_NOTE} Your answer left this open: {{missing}}\n"
     "If a tool call that your instructions allow can settle it or lead to it, make that call now, also again if it "
     "only failed for the moment. Otherwise repeat the complete answer: what no tool can do, or your instructions "
     "forbid, is not missing."
 )
 
 OPEN_PROMPT = (
-    f"{NOTE} An answer before left this open: {{missing}}\n"
+    f"{PLANNER_NOTE} An answer before left this open: {{missing}}\n"
     "If that is settled by now, give the complete answer. Otherwise go on with the calls that are needed first."
 )
 
 IDLE_PROMPT = (
-    f"{NOTE} You answered without calling a tool. If a tool can find out or do what was asked, call it now. Otherwise "
+    f"{PLANNER_NOTE} You answered without calling a tool. If a tool can find out or do what was asked, call it now. Otherwise "
     "give your answer again."
 )
 
 UNDONE_PROMPT = (
-    f"{NOTE} A try that went on from here with {{step}} ended with this open: {{missing}}\n"
+    f"{PLANNER_NOTE} A try that went on from here with {{step}} ended with this open: {{missing}}\n"
     "It was undone. Go on in another way."
 )
 
 OTHERS_PROMPT = (
-    f"{NOTE} Something is still missing, named last. Offer other tool calls that could settle it, up to {{count}} in "
+    f"{PLANNER_NOTE} Something is still missing, named last. Offer other tool calls that could settle it, up to {{count}} in "
     "this one reply, the most promising first, without an answer. They are alternatives: they are tried one at a time, "
     "and a later one only if those before it did not help. Offer only calls that read. Fill in arguments from what is "
     "known; never invent a value.\n"
@@ -41,7 +41,7 @@ OTHERS_PROMPT = (
 )
 
 CHECK_PROMPT = (
-    f"{NOTE} Before you change anything: is all that the change rests on read from a tool or told by the user, and has "
+    f"{PLANNER_NOTE} Before you change anything: is all that the change rests on read from a tool or told by the user, and has "
     "the user agreed to it where your instructions ask for that? If so, go on with your step. If not, read what is "
     "missing first, or ask the user."
 )

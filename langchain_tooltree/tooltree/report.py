@@ -1,4 +1,4 @@
-"""The line with which an answer begins: what of the request is not done yet. Pure.
+"""The line with which an answer begins: what of the request is not done yet.
 
 A model that answers says in one line of JSON whether something is missing, and in large requests also which call would
 help most. The line stands first, so that a doubtful answer is known before any of it is shown. A reply without such a
@@ -21,7 +21,7 @@ from pydantic import (
     field_validator,
 )
 
-from langchain_tooltree.text import text_in
+from langchain_tooltree.messages.content import get_block_text
 
 AnyMessageT = TypeVar("AnyMessageT", bound=BaseMessage)
 
@@ -149,7 +149,7 @@ def find_texts(message: BaseMessage) -> list[str]:
     blocks: list[Any] = (
         [message.content] if isinstance(message.content, str) else message.content
     )
-    return [text_in(block) if _is_text(block) else "" for block in blocks]
+    return [get_block_text(block) if _is_text(block) else "" for block in blocks]
 
 
 def with_texts(message: AnyMessageT, texts: Sequence[str]) -> AnyMessageT:

@@ -19,15 +19,13 @@ from langchain_core.messages import (
 )
 from langchain_core.messages.ai import UsageMetadata
 
-from langchain_tooltree.conversation import Conversation, is_observation
 from langchain_tooltree.errors import (
     ConfigurationError,
     MissingExtraError,
 )
 from langchain_tooltree.experience.guide import latest_searches
-from langchain_tooltree.experience.trajectory import (
-    calls_in,
-)
+from langchain_tooltree.messages.conversation import Conversation
+from langchain_tooltree.messages.kinds import get_tool_calls, is_tool_result
 from langchain_tooltree.models import usage_sum
 from langchain_tooltree.pages import in_notebook
 from langchain_tooltree.pages import search as search_page
@@ -45,7 +43,7 @@ from langchain_tooltree.tooltree.branches import (
     results_of,
 )
 from langchain_tooltree.tooltree.search.policies import StopReason
-from langchain_tooltree.tooltree.search.tree import Call, Node, Observation, Tree
+from langchain_tooltree.tooltree.search.tree import Action, Node, Observation, Tree
 
 if TYPE_CHECKING:
     from rich.tree import Tree as TerminalTree
@@ -58,7 +56,7 @@ ALTERNATIVES = 3  # other paths that are shown beside a plan: as many as a perso
 class PlanStep:
     """One call of the best trajectory."""
 
-    call: Call  # by its effect, it ran for real (`read`), in a fork (`sandboxed`), or not at all (`write`)
+    call: Action  # by its effect, it ran for real (`read`), in a fork (`sandboxed`), or not at all (`write`)
     call_id: str  # also the idempotency key of a write
     observation: Observation | None = None  # `None` if it was deferred
     node: int = 0  # its node in the tree, which has its scores
@@ -77,7 +75,7 @@ def steps_of(
     ids = set(taken)
     steps: list[PlanStep] = []
     for node in nodes:
-        call = cast("Call", node.call)
+        call = cast("Action", node.call)
         own = call.reply["data"]["tool_calls"][0]["id"] if call.reply else None
         call_id = (
             own
@@ -108,7 +106,7 @@ def messages_of(steps: Iterable[PlanStep]) -> list[BaseMessage]:
 
 def _answer(step: PlanStep, observation: Observation) -> ToolMessage:
     """What a call brought back, as the agent's tools node would put it into the state."""
-    if is_observation(observation.message):
+    if is_tool_result(observation.message):
         return observation.message.model_copy(update={"tool_call_id": step.call_id})
     status: Any = "success" if observation.kind == "ok" else "error"
     return ToolMessage(
@@ -187,7 +185,7 @@ class SearchResult:
     messages: list[BaseMessage] = field(default_factory=list)
 
     @property
-    def calls(self) -> tuple[Call, ...]:
+    def calls(self) -> tuple[Action, ...]:
         """The calls of the best trajectory."""
         return tuple(step.call for step in self.steps)
 
@@ -402,7 +400,7 @@ def result_of(ended: Ended) -> SearchResult:
     latest = tree.root
     steps: list[PlanStep] = []
     for place, message in enumerate(turn):
-        calls = calls_in(message)
+        calls = get_tool_calls(message)
         results = {each.tool_call_id: each for each in results_of(turn, place)}
         if not calls:
             ends[str(message.id)] = latest
@@ -415,7 +413,7 @@ def result_of(ended: Ended) -> SearchResult:
         latest.proposals += 1
         for at, call in enumerate(calls):
             effect = "read" if branches.is_read(call["name"], call["args"]) else "write"
-            action = Call(
+            action = Action(
                 tool=call["name"], arguments=call["args"], effect=cast("Any", effect)
             )
             latest = tree.add(latest, action, batched=at > 0)
@@ -444,7 +442,7 @@ def result_of(ended: Ended) -> SearchResult:
             else tree.root
         )
         idea = tree.add(
-            opened, Call(tool=candidate.name, arguments=candidate.args, effect="read")
+            opened, Action(tool=candidate.name, arguments=candidate.args, effect="read")
         )
         idea.r_pre, idea.pre_scored = candidate.score, candidate.score is not None
     end = tree[steps[-1].node] if steps else tree.root
@@ -468,7 +466,7 @@ def result_of(ended: Ended) -> SearchResult:
         for message in turn
     )
     is_answered = (
-        bool(turn) and isinstance(turn[-1], AIMessage) and not calls_in(turn[-1])
+        bool(turn) and isinstance(turn[-1], AIMessage) and not get_tool_calls(turn[-1])
     )
     unseen = mark.stops + mark.asked - is_answered
     cost = SearchCost(
@@ -477,7 +475,7 @@ def result_of(ended: Ended) -> SearchResult:
         pruned_after=sum(node.pruned is not None for node in tree.nodes),
         model_calls=own_steps + unseen,
         tokens=usage["total_tokens"] if usage else 0,
-        tool_calls=sum(is_observation(message) for message in turn),
+        tool_calls=sum(is_tool_result(message) for message in turn),
         usage=usage,
     )
     return SearchResult(
@@ -503,17 +501,19 @@ def result_of_path(
     """
     last = cast("AIMessage", messages[-1])
     best = Best({}, [str(message.id) for message in messages], missing="")
-    mark = Mark(search=uuid.uuid4().hex, best=best, stops=int(not calls_in(last)))
+    mark = Mark(search=uuid.uuid4().hex, best=best, stops=int(not get_tool_calls(last)))
     result = result_of(
         Ended(Branches(messages, Mark(), is_read), mark, last, "answered")
     )
-    if not calls_in(last):
+    if not get_tool_calls(last):
         return result
     steps = [*result.steps]
     for step in plan.steps[1:] if plan else ():
         (message,) = messages_from_dict([step.message])
-        for at, call in enumerate(calls_in(message)):
-            action = Call(tool=call["name"], arguments=call["args"], effect="sandboxed")
+        for at, call in enumerate(get_tool_calls(message)):
+            action = Action(
+                tool=call["name"], arguments=call["args"], effect="sandboxed"
+            )
             outcome = Observation(content=step.tried.get(str(call["id"]), ""))
             steps.append(PlanStep(action, str(call["id"]), outcome, batched=at > 0))
     return replace(result, steps=tuple(steps), answer=None)

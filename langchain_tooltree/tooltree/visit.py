@@ -24,9 +24,10 @@ from langchain_core.messages import (
 
 from langchain_tooltree._langgraph import steps_here
 from langchain_tooltree.experience.guide import Advice
-from langchain_tooltree.experience.trajectory import Recall, call_key, calls_in
+from langchain_tooltree.experience.trajectory import Recall
+from langchain_tooltree.messages.kinds import get_tool_calls
 from langchain_tooltree.models import usage_sum
-from langchain_tooltree.text import call_label, cut, words_of
+from langchain_tooltree.text import call_label, cut, get_call_key, words_of
 from langchain_tooltree.tooltree import prompts
 from langchain_tooltree.tooltree.branches import (
     KEY,
@@ -267,7 +268,7 @@ class Visit:
         steps = [
             message
             for message in self._branches.this_turn(self._path)
-            if calls_in(message)
+            if get_tool_calls(message)
         ]
         if wrong is None or not 1 <= wrong <= len(steps):
             return ""
@@ -285,7 +286,7 @@ class Visit:
         )
         self._path = self._branches.path(self._mark.hidden)
         self._is_undone = True
-        return _labels(calls_in(steps[wrong - 1]))
+        return _labels(get_tool_calls(steps[wrong - 1]))
 
     def _is_idle(self) -> bool:
         """Whether the turn ends without any call although a tool looks as if it could help."""
@@ -293,7 +294,7 @@ class Visit:
         request = self._branches.request
         return (
             request is not None
-            and not any(map(calls_in, turn))
+            and not any(map(get_tool_calls, turn))
             and self._host.fits(request.text)
         )
 
@@ -395,7 +396,7 @@ class Visit:
         """The candidates that still may be tried, each call once."""
         waiting: dict[str, Candidate] = {}
         for each in queue:
-            key = call_key(each.name, each.args)
+            key = get_call_key(each.name, each.args)
             if key not in self._branches.tried and self._may_try(each.name, each.args):
                 waiting.setdefault(key, each)
         return [*waiting.values()]
@@ -454,7 +455,7 @@ class Visit:
             "tried": [
                 call_label(call["name"], call["args"])
                 for each in abandoned
-                for call in calls_in(each)
+                for call in get_tool_calls(each)
             ],
             "missing": best.missing,
             "removed": remove,

@@ -22,10 +22,12 @@ from rich.progress import track
 from rich.table import Table
 
 from langchain_tooltree import SITGraph, Trajectory, load_trajectories
-from langchain_tooltree.conversation import Conversation
-from langchain_tooltree.experience.trajectory import Step, call_key, function_of
 from langchain_tooltree.flows import run_flow
 from langchain_tooltree.learning.guide import PastRuns
+from langchain_tooltree.messages.chat_format import get_called_function
+from langchain_tooltree.messages.conversation import Conversation
+from langchain_tooltree.messages.tool_calls import Call
+from langchain_tooltree.text import get_call_key
 from tests.benchmarks.next_tool_protocol import FOLDS, fold_of, task_of
 
 READS = ("get_", "list_", "search_", "find_", "calculate", "think")
@@ -55,8 +57,8 @@ class Checked:
     strange: int | None
 
 
-def _key(step: Step) -> str:
-    return call_key(step.tool, step.arguments or {})
+def _key(step: Call) -> str:
+    return get_call_key(step.tool, step.arguments or {})
 
 
 def _checked(
@@ -66,7 +68,7 @@ def _checked(
     messages = run.to_messages()
     for at, message in enumerate(run.messages):
         for call in message.get("tool_calls") or ():
-            tool = function_of(call).get("name") or ""
+            tool = get_called_function(call).get("name") or ""
             steps += 1
             if tool.startswith(READS):
                 continue
@@ -75,8 +77,12 @@ def _checked(
             guide = PastRuns(graph, None, Conversation(path), first=run.task)
             if run_flow(guide.is_unusual(path, tool, names=names)):
                 alarms += 1
-                arguments = json.loads(function_of(call).get("arguments") or "{}")
-                strange += good is not None and call_key(tool, arguments) not in good
+                arguments = json.loads(
+                    get_called_function(call).get("arguments") or "{}"
+                )
+                strange += (
+                    good is not None and get_call_key(tool, arguments) not in good
+                )
     return Checked(
         task_of(run),
         bool(run.success),

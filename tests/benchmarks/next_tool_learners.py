@@ -21,7 +21,8 @@ except ImportError as error:
     raise ImportError(msg) from error
 
 from langchain_tooltree import Trajectory
-from langchain_tooltree.experience.trajectory import ChatMessage, text_of
+from langchain_tooltree.messages.content import get_text
+from langchain_tooltree.messages.kinds import ChatMessage
 from tests.benchmarks.next_tool_baselines import Bigram, Rank, chained, ranked
 from tests.benchmarks.next_tool_protocol import Question, questions_in
 
@@ -147,7 +148,7 @@ def _fitted(texts: Sequence[str]) -> TfidfVectorizer:
 
 def _said_by(role: str, messages: Sequence[ChatMessage]) -> str:
     return "\n".join(
-        text_of(message.get("content"))
+        get_text(message.get("content"))
         for message in messages
         if message["role"] == role
     )
@@ -156,7 +157,7 @@ def _said_by(role: str, messages: Sequence[ChatMessage]) -> str:
 def _last_said_by(role: str) -> Callable[[Question], str]:
     def view(question: Question) -> str:
         said = (
-            text_of(each.get("content"))
+            get_text(each.get("content"))
             for each in reversed(question.messages)
             if each["role"] == role
         )
@@ -170,7 +171,7 @@ def _since_last_call(question: Question) -> str:
         lambda message: not message.get("tool_calls"), reversed(question.messages)
     )
     return "\n".join(
-        text_of(message.get("content"))
+        get_text(message.get("content"))
         for message in since
         if message["role"] != "system"
     )

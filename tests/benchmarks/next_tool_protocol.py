@@ -7,7 +7,8 @@ from pathlib import Path
 
 from langchain_tooltree import Trajectory, load_trajectories
 from langchain_tooltree.errors import TrajectoryFormatError
-from langchain_tooltree.experience.trajectory import ChatMessage, function_of
+from langchain_tooltree.messages.chat_format import get_called_function
+from langchain_tooltree.messages.kinds import ChatMessage
 
 FOLDS = 5
 
@@ -117,7 +118,7 @@ def _questions(task: str, messages: Sequence[ChatMessage]) -> Iterator[Question]
         calls = [
             call
             for call in message.get("tool_calls") or ()
-            if function_of(call).get("name")
+            if get_called_function(call).get("name")
         ]
         for number, call in enumerate(calls):
             siblings = (
@@ -125,7 +126,7 @@ def _questions(task: str, messages: Sequence[ChatMessage]) -> Iterator[Question]
                 if number
                 else ()
             )
-            answer = function_of(call)["name"]
+            answer = get_called_function(call)["name"]
             if tools:
                 yield Question(
                     task, tuple(tools), (*messages[:position], *siblings), answer

@@ -41,9 +41,9 @@ from rich.progress import track
 from rich.table import Table
 
 from langchain_tooltree import CFGMMemory, ExperienceStore, SITGraph, Trajectory
-from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.flows import run_flow
 from langchain_tooltree.learning.guide import PastRuns
+from langchain_tooltree.messages.conversation import Conversation
 from tests.benchmarks.bfcl_data import CATEGORY, fetch_package, load_entries, load_tasks
 from tests.benchmarks.compare.simulation import READ_ONLY
 from tests.benchmarks.recorded.__main__ import BOOTSTRAP, DRAWS, READERS, Played, play

@@ -182,7 +182,7 @@ def test_an_agent_that_is_a_tool_of_another_recovers_inside_of_it(path: str) -> 
     ] == ["I am out."]
     assert (len(inner_watching.calls), len(outer_watching.calls)) == (1, 0)
     runs = {
-        run.task: [step.tool for step in run.steps]
+        run.task: [step.tool for step in run.calls]
         for run in known.experience.trajectories()
     }
     assert runs == {"Get us out.": ["ask_keeper"], TASK: ["act"] * 3}

@@ -15,8 +15,8 @@ from openai_server import OpenAIServer
 from langchain_tooltree import CFGMMemory, CFGMMiddleware, TrajectoryRecorder
 from langchain_tooltree.cfgm.recall import recall_text
 from langchain_tooltree.errors import ReplyError
+from langchain_tooltree.messages.reference import REFERENCE_TAG
 from langchain_tooltree.sitgraph.transitions import get_feature_texts, read_run
-from langchain_tooltree.text import REFERENCE_TAG
 
 TASK = "Leave the house."
 OTHER = "Leave the shed."
@@ -166,7 +166,7 @@ async def test_what_was_recalled_and_advised_is_not_mined_again(path: str) -> No
     (again,) = recalled.runs
     assert again == recorded
     assert recorded.task == OTHER
-    assert [step.outcome.status for step in recorded.steps if step.outcome] == [
+    assert [step.result.status for step in recorded.calls if step.result] == [
         "error",
         "success",
         "success",

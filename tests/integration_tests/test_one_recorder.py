@@ -167,9 +167,9 @@ def test_a_run_is_judged_once_and_has_one_record(
     house.run(path, config=config)
 
     (asked,) = judge.asked
-    assert [step.tool for step in asked.steps] == ["look"]
+    assert [step.tool for step in asked.calls] == ["look"]
     for record in house.records():
-        assert (record.id, record.success, [step.tool for step in record.steps]) == (
+        assert (record.id, record.success, [step.tool for step in record.calls]) == (
             asked.id,
             True,
             ["look"],
@@ -223,7 +223,7 @@ def test_the_record_of_several_is_the_fuller_one(path: str) -> None:
     house.run(path, {"messages": [*removed, HumanMessage("And the weather?")]})
 
     (record,) = house.records()
-    assert [step.tool for step in record.steps] == ["look"]
+    assert [step.tool for step in record.calls] == ["look"]
     assert [each["function"]["name"] for each in record.metadata["tools"]] == [
         "ask",
         "look",
@@ -258,7 +258,7 @@ def test_a_resumed_run_is_judged_once_at_its_end(
     house.run(path, Command(resume={"decisions": [{"type": "approve"}]}))
 
     (asked,) = judge.asked
-    assert [step.tool for step in asked.steps] == ["look"]
+    assert [step.tool for step in asked.calls] == ["look"]
     takes_part = hearers(judge)
     assert [record.success for record in house.records()] == [True] * int(
         "recorder" in takes_part or "memory" in takes_part

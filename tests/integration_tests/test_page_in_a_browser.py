@@ -14,8 +14,10 @@ from langgraph.store.memory import InMemoryStore
 from langchain_tooltree import Experience, SearchConfig, SITGraph, Trajectory, demo
 from langchain_tooltree.cli import main
 from langchain_tooltree.experience.trajectory import Branch
+from langchain_tooltree.flows import run_flow
 from langchain_tooltree.pages import in_notebook, page
 from langchain_tooltree.pages.search import to_html
+from langchain_tooltree.pages.writer import render_page_flow, write_page
 from tests.internals.pages import data_in, made, search_of
 from tests.internals.sign_reader import sign_reader
 
@@ -109,7 +111,7 @@ def tools_graph(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for number, way in enumerate(ways)
     ]
     file = tmp_path_factory.mktemp("graph") / "graph.html"
-    SITGraph.from_trajectories(runs).to_html(file)
+    write_page(SITGraph.from_trajectories(runs), file)
     return file
 
 
@@ -123,10 +125,9 @@ def test_a_notebook_shows_the_page_in_a_frame_that_reaches_nothing_of_its_own(
 ) -> None:
     graph = SITGraph.from_trajectories([calling(["find", "send"], said=HOSTILE[0])])
     search = in_notebook(to_html(search_of(query=HOSTILE[1])))
+    shown = in_notebook(run_flow(render_page_flow(graph)))
     file = tmp_path / "notebook.html"
-    file.write_text(
-        f"<!doctype html><p>{graph._repr_html_()}</p><p>{search}</p>", encoding="utf-8"
-    )
+    file.write_text(f"<!doctype html><p>{shown}</p><p>{search}</p>", encoding="utf-8")
     browser.open(file)
     frames = [
         each
@@ -509,7 +510,7 @@ def test_three_thousand_edges_are_on_a_page_below_a_megabyte(tmp_path: Path) -> 
     edges = {pair for way in ways for pair in pairwise(way)}
     assert len(edges) > 3_000
     file = tmp_path / "graph.html"
-    graph.to_html(file)
+    write_page(graph, file)
     assert file.stat().st_size < 1_000_000
     shown = data_in(file.read_text())
     assert len(
@@ -524,7 +525,7 @@ def test_hostile_names_and_states_are_shown_in_a_graph_and_never_run(
         calling([text[:5_000], "look"], state=text, id=text[:5_000]) for text in HOSTILE
     ]
     file = tmp_path / "graph.html"
-    SITGraph.from_trajectories(runs).to_html(file)
+    write_page(SITGraph.from_trajectories(runs), file)
     check_hostile(
         browser,
         file,
@@ -620,7 +621,7 @@ def noted_run() -> Trajectory:
 
 def test_a_run_is_read_and_searched(browser: Browser, tmp_path: Path) -> None:
     file = tmp_path / "run.html"
-    noted_run().to_html(file)
+    write_page(noted_run(), file)
     for dark in (False, True):
         browser.open(file, dark=dark)
         assert browser.run(CONTRASTS) == []
@@ -680,7 +681,7 @@ def test_hostile_words_in_a_run_are_shown_and_never_run(
     run = Trajectory.from_chat(made, id=HOSTILE[1], metadata=about).judged(
         True, HOSTILE[-1]
     )
-    run.to_html(file)
+    write_page(run, file)
     assert file.stat().st_size < 1_000_000
     check_hostile(browser, file, "[...document.querySelectorAll('.message')]", UNFOLDED)
     assert browser.run("document.querySelectorAll('.message').length") > 4 * 30
@@ -693,7 +694,7 @@ def test_an_experience_is_filtered_and_leads_into_its_runs_and_back(
     experience.learn(noted_run())
     experience.learn(calling(["look"], said="Have a look.", id="run 2"))
     file = tmp_path / "experience.html"
-    experience.to_html(file)
+    write_page(experience, file)
     for dark in (False, True):
         browser.open(file, dark=dark)
         assert browser.run(CONTRASTS) == []
@@ -737,7 +738,7 @@ def test_progress_and_runs_are_tables_that_are_sorted_and_lead_to_the_runs_of_a_
     experience = Experience(InMemoryStore(), namespace=("tooltree",))
     experience.learn(noted_run())
     file = tmp_path / "experience.html"
-    experience.to_html(file)
+    write_page(experience, file)
     browser.open(file)
     browser.run(
         "data.runs = Array.from({ length: 6 }, (_, number) => "
@@ -785,7 +786,7 @@ def test_hostile_words_in_an_experience_are_shown_and_never_run(
         run = replace(run, metadata={**run.metadata, **about})
         experience.store.add(run.judged(True, text, source="verdict"))
     file = tmp_path / "experience.html"
-    experience.to_html(file)
+    write_page(experience, file)
     there = (
         "new Promise((done) => addEventListener('hashchange', done, { once: true }))"
     )

@@ -129,11 +129,11 @@ class Comparison:
         self.counts["compared"] += 1
         self.counts["branches"] += len(recorded.branches)
         self.counts["errors"] += sum(
-            step.outcome is not None and step.outcome.status == "error"
-            for step in read.steps
+            step.result is not None and step.result.status == "error"
+            for step in read.calls
         )
-        self.counts["parallel"] += len(read.steps) - len(
-            {(step.branch, step.turn) for step in read.steps}
+        self.counts["parallel"] += len(read.calls) - len(
+            {(step.branch, step.turn) for step in read.calls}
         )
         self.counts["removed"] += len(read.messages) - len(
             (await self._state(graph, config, drive)).values["messages"]
@@ -212,7 +212,7 @@ def test_what_a_search_has_tried_and_removed_is_no_part_of_the_record(
     recorded = experience.get("one")
     assert said_in(recorded.judged(None)) == load_thread(agent, config)
     assert recorded.to_messages() == messages
-    assert [step.tool for step in recorded.steps] == ["look", "send"]
+    assert [step.tool for step in recorded.calls] == ["look", "send"]
     assert recorded.branches == ()
     assert offered_in(recorded) == ["look", "send"]
 
@@ -283,9 +283,9 @@ def test_an_interrupted_run_is_recorded_as_far_as_it_got_and_judged_at_its_end(
         None,
         "The run stopped before its end and may be resumed.",
     )
-    assert [step.outcome for step in stopped.steps] == [None]
+    assert [step.result for step in stopped.calls] == [None]
     assert (done.success, done.reasons) == (True, "It asked.")
-    assert [step.outcome.text for step in done.steps] == ["They say yes."]
+    assert [step.result.text for step in done.calls] == ["They say yes."]
     assert [each.id for each in judge.asked] == ["one"]
 
 
@@ -329,7 +329,7 @@ def test_a_run_that_raises_is_recorded_with_the_error(
 
     assert unjudged.success is None
     assert unjudged.reasons == "The run raised RuntimeError: no electricity"
-    assert [step.outcome.text for step in unjudged.steps] == ["Nothing in the shed."]
+    assert [step.result.text for step in unjudged.calls] == ["Nothing in the shed."]
     judged = experience.get("one")
     assert (judged.success, judged.messages) == (False, unjudged.messages)
     assert judged.reasons.startswith("The run raised IndexError: ")

@@ -71,8 +71,8 @@ def test_experience_is_collected_from_it_as_a_reset_step_environment(world, way)
         (outcome.success, len(outcome.trajectories)) for outcome in report.outcomes
     ] == [(True, 1)]
     (kept,) = memory.experience.trajectories()
-    assert [step.arguments["action"] for step in kept.steps] == list(way.gold)[
-        : len(kept.steps)
+    assert [step.arguments["action"] for step in kept.calls] == list(way.gold)[
+        : len(kept.calls)
     ]
     assert kept.metadata["reward"] == pytest.approx(1)
     assert memory.recall(text).runs[0] == kept

@@ -44,7 +44,7 @@ def thread(number: int) -> Any:
 
 
 def well_done(trajectory: Trajectory) -> Verdict:
-    last = trajectory.steps[-1].tool if trajectory.steps else ""
+    last = trajectory.calls[-1].tool if trajectory.calls else ""
     return Verdict(last == "price", f"It ended with {last}.")
 
 

@@ -1,9 +1,9 @@
 """Helpers of tests around runs."""
 
 from langchain_tooltree import Trajectory
-from langchain_tooltree.experience.trajectory import call_entry
 from langchain_tooltree.experience.verdict import resolve_verdict
 from langchain_tooltree.flows import arun_flow, run_flow
+from langchain_tooltree.messages.chat_format import build_tool_call_entry
 
 
 def run_of_calls(task, *calls, id="t", success=True):  # noqa: A002 - the field's name
@@ -14,7 +14,7 @@ def run_of_calls(task, *calls, id="t", success=True):  # noqa: A002 - the field'
             {
                 "role": "assistant",
                 "content": None,
-                "tool_calls": [call_entry(f"{number}", tool, arguments)],
+                "tool_calls": [build_tool_call_entry(f"{number}", tool, arguments)],
             }
         )
         if result:

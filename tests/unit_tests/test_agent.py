@@ -361,7 +361,7 @@ def test_a_memory_tells_nothing_where_there_is_no_doubt_and_keeps_the_run():
         "green" in message.text for prompt in model.calls for message in prompt
     )
     kept = memory.experience.get("now")
-    assert [step.outcome.text for step in kept.steps] == [
+    assert [step.result.text for step in kept.calls] == [
         "You cannot lift red: it is locked down.",
         "You lift blue.",
     ]

@@ -25,13 +25,13 @@ from langchain_tooltree import (
     Trajectory,
     search,
 )
-from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import EmptyQueryError
+from langchain_tooltree.messages.conversation import Conversation
+from langchain_tooltree.messages.reference import mark_as_reference
 from langchain_tooltree.testing import ScriptedChatModel
-from langchain_tooltree.text import as_reference
 
 TASK = "The house is cold. Get the boiler to 2 bar."
-RECALLED = HumanMessage(as_reference("Turn the green valve.", source="memory"))
+RECALLED = HumanMessage(mark_as_reference("Turn the green valve.", source="memory"))
 ASKED = HumanMessage(TASK)
 KNOWN = "They want the boiler at 2 bar."
 SUMMARY = HumanMessage(
@@ -73,7 +73,7 @@ def together(*names):
 
 
 def ids(rounds):
-    return [[message.tool_call_id for message in each.observations] for each in rounds]
+    return [[message.tool_call_id for message in each.results] for each in rounds]
 
 
 @pytest.mark.parametrize(
@@ -81,11 +81,10 @@ def ids(rounds):
 )
 def test_where_something_else_was_said_there_are_none(last):
     assert [
-        each.tool_call_id
-        for each in Conversation([ASKED, *together("a", "b")]).observations
+        each.tool_call_id for each in Conversation([ASKED, *together("a", "b")]).results
     ] == ["a", "b"]
-    assert Conversation([ASKED, *gauged(), last]).observations == []
-    assert Conversation([]).observations == []
+    assert Conversation([ASKED, *gauged(), last]).results == []
+    assert Conversation([]).results == []
 
 
 def test_rounds_come_latest_first_back_to_the_request():
@@ -184,12 +183,12 @@ def test_what_was_removed_does_not_count():
     assert Conversation([old, RemoveMessage(REMOVE_ALL_MESSAGES), new]).messages == [
         new
     ]
-    assert Conversation([old, RemoveMessage(id="1")]).latest is None
-    assert Conversation([old, RemoveMessage(REMOVE_ALL_MESSAGES), new]).ends(
-        99, longest=9, call=9
+    assert Conversation([old, RemoveMessage(id="1")]).latest_kind is None
+    assert Conversation([old, RemoveMessage(REMOVE_ALL_MESSAGES), new]).get_ends(
+        99, longest=9, call_size=9
     ) == ([new], 0)
-    assert Conversation([old, new, RemoveMessage(id="1")]).ends(
-        99, longest=9, call=9
+    assert Conversation([old, new, RemoveMessage(id="1")]).get_ends(
+        99, longest=9, call_size=9
     ) == ([new], 0)
 
 
@@ -199,15 +198,15 @@ def test_the_steps_of_the_run_have_their_outcomes():
     )
 
     assert [
-        (step.call_id, step.outcome and step.outcome.status) for step in said.steps
+        (step.call_id, step.result and step.result.status) for step in said.calls
     ] == [
         ("turn_valve 2", "error"),
         ("read_gauge 3", "success"),
         ("read_gauge 4", None),
     ]
-    assert [made["id"] for made in said.calls] == [
+    assert [made["id"] for made in said.tool_calls] == [
         "read_gauge 1",
-        *(step.call_id for step in said.steps),
+        *(step.call_id for step in said.calls),
     ]
 
 
@@ -221,8 +220,8 @@ def test_calls_of_two_messages_may_have_the_same_id():
     for last, told in ([failed], "boom"), ([], None):
         steps = Conversation(
             [HumanMessage("Go on."), calls[0], result, calls[1], *last]
-        ).steps
-        assert [(step.tool, step.outcome and step.outcome.text) for step in steps] == [
+        ).calls
+        assert [(step.tool, step.result and step.result.text) for step in steps] == [
             ("a", "A"),
             ("b", told),
         ]
@@ -251,7 +250,7 @@ def test_instructions_and_what_came_last_are_told_apart():
     )
 
     assert said.instructions == "Be kind."
-    assert said.latest == "request"
+    assert said.latest_kind == "request"
 
 
 class Counted(list):
@@ -265,6 +264,10 @@ class Counted(list):
         self.reads[place] += 1
         return super().__getitem__(place)
 
+    def __reversed__(self):
+        for place in range(len(self) - 1, -1, -1):
+            yield self[place]
+
     def __iter__(self):
         pytest.fail("all of it is read")
 
@@ -273,11 +276,11 @@ def test_each_message_is_read_once_and_only_as_far_as_needed():
     messages = Counted([*gauged() * 5_000, ASKED, *gauged(1), *failed(2)])
     said = Conversation(messages)
 
-    assert (said.task, len(list(said.rounds())), len(said.steps), said.latest) == (
+    assert (said.task, len(list(said.rounds())), len(said.calls), said.latest_kind) == (
         TASK,
         2,
         2,
-        "observation",
+        "result",
     )
 
     assert set(messages.reads.values()) == {1}
@@ -436,7 +439,8 @@ def test_a_dialogue_reads_as_its_record_does():
         *(each for n in range(40) for each in (ASKED, *called("look", n))),
     ]
     said.insert(
-        30, HumanMessage(as_reference("Knock.", source="memory") + "\nAnd the pump?")
+        30,
+        HumanMessage(mark_as_reference("Knock.", source="memory") + "\nAnd the pump?"),
     )
     recorded = Trajectory.from_messages(said).messages
     assert Conversation(said).chat == recorded

@@ -1,4 +1,4 @@
-"""The rules of the house: what may import what, and who may take messages apart."""
+"""The rules of the package: which module may import which, and who may take messages apart."""
 
 import ast
 import functools
@@ -8,60 +8,54 @@ import subprocess
 import sys
 from pathlib import Path
 
+import networkx as nx
 import pytest
 
 import langchain_tooltree
 
 PACKAGE = Path(langchain_tooltree.__file__).parent
 FILES = sorted(PACKAGE.rglob("*.py"))
-ROOMS = ("tooltree", "sitgraph", "cfgm")
-HALL = ("anomaly", "experience")
+SYSTEMS = ("tooltree", "sitgraph", "cfgm")
+SHARED = ("anomaly", "effects", "experience", "messages")
 PURE = {
-    "anomaly/rules.py",
+    "effects/names.py",
     "events.py",
-    "experience/trajectory.py",
-    "sitgraph/graph.py",
+    "messages/content.py",
     "sitgraph/states.py",
-    "sitgraph/suggest.py",
-    "sitgraph/transitions.py",
     "text.py",
-    "tooltree/branches.py",
-    "tooltree/report.py",
     "tooltree/search/__init__.py",
     "tooltree/search/config.py",
     "tooltree/search/policies.py",
     "tooltree/search/tree.py",
 }
-LAYERS = (
+PLANNER_LAYERS = (
     {"search/*", "report", "branches"},
     {"prompts", "judge", "gate"},
     {"visit", "ahead", "deep", "host", "result"},
     {"planner"},
     {"node", "middleware"},
 )
-"""The files of `tooltree/` from the inside out: pure kernels, what asks models, what runs a search, what users attach.
-
-A file imports its own layer and those inside of it."""
-ALLOWED = {"pydantic", "pydantic_core", "numpy", "networkx"} | sys.stdlib_module_names
+"""The files of `tooltree/` from the inside out. A file imports its own layer and those inside it."""
+LIBRARIES_OF_PURE_FILES = {
+    "networkx",
+    "numpy",
+    "pydantic",
+    "pydantic_core",
+} | sys.stdlib_module_names
 IMPURE_MODULES = {
-    "time",
-    "datetime",
-    "socket",
-    "os",
-    "io",
-    "pathlib",
-    "subprocess",
     "asyncio",
-    "threading",
+    "datetime",
+    "io",
+    "os",
+    "pathlib",
     "secrets",
+    "socket",
+    "subprocess",
+    "threading",
+    "time",
 }
-MESSAGES = {"experience/trajectory.py", "tooltree/branches.py", "tooltree/report.py"}
-"""Pure files about messages, which import LangChain's classes of them."""
-READERS = {"conversation.py", "experience/trajectory.py", "tooltree/branches.py"}
-"""What takes messages apart: the one reader of conversations, the record, and the tree."""
-
-TWICE = {"Outcome"}
-"""What comes of a call, and of a visit."""
+READERS_OF_MESSAGES = {"tooltree/branches.py"}
+"""Files outside `messages/` that ask whether something is a user's message or a result."""
 
 
 def name_of(path):
@@ -73,149 +67,180 @@ def parse(path):
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
-def imports(path, *, at_once=False):
-    """Full names of the modules that a file imports; with `at_once`, only when it is loaded."""
-    found = set()
-    for node in parse(path).body if at_once else ast.walk(parse(path)):
+def imported_modules(path):
+    """Full names that any import statement of a file names, wherever it stands."""
+    names = set()
+    for node in ast.walk(parse(path)):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{name_of(path)} imports relatively"
-            found |= {f"{node.module}.{alias.name}" for alias in node.names}
-    return found
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return names
 
 
-def files_behind(module):
-    """The file of this package that an import leads to, as a set of none or one."""
+def find_file(module):
+    """Return the file of this package that an imported name leads to, or None."""
     parts = module.split(".")[1:]
     for length in (len(parts), len(parts) - 1):
+        if length < 1:
+            continue
         path = PACKAGE.joinpath(*parts[:length])
-        if path.with_suffix(".py").is_file() and length:
-            return {name_of(path.with_suffix(".py"))}
-    return set()
+        if path.with_suffix(".py").is_file():
+            return name_of(path.with_suffix(".py"))
+        if (path / "__init__.py").is_file():
+            return name_of(path / "__init__.py")
+    return None
+
+
+def imported_files(path):
+    """Names of the files of this package that a file imports."""
+    ours = [
+        module
+        for module in imported_modules(path)
+        if module.startswith("langchain_tooltree.")
+    ]
+    return {find_file(module) for module in ours} - {None, name_of(path)}
 
 
 def is_marked_pure(path):
-    return (
-        re.search(
-            r"\bPure[.;]", (ast.get_docstring(parse(path)) or "").partition("\n\n")[0]
-        )
-        is not None
+    summary = (ast.get_docstring(parse(path)) or "").partition("\n\n")[0]
+    return re.search(r"\bPure[.;]", summary) is not None
+
+
+def test_no_files_import_each_other_in_a_circle():
+    graph = nx.DiGraph()
+    for path in FILES:
+        # The package's `__init__` imports every public name, but only on demand.
+        if name_of(path) != "__init__.py":
+            graph.add_edges_from((name_of(path), file) for file in imported_files(path))
+    graph.remove_nodes_from([file for file in graph if file == "__init__.py"])
+    circles = [
+        sorted(files)
+        for files in nx.strongly_connected_components(graph)
+        if len(files) > 1
+    ]
+    assert circles == []
+
+
+def test_imports_in_functions_and_for_type_checkers_are_seen(tmp_path, monkeypatch):
+    path = tmp_path / "langchain_tooltree" / "late.py"
+    path.parent.mkdir()
+    path.write_text(
+        "from typing import TYPE_CHECKING\n"
+        "if TYPE_CHECKING:\n"
+        "    from langchain_tooltree.agent import create_tooltree_agent\n"
+        "def late():\n"
+        "    import langchain_tooltree.text\n"
     )
+    assert imported_modules(path) == {
+        "typing.TYPE_CHECKING",
+        "langchain_tooltree.agent.create_tooltree_agent",
+        "langchain_tooltree.text",
+    }
+    assert find_file("langchain_tooltree.agent.create_tooltree_agent") == "agent.py"
+    assert find_file("langchain_tooltree.effects.sql_reads") == "effects/__init__.py"
+    assert find_file("langchain_tooltree.text") == "text.py"
 
 
 @pytest.mark.slow
-def test_the_files_marked_pure_are_those_meant_to_be():
+def test_files_that_must_be_pure_call_themselves_pure():
     assert {name_of(path) for path in FILES if is_marked_pure(path)} >= PURE
 
 
-def test_pure_files_import_the_standard_library_and_pure_files_alone(subtests):
-    pure = {name_of(path) for path in FILES if is_marked_pure(path)}
+def test_pure_files_import_pure_files_and_libraries_without_state(subtests):
+    pure_files = {name_of(path) for path in FILES if is_marked_pure(path)}
     for path in filter(is_marked_pure, FILES):
         with subtests.test(name_of(path)):
-            for module in imports(path, at_once=True):
-                root = module.partition(".")[0]
-                if root == "langchain_tooltree":
-                    assert files_behind(module) <= pure | {"errors.py"}, (
-                        f"{module} is not pure"
+            assert imported_files(path) <= pure_files | {"errors.py"}
+            roots = {module.partition(".")[0] for module in imported_modules(path)}
+            allowed = LIBRARIES_OF_PURE_FILES - IMPURE_MODULES
+            assert roots <= allowed | {"langchain_tooltree"}
+
+
+def test_pure_files_keep_no_state_of_the_process(subtests):
+    for path in filter(is_marked_pure, FILES):
+        with subtests.test(name_of(path)):
+            for node in parse(path).body:
+                if isinstance(node, ast.Assign | ast.AnnAssign):
+                    is_empty = isinstance(node.value, ast.Dict | ast.List) and not (
+                        getattr(node.value, "keys", None)
+                        or getattr(node.value, "elts", None)
                     )
-                else:
-                    more = {"langchain_core"} if name_of(path) in MESSAGES else set()
-                    assert root in (ALLOWED | more) - IMPURE_MODULES, (
-                        f"{module} is not for pure files"
-                    )
+                    assert not is_empty, f"line {node.lineno}: filled later?"
+            for node in ast.walk(parse(path)):
+                assert not isinstance(node, ast.Global), f"line {node.lineno}: global"
 
 
 def test_pure_files_use_no_global_random_state(subtests):
     for path in filter(is_marked_pure, FILES):
         with subtests.test(name_of(path)):
             for node in ast.walk(parse(path)):
-                if (
-                    isinstance(node, ast.Attribute)
-                    and isinstance(node.value, ast.Name)
-                    and node.value.id == "random"
-                ):
-                    assert node.attr == "Random", (
-                        f"line {node.lineno}: random.{node.attr}"
-                    )
+                is_attribute = isinstance(node, ast.Attribute) and isinstance(
+                    node.value, ast.Name
+                )
+                if is_attribute and node.value.id == "random":
+                    assert node.attr == "Random", f"line {node.lineno}: {node.attr}"
 
 
-@pytest.mark.parametrize("room", [room for room in ROOMS if (PACKAGE / room).is_dir()])
-def test_a_room_imports_no_other_room(room):
-    others = tuple(f"langchain_tooltree.{other}" for other in ROOMS if other != room)
-    for path in (PACKAGE / room).rglob("*.py"):
-        assert not [module for module in imports(path) if module.startswith(others)], (
-            name_of(path)
-        )
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_a_system_imports_no_other_system(system):
+    others = tuple(f"{other}/" for other in SYSTEMS if other != system)
+    for path in (PACKAGE / system).rglob("*.py"):
+        found = {file for file in imported_files(path) if file.startswith(others)}
+        assert found == set(), name_of(path)
+
+
+@pytest.mark.parametrize("folder", SHARED)
+def test_what_the_systems_share_imports_no_system(folder):
+    systems = tuple(f"{system}/" for system in SYSTEMS)
+    for path in (PACKAGE / folder).rglob("*.py"):
+        found = {file for file in imported_files(path) if file.startswith(systems)}
+        assert found == set(), name_of(path)
 
 
 def layer_of(name):
-    """The layer of a file of `tooltree/`."""
+    """Return the number of the layer that a file of `tooltree/` belongs to."""
     inner = name.removeprefix("tooltree/").removesuffix(".py")
-    inner = "search/*" if inner.startswith("search/") else inner
-    return next((number for number, layer in enumerate(LAYERS) if inner in layer), None)
+    if inner.startswith("search/"):
+        inner = "search/*"
+    for number, layer in enumerate(PLANNER_LAYERS):
+        if inner in layer:
+            return number
+    return None
 
 
 def test_imports_within_the_planner_run_one_way(subtests):
     for path in (PACKAGE / "tooltree").rglob("*.py"):
         name = name_of(path)
+        if name == "tooltree/__init__.py":
+            continue
         with subtests.test(name):
-            if name != "tooltree/__init__.py":
-                assert layer_of(name) is not None, "say in LAYERS where it stands"
-                behind = {
-                    file for module in imports(path) for file in files_behind(module)
-                }
-                beyond = {
-                    file
-                    for file in behind
-                    if file.startswith("tooltree/") and layer_of(file) > layer_of(name)
-                }
-                assert beyond == set()
+            assert layer_of(name) is not None, "say in PLANNER_LAYERS where it stands"
+            for file in imported_files(path):
+                if file.startswith("tooltree/"):
+                    assert layer_of(file) <= layer_of(name), file
 
 
-def test_the_hall_imports_no_room():
-    for path in (path for folder in HALL for path in (PACKAGE / folder).rglob("*.py")):
-        assert not [
-            module
-            for module in imports(path)
-            if module.split(".")[1:2] in [[room] for room in ROOMS]
-        ]
-
-
-def test_no_two_files_import_each_other_however_far_around():
-    seen, done = set(), set()
-
-    def visit(name, way):
-        assert name not in way, " -> ".join([*way[way.index(name) :], name])
-        if name in done:
-            return
-        seen.add(name)
-        at_once = [
-            node
-            for node in parse(PACKAGE / name).body
-            if isinstance(node, ast.ImportFrom)
-        ]
-        for module in {
-            f"{node.module}.{alias.name}" for node in at_once for alias in node.names
-        }:
-            for following in (
-                files_behind(module) if module.startswith("langchain_tooltree.") else ()
-            ):
-                visit(following, [*way, name])
-        done.add(name)
-
-    for path in FILES:
-        visit(name_of(path), [])
-    assert len(seen) == len(FILES)
-
-
-def test_no_class_name_stands_for_two_things():
+def test_no_top_level_name_stands_for_two_things():
     places = {}
     for path in FILES:
         for node in parse(path).body:
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                places.setdefault(node.name, []).append(name_of(path))
-    assert {name for name, files in places.items() if len(files) > 1} <= TWICE
+            if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                names = [node.name]
+            elif isinstance(node, ast.Assign):
+                names = [each.id for each in node.targets if isinstance(each, ast.Name)]
+            elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+                names = [node.target.id]
+            else:
+                names = []
+            for name in names:
+                places.setdefault(name, []).append(name_of(path))
+    doubles = {name: files for name, files in places.items() if len(set(files)) > 1}
+    # The demo's tools bear the names of those of the toolbox, which they imitate.
+    imitated = {"convert_units", "image_size", "zoom_image"}
+    ordinary = {"T", "__all__", "logger"}
+    assert set(doubles) <= imitated | ordinary, doubles
 
 
 TAKES_APART = re.compile(
@@ -229,16 +254,17 @@ TAKES_APART = re.compile(
     """,
     re.VERBOSE,
 )
-"""Code that asks whether something is a user's message or an observation."""
+"""Code that asks whether something is a user's message or a result."""
 
 
-def test_conversations_are_read_by_one_reader():
+def test_only_the_messages_package_takes_messages_apart():
     found = {
         name_of(path)
         for path in FILES
         if TAKES_APART.search(path.read_text(encoding="utf-8"))
     }
-    assert found == READERS, "ask Conversation instead"
+    outside = {name for name in found if not name.startswith("messages/")}
+    assert outside == READERS_OF_MESSAGES, "ask langchain_tooltree.messages instead"
 
 
 @pytest.mark.parametrize(
@@ -259,14 +285,14 @@ def test_conversations_are_read_by_one_reader():
         "match message.get('role'):\n    case 'user': pass",
     ],
 )
-def test_who_takes_messages_apart_is_found(code):
+def test_code_that_takes_messages_apart_is_found(code):
     assert TAKES_APART.search(code)
     assert not TAKES_APART.search(
         "isinstance(message, AIMessage); [HumanMessage('Hi'), {'role': 'user'}]"
     )
 
 
-def test_every_module_can_be_imported_and_says_what_it_is(subtests):
+def test_every_module_can_be_imported_and_has_a_docstring(subtests):
     for path in FILES:
         with subtests.test(name_of(path)):
             if path.name != "__main__.py":
@@ -277,33 +303,31 @@ def test_every_module_can_be_imported_and_says_what_it_is(subtests):
             assert ast.get_docstring(parse(path))
 
 
-def test_the_files_that_the_documents_name_are_there(subtests):
+def test_the_files_that_the_documents_name_exist(subtests):
     root = PACKAGE.parent
-    for document in (
+    documents = (
         PACKAGE / "ARCHITECTURE.md",
         root / ".github" / "CONTRIBUTING.md",
         root / "tests" / "README.md",
-    ):
+    )
+    for document in documents:
         for line in document.read_text().splitlines():
             names = [
                 (PACKAGE, name) for name in re.findall(r"`([\w/]+\.(?:py|toml))`", line)
             ]
-            if row := re.match(
-                r"\| `([\w/]+)/` \|", line
-            ):  # a room, with its files by their names alone
+            # A row of a table names a folder, and its files by their names alone.
+            if row := re.match(r"\| `([\w/]+)/` \|", line):
                 names += [
                     (PACKAGE / row[1], f"{name}.*")
                     for name in re.findall(r"`([a-z_]+)`", line)
                 ]
             for folder, name in names:
                 with subtests.test(f"{document.name}: {name}"):
-                    assert any(
-                        list(each.rglob(Path(name).name))
-                        for each in (folder, root / "tests")
-                    )
+                    places = (folder, root / "tests")
+                    assert any(list(place.rglob(Path(name).name)) for place in places)
 
 
-def test_the_public_names_are_unique_and_there():
+def test_the_public_names_are_unique_and_documented():
     names = langchain_tooltree.__all__
     assert len(names) == len(set(names))
     for name in names:
@@ -313,7 +337,10 @@ def test_the_public_names_are_unique_and_there():
 @pytest.mark.slow
 def test_importing_the_package_has_no_side_effects():
     code = "import langchain_tooltree, threading; print(threading.active_count())"
-    shown = subprocess.run(  # noqa: S603 - own code
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    finished = subprocess.run(  # noqa: S603 - own code
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
     )
-    assert (shown.stdout, shown.stderr) == ("1\n", "")
+    assert (finished.stdout, finished.stderr) == ("1\n", "")

@@ -13,10 +13,11 @@ from langchain_core.output_parsers import JsonOutputParser
 from langchain_core.runnables import RunnableLambda
 
 from langchain_tooltree import Trajectory
-from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ReplyError
-from langchain_tooltree.experience.trajectory import from_json, sound, storable, to_json
+from langchain_tooltree.experience.trajectory_json import from_json, to_json
 from langchain_tooltree.flows import run_flow
+from langchain_tooltree.messages.conversation import Conversation
+from langchain_tooltree.messages.validation import make_storable, validate_message
 from langchain_tooltree.models import Meter, document_prompt, filled_in
 from langchain_tooltree.testing import ScriptedChatModel
 from langchain_tooltree.text import (
@@ -51,8 +52,8 @@ def test_a_reply_that_is_right_stays_the_same_object():
         tool_calls=[CALL],
         response_metadata={"model": "m"},
     )
-    assert sound(reply) is reply
-    assert storable(reply) is reply
+    assert validate_message(reply) is reply
+    assert make_storable(reply) is reply
 
 
 @pytest.mark.parametrize(
@@ -70,9 +71,9 @@ def test_a_reply_that_is_right_stays_the_same_object():
     ],
 )
 def test_calls_of_the_wrong_types_are_none(wrong):
-    reply = sound(with_fields(content="Hello.", tool_calls=wrong))
+    reply = validate_message(with_fields(content="Hello.", tool_calls=wrong))
     assert reply.tool_calls == []
-    assert sound(reply) is reply
+    assert validate_message(reply) is reply
 
 
 @pytest.mark.parametrize(
@@ -92,15 +93,17 @@ def test_calls_of_the_wrong_types_are_none(wrong):
     ],
 )
 def test_fields_of_the_wrong_types_are_mended(field, wrong):
-    reply = sound(with_fields(**{field: wrong}))
+    reply = validate_message(with_fields(**{field: wrong}))
     assert AIMessage.model_validate(reply.model_dump())
     assert reply.text == ""
-    assert sound(reply) is reply
+    assert validate_message(reply) is reply
 
 
 def test_the_id_of_an_observation_is_a_text():
     assert (
-        sound(ToolMessage.model_construct(content="x", tool_call_id=5)).tool_call_id
+        validate_message(
+            ToolMessage.model_construct(content="x", tool_call_id=5)
+        ).tool_call_id
         == "5"
     )
 
@@ -109,7 +112,7 @@ def test_the_id_of_an_observation_is_a_text():
     "value", [2**64, -(2**70), float("nan"), float("inf"), {"a": {1: 2}}]
 )
 def test_a_call_with_arguments_that_nobody_can_keep_is_invalid(value):
-    reply = storable(
+    reply = make_storable(
         AIMessage("", tool_calls=[CALL, {**CALL, "args": {"query": value}}])
     )
     assert [call["args"] for call in reply.tool_calls] == [{"query": "x"}]
@@ -120,7 +123,7 @@ def test_a_call_with_arguments_that_nobody_can_keep_is_invalid(value):
 
 def test_calls_with_data_too_deep_within_data_are_dropped():
     assert (
-        storable(
+        make_storable(
             AIMessage(
                 "Hello.", tool_calls=[{**CALL, "args": {"query": deep(LEVELS + 5)}}]
             )
@@ -130,7 +133,7 @@ def test_calls_with_data_too_deep_within_data_are_dropped():
 
 
 def test_half_characters_are_taken_out_of_what_a_model_says_and_never_called():
-    reply = storable(
+    reply = make_storable(
         AIMessage("a\ud800", tool_calls=[{**CALL, "args": {"query": "b\udfff"}}])
     )
     assert (reply.content, reply.tool_calls) == ("a?", [])
@@ -237,15 +240,15 @@ FIELDS |= dict.fromkeys(
 @given(st.fixed_dictionaries({}, optional=FIELDS), VALUES)
 def test_any_message_is_mended_and_read(fields, observation):
     reply = with_fields(**fields)
-    mended = storable(sound(reply))
-    assert storable(sound(mended)) is mended
+    mended = make_storable(validate_message(reply))
+    assert make_storable(validate_message(mended)) is mended
     assert AIMessage.model_validate(mended.model_dump()).tool_calls == mended.tool_calls
     answer = ToolMessage.model_construct(
         content=observation, tool_call_id=observation, type="tool", status="success"
     )
     said = Conversation([HumanMessage("Look."), reply, answer])
     assert (said.task, len(said.chat)) == ("Look.", 3)
-    assert isinstance(said.steps, list)
+    assert isinstance(said.calls, list)
     run = Trajectory.from_messages([HumanMessage("Look."), reply, answer])
     assert from_json(to_json(run)).task == "Look."
 

@@ -16,6 +16,7 @@ from langchain_tooltree import (
     dump_trajectories,
     load_trajectories,
     search,
+    write_page,
 )
 from langchain_tooltree.secrets import masked
 from langchain_tooltree.testing import ScriptedChatModel
@@ -112,10 +113,10 @@ def test_records_hold_no_secret_unless_the_store_is_told_to_keep_them(tmp_path):
         experience.learn(run_with(KEY))
         held = repr([item.value for item in store.search((), limit=100)])
         assert (KEY in held) is keep
-        experience.to_html(page := tmp_path / "page.html")
+        write_page(experience, page := tmp_path / "page.html")
         assert KEY not in page.read_text()
     record = ExperienceStore(stores[False], namespace=("all",)).get("run")
-    assert record.steps[0].arguments == {"api_key": "[secret]", "city": "Oslo"}
+    assert record.calls[0].arguments == {"api_key": "[secret]", "city": "Oslo"}
     assert record.task == "Use [secret]."
 
 
@@ -123,7 +124,7 @@ def test_a_file_of_runs_holds_none_unless_it_is_told_to(tmp_path):
     for keep in (False, True):
         dump_trajectories([run_with(KEY)], tmp_path / "runs.jsonl", keep_secrets=keep)
         [run] = load_trajectories(tmp_path / "runs.jsonl")
-        assert (run.steps[0].arguments["api_key"] == KEY) is keep
+        assert (run.calls[0].arguments["api_key"] == KEY) is keep
 
 
 def test_pages_saved_searches_and_logs_of_a_search_hold_none_and_tracebacks_are_for_debugging(

@@ -17,14 +17,14 @@ import langchain_tooltree
 from langchain_tooltree import AnomalyDetector, HashingEmbeddings, Trajectory
 from langchain_tooltree.anomaly.rules import _END_OF_SENTENCE, phrase_book
 from langchain_tooltree.cfgm.recall import IDENTIFYING
-from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.effects import only_reads
-from langchain_tooltree.experience.trajectory import own_messages
 from langchain_tooltree.experience.transcript import excerpt
+from langchain_tooltree.messages.chat_format import remove_additions_from
+from langchain_tooltree.messages.conversation import Conversation
+from langchain_tooltree.messages.reference import mark_as_reference
 from langchain_tooltree.secrets import masked
 from langchain_tooltree.text import (
     INTRODUCED,
-    as_reference,
     json_object,
     mermaid_text,
     one_line,
@@ -221,8 +221,10 @@ READERS: dict[str, Callable[[str], object]] = {
     "shortened": shortened,
     "mermaid": mermaid_text,
     "sql": lambda text: only_reads(text, "sqlite"),
-    "marks": lambda text: as_reference(text, source="memory"),
-    "without marks": lambda text: own_messages([{"role": "user", "content": text}]),
+    "marks": lambda text: mark_as_reference(text, source="memory"),
+    "without marks": lambda text: remove_additions_from(
+        [{"role": "user", "content": text}]
+    ),
     "json": lambda text: json_object(json.dumps({"a": text})),
 }
 

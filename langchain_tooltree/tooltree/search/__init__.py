@@ -14,7 +14,7 @@ What `perform` does is up to the driver. One that asks nobody and knows a single
     def perform(operation):
         match operation.kind:
             case "propose":  # which calls may follow in this state?
-                outcome = {"calls": [Call("look", {}, effect="read")], "confidences": [0.8]}
+                outcome = {"calls": [Action("look", {}, effect="read")], "confidences": [0.8]}
             case "score":  # r_pre of each candidate, before it runs
                 outcome = {"scores": [0.8 for _ in operation.candidates]}
             case "evaluate":  # r_post of the observation, and whether the task is done
@@ -49,7 +49,7 @@ from langchain_tooltree.tooltree.search.policies import (
     UCTPolicy,
 )
 from langchain_tooltree.tooltree.search.tree import (
-    Call,
+    Action,
     Node,
     Observation,
     Pruned,
@@ -95,7 +95,7 @@ class OperationOutcome:
     """What came of an operation."""
 
     operation: int  # launch number of the operation
-    calls: list[Call] = field(default_factory=list)  # `propose`: best first
+    calls: list[Action] = field(default_factory=list)  # `propose`: best first
     confidences: list[float | None] = field(
         default_factory=list
     )  # `propose`: r_pre of each call; may be empty

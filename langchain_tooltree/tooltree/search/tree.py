@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
-from langchain_tooltree.experience.trajectory import call_key
-from langchain_tooltree.text import call_label, digest
+from langchain_tooltree.text import call_label, digest, get_call_key
 from langchain_tooltree.tooltree.search.config import KernelConfig
 
 Effect = Literal["read", "write", "sandboxed"]
@@ -28,7 +27,7 @@ nothing else says that the work is done, and such a call is rather a distraction
 
 
 @dataclass(frozen=True)
-class Call:
+class Action:
     """A concrete tool call: the action of the search."""
 
     tool: str  # name of the tool
@@ -44,7 +43,7 @@ class Call:
     @cached_property
     def key(self) -> str:
         """Canonical text of tool and arguments: equal for calls that mean the same."""
-        return call_key(self.tool, self.arguments)
+        return get_call_key(self.tool, self.arguments)
 
     @cached_property
     def label(self) -> str:
@@ -73,7 +72,7 @@ class Node:
     id: int  # position in the tree, in the order of creation; the root is 0
     parent: int | None = None  # identifier of the parent, `None` for the root
     depth: int = 0  # calls from the root to here
-    call: Call | None = None  # the call that leads here, `None` for the root
+    call: Action | None = None  # the call that leads here, `None` for the root
     world: str = ""  # version of the world after the call: a hash of the sandboxed writes on the path
     r_pre: float | None = (
         None  # score before execution in [0, 1]; `None` until the judge was asked
@@ -183,7 +182,7 @@ class Tree:
     def __len__(self) -> int:
         return len(self.nodes)
 
-    def add(self, parent: Node, call: Call, *, batched: bool = False) -> Node:
+    def add(self, parent: Node, call: Action, *, batched: bool = False) -> Node:
         """Append a child that has no score yet; `batched` if one message of the model made both calls."""
         node = Node(
             len(self.nodes),
@@ -209,7 +208,7 @@ class Tree:
         return node
 
     def repetition(
-        self, state: Node, call: Call, *, merging: bool = True
+        self, state: Node, call: Action, *, merging: bool = True
     ) -> str | None:
         """Why a call in a state would only repeat another one, if so.
 

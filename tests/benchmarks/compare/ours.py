@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from langchain_tooltree.tooltree.search import (
-    Call,
+    Action,
     KernelConfig,
     Node,
     Observation,
@@ -156,10 +156,10 @@ class _Player:
         return self._states[node.id]
 
 
-def _declared(call: PlainCall) -> Call:
+def _declared(call: PlainCall) -> Action:
     """The call of a user who has declared which tools only read, and lets the others run in a sandbox."""
     effect: Effect = "read" if call.tool in READ_ONLY else "sandboxed"
-    return Call(tool=call.tool, arguments=dict(call.arguments), effect=effect)
+    return Action(tool=call.tool, arguments=dict(call.arguments), effect=effect)
 
 
 def _plain(node: Node) -> PlainCall:

@@ -20,7 +20,7 @@ from rich.table import Table
 
 from langchain_tooltree import SearchConfig
 from langchain_tooltree.tooltree.search import (
-    Call,
+    Action,
     KernelConfig,
     Node,
     Observation,
@@ -86,14 +86,14 @@ class World:
             operation.id, model_calls=int(operation.kind != "execute"), **found
         )
 
-    def _calls(self, node: Node) -> list[Call]:
+    def _calls(self, node: Node) -> list[Action]:
         done = self.right(node)
         places = [done] if done is not None and done < self._length else []
         wrong = [
             {"place": -1, "at": node.id, "number": number} for number in range(WRONG)
         ]
         return [
-            Call("step", each, "read")
+            Action("step", each, "read")
             for each in (*({"place": place} for place in places), *wrong)
         ]
 

@@ -35,7 +35,7 @@ from langchain_tooltree.tooltree.prompts import (
     CandidateScores,
     ObservationScore,
 )
-from langchain_tooltree.tooltree.search import Call
+from langchain_tooltree.tooltree.search import Action
 from tests.benchmarks.bfcl_world import PlainCall, ToolSpec
 from tests.benchmarks.compare.desk import (
     Evaluate,
@@ -122,7 +122,7 @@ class PromptTokens:
     def tried(self, attempt: int, calls: Sequence[PlainCall]) -> float:
         """Of naming the calls that a state has offered before."""
         labels = (
-            Call(tool=call.tool, arguments=dict(call.arguments), effect="read").label
+            Action(tool=call.tool, arguments=dict(call.arguments), effect="read").label
             for call in calls
         )
         listed = "\n".join(f"- {label}" for label in labels)

@@ -26,8 +26,8 @@ from langchain_core.tools import BaseTool
 
 from langchain_tooltree import CFGMMemory, Sandbox
 from langchain_tooltree.cfgm.recall import recall_text
-from langchain_tooltree.experience.trajectory import storable
 from langchain_tooltree.flows import run_flow
+from langchain_tooltree.messages.validation import make_storable
 from langchain_tooltree.models import (
     REPLY_ATTEMPTS,
     Meter,
@@ -48,7 +48,7 @@ from langchain_tooltree.tooltree.prompts import (
     REPAIR_PROMPT,
     RequestCheck,
 )
-from langchain_tooltree.tooltree.search import Call
+from langchain_tooltree.tooltree.search import Action
 from tests.benchmarks.live.episode import Episode, Setting, UsageError, system_text
 from tests.internals.tooltree import propose_messages
 
@@ -94,7 +94,7 @@ class Offer:
         place: Its place among the offers of its reply, from 0.
     """
 
-    call: Call
+    call: Action
     score: float
     place: int
 
@@ -381,7 +381,7 @@ class Driver:
         config: Any = {"run_name": kind}
         try:
             bound = bind_tools(self._setting.model, tools).bind(**(settings or {}))
-            reply = storable(
+            reply = make_storable(
                 run_flow(request(bound, prompt, config, self._meter, "The model"))
             )
         except Exception as error:  # noqa: BLE001 - one failure must not end a search
@@ -431,7 +431,7 @@ class Driver:
                 else None
             )
             arguments, problem = checked_arguments(tool, own)
-            made = Call(tool=tool.name, arguments=arguments, effect="write")
+            made = Action(tool=tool.name, arguments=arguments, effect="write")
             if problem:
                 problems.append(f"{made.label}: {problem}")
             else:

@@ -21,9 +21,9 @@ from langchain_core.messages import convert_to_messages
 from langgraph.store.memory import InMemoryStore
 
 from langchain_tooltree import Experience, Trajectory
-from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.flows import run_flow
 from langchain_tooltree.learning.guide import PastRuns
+from langchain_tooltree.messages.conversation import Conversation
 from tests.benchmarks.next_tool_protocol import Question, task_of
 from tests.benchmarks.trust.poison import (
     EMBEDDINGS,

@@ -24,9 +24,9 @@ from langchain_tooltree import (
 )
 from langchain_tooltree.cfgm import tips as tips_module
 from langchain_tooltree.cfgm.online import Reflector
-from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import ReplyError
 from langchain_tooltree.flows import run_flow
+from langchain_tooltree.messages.conversation import Conversation
 from langchain_tooltree.models import Meter
 from langchain_tooltree.sitgraph.agents import write_summary as written_summary
 from langchain_tooltree.tooltree.deep import ProposalRequest, Proposer, plan_tools
@@ -702,11 +702,11 @@ def _conversed(reply: AIMessage) -> Any:
         said.task,
         said.calls,
         said.call_ids,
-        said.steps,
+        said.calls,
         said.chat,
         said.goal,
         said.open_calls,
-        said.latest,
+        said.latest_kind,
     )
 
 

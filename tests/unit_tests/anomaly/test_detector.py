@@ -9,7 +9,7 @@ from runs_to_read import calls, seen
 
 from langchain_tooltree import AnomalyDetector, ConfigurationError
 from langchain_tooltree.anomaly.rules import Anomaly
-from langchain_tooltree.text import as_reference
+from langchain_tooltree.messages.reference import mark_as_reference
 
 CHECK = AnomalyDetector().check
 
@@ -143,7 +143,7 @@ def test_dicts_and_tuples_are_messages_too():
 
 
 def test_what_was_advised_is_not_taken_for_the_observation():
-    advice = as_reference("Error: you cannot open the door.", source="advice")
+    advice = mark_as_reference("Error: you cannot open the door.", source="advice")
     noted = {"response_metadata": {"tooltree": {"added": [advice]}}}
     look = calls(
         ("look", {}, "A table."),
@@ -225,8 +225,8 @@ def test_a_classifier_is_asked_where_no_rule_has_found_anything():
     asked = []
 
     def classify(step):
-        asked.append(step.outcome.text)
-        return "the colour is wrong" if "green" in step.outcome.text else None
+        asked.append(step.result.text)
+        return "the colour is wrong" if "green" in step.result.text else None
 
     detector = AnomalyDetector(classifier=classify)
     assert detector.check(seen("Error: no")).kind == "phrase"
@@ -240,7 +240,7 @@ def test_a_classifier_is_asked_where_no_rule_has_found_anything():
 async def test_the_async_twin_does_the_same_with_an_async_classifier():
     async def classify(step):
         await asyncio.sleep(0)
-        return "green" in step.outcome.text
+        return "green" in step.result.text
 
     detector = AnomalyDetector(classifier=classify)
     assert (await detector.acheck(seen("A green ball."))).confidence == 0.7

@@ -51,8 +51,8 @@ from langchain_tooltree import (
     ExperienceStore,
 )
 from langchain_tooltree.experience.run_identity import collecting
+from langchain_tooltree.messages.reference import mark_as_reference
 from langchain_tooltree.testing import ScriptedChatModel
-from langchain_tooltree.text import as_reference
 
 # --- recall ---
 
@@ -125,7 +125,7 @@ def test_what_is_kept_of_it_in_the_state_is_plain_private_data(path):
 
 
 def test_the_task_is_what_the_user_says_without_reference_material(path):
-    asked = HumanMessage(f"{TASK}\n\n{as_reference(LEARNT, source='memory')}")
+    asked = HumanMessage(f"{TASK}\n\n{mark_as_reference(LEARNT, source='memory')}")
     agent, _ = helped(ANSWER, memory=memory_of(PAST))
 
     (event,) = told(path, agent, {"messages": [asked]})

@@ -7,7 +7,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.graph import START, MessagesState, StateGraph
 
 from langchain_tooltree import CFGMRecallNode, ConfigurationError, Trajectory
-from langchain_tooltree.text import is_reference
+from langchain_tooltree.messages.reference import holds_only_reference
 
 ASKED = {"messages": [HumanMessage("Get the cold boiler in the cellar going, please.")]}
 
@@ -31,7 +31,7 @@ def recalled(path, node, given, **options):
 def test_what_is_known_of_such_tasks_stands_in_the_state_as_reference_material(path):
     text, events = recalled(path, CFGMRecallNode(memory_of(PAST)), ASKED)
     assert SHOWN in text
-    assert is_reference(text)
+    assert holds_only_reference(text)
     assert [event["type"] for event in events] == ["recall"], events
 
 

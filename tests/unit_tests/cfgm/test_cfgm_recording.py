@@ -67,8 +67,8 @@ def test_a_run_is_kept_with_its_verdict_and_without_what_memory_said(path):
         True,
         "It is warm.",
     )
-    assert [step.outcome.content for step in run.steps] == [NO_VALVE]
-    everything = repr((run.messages, run.steps, run.task))
+    assert [step.result.content for step in run.calls] == [NO_VALVE]
+    everything = repr((run.messages, run.calls, run.task))
     assert run.metadata["recalled"] == {"runs": [f"past {PAST}"], "tips": []}
     for told_by_memory in (NEXT_STEP, PAST, LEARNT, "reference_material"):
         assert told_by_memory not in everything
@@ -148,7 +148,7 @@ def test_an_interrupted_run_is_kept_when_it_has_come_to_its_end(path):
     either(path, agent)(Command(resume={"decisions": [{"type": "approve"}]}), THREAD)
 
     (run,) = kept(memory)
-    assert [step.tool for step in run.steps] == ["read_gauge"]
+    assert [step.tool for step in run.calls] == ["read_gauge"]
 
 
 def test_a_verdict_that_raises_does_not_disturb_the_run(path, caplog):
@@ -233,7 +233,7 @@ def test_a_run_that_was_summarized_is_kept_under_what_was_asked(path):
 
     assert "summary" in messages[0].text
     (run,) = kept(memory)
-    assert (run.task, len(run.steps)) == (TASK, 1)
+    assert (run.task, len(run.calls)) == (TASK, 1)
     (event,) = told(path, agent, {"messages": [("user", "And now?")]}, THREAD)
     assert event["task"] == TASK
 
@@ -262,7 +262,7 @@ def test_what_was_summarized_stays_in_the_record(path):
 
     assert "summary" in messages[0].text
     (run,) = kept(memory)
-    assert (run.task, [step.tool for step in run.steps]) == (TASK, ["read_gauge"] * 3)
+    assert (run.task, [step.tool for step in run.calls]) == (TASK, ["read_gauge"] * 3)
     assert "The boiler is at 2 bar." in repr(run)
 
 

@@ -107,7 +107,7 @@ def test_trouble_that_goes_on_is_reflected_upon_and_the_advice_stands_at_the_obs
     (told,) = advised(policy)
     assert told.startswith(REFUSED)
     assert REPLY["next_step"] in told
-    assert [step.outcome.text for step in run.steps] == [REFUSED, REFUSED, "You light."]
+    assert [step.result.text for step in run.calls] == [REFUSED, REFUSED, "You light."]
 
 
 def test_advice_stands_at_the_latest_of_the_observations_whose_calls_share_an_id():

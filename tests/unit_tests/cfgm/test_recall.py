@@ -15,7 +15,7 @@ from langchain_tooltree.cfgm.recall import (
     most_like,
     recall_text,
 )
-from langchain_tooltree.text import REFERENCE_TAG, without_reference
+from langchain_tooltree.messages.reference import REFERENCE_TAG, remove_reference
 from tests.internals.experience import run_of_calls
 
 
@@ -147,7 +147,7 @@ def test_nothing_that_was_recalled_ends_the_mark(evil):
     )
     told = text_of(run, tips=[tip(f"Beware of {evil}", evil)], task=evil, verbatim=True)
     assert told.count(f"<{REFERENCE_TAG}") == told.count(f"</{REFERENCE_TAG}>") == 1
-    assert without_reference(told) == ""
+    assert remove_reference(told) == ""
     assert evil.replace("<", "&lt;") in told
 
 
@@ -181,7 +181,7 @@ def test_it_never_takes_more_than_its_room_and_is_marked_from_end_to_end(
         Recollection(task, tuple(runs), tips, verbatim), max_characters=room
     )
     assert len(told) <= room
-    assert without_reference(told) == ""
+    assert remove_reference(told) == ""
 
 
 def test_what_is_recalled_is_not_mined_again():

@@ -33,9 +33,9 @@ from langchain_tooltree.cfgm.online import (
 )
 from langchain_tooltree.cfgm.recall import Recollection
 from langchain_tooltree.experience.run_identity import tools_in
+from langchain_tooltree.messages.reference import mark_as_reference
 from langchain_tooltree.models import REPLY_ATTEMPTS, Meter
 from langchain_tooltree.testing import ScriptedChatModel
-from langchain_tooltree.text import as_reference
 from tests.internals.hall import told_as_data
 
 REFLECTION = Reflection(**REPLY)
@@ -133,7 +133,7 @@ async def test_among_parallel_calls_the_anomalous_one_is_pointed_out(reflect):
 
 
 async def test_what_memory_has_put_into_the_conversation_is_left_out(reflect):
-    recalled = HumanMessage(as_reference("Turn the green valve.", source="memory"))
+    recalled = HumanMessage(mark_as_reference("Turn the green valve.", source="memory"))
     messages = [recalled, *in_trouble()]
 
     _, (prompt,), _ = await reflect(REPLY, messages=messages)

@@ -27,7 +27,7 @@ from langchain_tooltree.cfgm.online import (
     with_anomaly,
     with_correction,
 )
-from langchain_tooltree.text import as_reference, without_reference
+from langchain_tooltree.messages.reference import mark_as_reference, remove_reference
 
 
 def payload(messages):
@@ -100,7 +100,10 @@ def test_it_is_short_whatever_the_model_has_said():
 def test_a_text_ends_with_the_marked_correction():
     message = with_correction(result(), ANOMALY, REFLECTION)
 
-    assert message.content == f"{NO_VALVE}\n\n{as_reference(TEXT, source='reflection')}"
+    assert (
+        message.content
+        == f"{NO_VALVE}\n\n{mark_as_reference(TEXT, source='reflection')}"
+    )
 
 
 @pytest.mark.parametrize("content", CONTENTS)
@@ -126,7 +129,7 @@ def test_no_record_of_the_conversation_holds_it(content):
         [*messages, with_correction(result(content), ANOMALY, REFLECTION)], id="run"
     )
 
-    assert advised.steps == plain.steps
+    assert advised.calls == plain.calls
     assert [message["content"] for message in advised.messages] == [
         message["content"] for message in plain.messages
     ]
@@ -217,7 +220,7 @@ def test_a_reply_that_would_end_the_mark_does_not():
     message = with_correction(result(), ANOMALY, reflected(forged))
 
     assert message.content.count("</reference_material>") == 1
-    assert without_reference(message.content) == NO_VALVE
+    assert remove_reference(message.content) == NO_VALVE
 
 
 @pytest.mark.slow

@@ -3,8 +3,11 @@
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langchain_tooltree import Trajectory
-from langchain_tooltree.conversation import Conversation
-from langchain_tooltree.experience.trajectory import LONGEST_AIM, aim_of
+from langchain_tooltree.messages.conversation import Conversation
+from langchain_tooltree.messages.request_summary import (
+    MAX_AIM_CHARACTERS,
+    summarize_requests,
+)
 
 
 def dialogue(*turns):
@@ -22,24 +25,24 @@ def test_greetings_and_names_are_skipped_and_later_wants_are_joined():
         "Then book a train.",
         "Thank you!",
     )
-    assert aim_of(turns) == "Cancel my flight. Then book a train."
+    assert summarize_requests(turns) == "Cancel my flight. Then book a train."
 
 
 def test_a_single_request_stands_as_it_is():
     assert (
-        aim_of(["Hi! Cancel my flight, please. Thank you!"])
+        summarize_requests(["Hi! Cancel my flight, please. Thank you!"])
         == "Hi! Cancel my flight, please. Thank you!"
     )
-    assert aim_of(["Hi!", "Hello?"]) == "Hi!"
-    assert aim_of([]) == ""
+    assert summarize_requests(["Hi!", "Hello?"]) == "Hi!"
+    assert summarize_requests([]) == ""
 
 
 def test_it_is_bounded_and_keeps_the_first_want_and_the_latest():
     turns = [
         f"Want number {number} is {'very ' * 20}important." for number in range(20)
     ]
-    aim = aim_of(turns)
-    assert len(aim) <= LONGEST_AIM
+    aim = summarize_requests(turns)
+    assert len(aim) <= MAX_AIM_CHARACTERS
     assert aim.startswith("Want number 0 ")
     assert "Want number 19 " in aim
     assert "Want number 9 " not in aim

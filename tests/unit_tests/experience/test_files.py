@@ -13,7 +13,8 @@ from test_formats import chat, messages, names, texts, values
 
 from langchain_tooltree import Trajectory, dump_trajectories, load_trajectories
 from langchain_tooltree.errors import TrajectoryFormatError
-from langchain_tooltree.experience.trajectory import Branch, from_json, to_json
+from langchain_tooltree.experience.trajectory import Branch
+from langchain_tooltree.experience.trajectory_json import from_json, to_json
 
 ENTRY = {
     "id": "1",

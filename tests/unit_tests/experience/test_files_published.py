@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from langchain_tooltree import Trajectory, load_trajectories
 from langchain_tooltree.experience.files import count_unread
-from langchain_tooltree.experience.trajectory import steps_in
+from langchain_tooltree.messages.tool_calls import find_calls
 
 
 def call(name, arguments, call_id=None):
@@ -55,8 +55,8 @@ STEPS = [
 
 def read(run):
     return [
-        (step.tool, step.arguments, step.outcome and step.outcome.content)
-        for step in run.steps
+        (step.tool, step.arguments, step.result and step.result.content)
+        for step in run.calls
     ]
 
 
@@ -115,7 +115,7 @@ values = st.recursive(
     st.sampled_from([dict, json.dumps, repr]),
 )
 def test_arguments_are_the_same_in_whatever_form_they_are_written(arguments, form):
-    (step,) = steps_in(
+    (step,) = find_calls(
         [{"role": "assistant", "tool_calls": [call("a", form(arguments))]}]
     )
     assert step.arguments == arguments
@@ -147,9 +147,9 @@ def test_where_every_call_is_answered_in_order_it_does_not_matter_what_became_of
         said += [
             observation(number, known[became](number)) for number, became in numbered
         ]
-    steps = steps_in(said)
-    assert [(step.tool, step.outcome.content) for step in steps] == [
-        (f"tool {step.outcome.content}", step.outcome.content) for step in steps
+    steps = find_calls(said)
+    assert [(step.tool, step.result.content) for step in steps] == [
+        (f"tool {step.result.content}", step.result.content) for step in steps
     ]
     assert not count_unread(Trajectory.from_chat(said))
 
@@ -188,10 +188,10 @@ def test_nothing_vanishes_without_a_count(said):
     unread = count_unread(run)
     observations = sum(message["role"] == "tool" for message in said)
     calls = sum(len(message.get("tool_calls") or ()) for message in said)
-    answered = [step for step in run.steps if step.outcome]
+    answered = [step for step in run.calls if step.result]
     assert len(answered) + unread["observations without a call"] == observations
-    assert len(run.steps) + unread["calls that name no tool"] == calls
+    assert len(run.calls) + unread["calls that name no tool"] == calls
     assert (
-        sum(step.arguments is None for step in run.steps)
+        sum(step.arguments is None for step in run.calls)
         == unread["calls with unreadable arguments"]
     )

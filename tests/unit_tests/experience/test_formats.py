@@ -16,7 +16,7 @@ from langchain_core.messages import (
 )
 
 from langchain_tooltree.errors import TrajectoryFormatError
-from langchain_tooltree.experience.trajectory import to_chat, to_message
+from langchain_tooltree.messages.chat_format import from_chat_message, to_chat_message
 
 texts = st.text(max_size=20)
 names = st.text(string.ascii_letters + "_", min_size=1, max_size=8)
@@ -81,15 +81,17 @@ messages = st.one_of(
 @settings(deadline=None)
 @given(messages)
 def test_a_message_survives_the_chat_format_and_json(message):
-    assert to_message(json.loads(json.dumps(to_chat(message)))) == message
+    assert (
+        from_chat_message(json.loads(json.dumps(to_chat_message(message)))) == message
+    )
 
 
 @pytest.mark.slow
 @settings(deadline=None)
 @given(messages)
 def test_what_the_chat_format_says_is_said_again(message):
-    said = to_chat(message)
-    assert to_chat(to_message(said)) == said
+    said = to_chat_message(message)
+    assert to_chat_message(from_chat_message(said)) == said
 
 
 entries = st.builds(
@@ -139,7 +141,10 @@ chat = st.one_of(
 
 
 def test_chunks_are_messages():
-    assert to_chat(AIMessageChunk("Hello")) == {"role": "assistant", "content": "Hello"}
+    assert to_chat_message(AIMessageChunk("Hello")) == {
+        "role": "assistant",
+        "content": "Hello",
+    }
 
 
 def test_arguments_that_are_no_json_become_an_invalid_call():
@@ -148,7 +153,7 @@ def test_arguments_that_are_no_json_become_an_invalid_call():
         "type": "function",
         "function": {"name": "look", "arguments": "{place"},
     }
-    message = to_message(
+    message = from_chat_message(
         {
             "role": "assistant",
             "content": None,
@@ -169,7 +174,7 @@ def test_arguments_that_are_no_json_become_an_invalid_call():
 )
 def test_a_message_needs_a_role(said):
     with pytest.raises(TrajectoryFormatError, match="A message needs a role"):
-        to_message({**said, "content": "Hello"})
+        from_chat_message({**said, "content": "Hello"})
 
 
 @pytest.mark.parametrize(
@@ -187,4 +192,4 @@ def test_a_message_needs_a_role(said):
     ],
 )
 def test_strange_messages_are_read(said, message):
-    assert to_message(said) == message
+    assert from_chat_message(said) == message

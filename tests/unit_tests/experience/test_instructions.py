@@ -23,9 +23,9 @@ from langchain_tooltree import (
     dump_trajectories,
     load_trajectories,
 )
-from langchain_tooltree.experience.trajectory import from_json, to_json
+from langchain_tooltree.experience.trajectory_json import from_json, to_json
+from langchain_tooltree.messages.reference import mark_as_reference
 from langchain_tooltree.testing import ScriptedChatModel
-from langchain_tooltree.text import as_reference
 
 RULES = "You look for things. Refund nothing."
 ASKED = {"messages": [("user", "Is it in the shed?")]}
@@ -228,7 +228,7 @@ async def test_a_planner_asks_in_the_agents_place_and_adds_nothing(
 
 
 def test_the_instructions_of_a_dialogue_are_what_it_begins_with():
-    advice = as_reference("Earlier runs looked in the shed.", source="past runs")
+    advice = mark_as_reference("Earlier runs looked in the shed.", source="past runs")
     said = [
         {"role": "system", "content": f"{RULES}\n\n{advice}"},
         {"role": "developer", "content": [{"type": "text", "text": "Be brief."}]},

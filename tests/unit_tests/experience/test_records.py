@@ -3,13 +3,9 @@
 import pytest
 
 from langchain_tooltree.experience.files import count_unread
-from langchain_tooltree.experience.trajectory import (
-    Branch,
-    Outcome,
-    Trajectory,
-    steps_in,
-    text_of,
-)
+from langchain_tooltree.experience.trajectory import Branch, Trajectory
+from langchain_tooltree.messages.content import get_text
+from langchain_tooltree.messages.tool_calls import Result, find_calls
 from langchain_tooltree.text import digest
 
 
@@ -39,8 +35,8 @@ USER = {"role": "user", "content": "Find it."}
 
 def observed(*messages):
     return [
-        (step.tool, step.outcome and step.outcome.content)
-        for step in steps_in(messages)
+        (step.tool, step.result and step.result.content)
+        for step in find_calls(messages)
     ]
 
 
@@ -113,7 +109,7 @@ def test_a_second_result_of_a_call_says_nothing_of_another_tool():
 
 
 def test_calls_of_one_message_share_their_turn():
-    steps = steps_in(
+    steps = find_calls(
         [
             USER,
             asks(call("a"), call("b")),
@@ -126,14 +122,14 @@ def test_calls_of_one_message_share_their_turn():
 
 
 def test_a_failure_is_what_the_record_marks_as_one():
-    steps = steps_in(
+    steps = find_calls(
         [
             asks(call("a", "1"), call("b", "2")),
             answers("no", "1", error=True),
             answers("Error: no", "2"),
         ]
     )
-    assert [step.outcome.status for step in steps] == ["error", "success"]
+    assert [step.result.status for step in steps] == ["error", "success"]
 
 
 @pytest.mark.parametrize(
@@ -157,7 +153,7 @@ def test_a_failure_is_what_the_record_marks_as_one():
     ],
 )
 def test_arguments_are_an_object_its_json_a_python_dict_or_unknown(written, read):
-    assert steps_in([asks(call("a", "1", written))])[0].arguments == read
+    assert find_calls([asks(call("a", "1", written))])[0].arguments == read
 
 
 @pytest.mark.parametrize(
@@ -174,7 +170,7 @@ def test_arguments_are_an_object_its_json_a_python_dict_or_unknown(written, read
     ],
 )
 def test_what_calls_no_function_is_no_step(calls):
-    assert steps_in([{"role": "assistant", "tool_calls": calls}]) == []
+    assert find_calls([{"role": "assistant", "tool_calls": calls}]) == []
 
 
 @pytest.mark.parametrize(
@@ -197,8 +193,8 @@ def test_what_calls_no_function_is_no_step(calls):
     ],
 )
 def test_the_text_of_content(content, text):
-    assert text_of(content) == text
-    assert Outcome(content).text == text
+    assert get_text(content) == text
+    assert Result(content).text == text
 
 
 def test_steps_of_a_branch_stand_where_it_began():
@@ -216,7 +212,7 @@ def test_steps_of_a_branch_stand_where_it_began():
     ]
     record = Trajectory.from_chat(messages, branches=branches)
 
-    assert [(step.tool, step.branch) for step in record.steps] == [
+    assert [(step.tool, step.branch) for step in record.calls] == [
         ("w", "sub"),
         ("a", ""),
         ("x", "sub"),

@@ -87,7 +87,7 @@ async def test_a_thread_is_read_with_its_calls_and_their_outcomes(load):
         None,
         2,
     )
-    assert [step.outcome.text for step in trajectory.steps] == [
+    assert [step.result.text for step in trajectory.calls] == [
         "Nothing in the shed.",
         "Nothing in the desk.",
     ]
@@ -170,8 +170,8 @@ async def test_an_interrupted_call_has_no_outcome_yet(load):
     graph.invoke(Command(resume="Here."), THREAD)
     done = await load(graph)
 
-    assert [step.outcome for step in stopped.steps] == [None]
-    assert [step.outcome.text for step in done.steps] == ["Here."]
+    assert [step.result for step in stopped.calls] == [None]
+    assert [step.result.text for step in done.calls] == ["Here."]
     assert stopped.id == done.id
 
 

@@ -11,7 +11,7 @@ from langchain_core.messages import (
 
 from langchain_tooltree import Trajectory
 from langchain_tooltree.errors import TrajectoryFormatError
-from langchain_tooltree.experience.trajectory import Outcome
+from langchain_tooltree.messages.tool_calls import Result
 
 CONVERSATION = [
     SystemMessage("Be kind."),
@@ -40,10 +40,10 @@ def test_a_trajectory_tells_what_was_called_and_what_came_of_it():
         2,
     )
     assert [
-        (step.arguments["place"], step.outcome, step.turn) for step in trajectory.steps
+        (step.arguments["place"], step.result, step.turn) for step in trajectory.calls
     ] == [
-        ("desk", Outcome("It is locked.", "error"), 1),
-        ("shed", Outcome("Nothing."), 1),
+        ("desk", Result("It is locked.", "error"), 1),
+        ("shed", Result("Nothing."), 1),
     ]
 
 

@@ -24,10 +24,10 @@ from langchain_tooltree import (
     SITGraph,
     Trajectory,
 )
-from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.errors import GraphFileError
 from langchain_tooltree.flows import run_flow
 from langchain_tooltree.learning import fold as fold_module
+from langchain_tooltree.messages.conversation import Conversation
 from langchain_tooltree.testing import ScriptedChatModel
 
 ALL = ("tooltree",)

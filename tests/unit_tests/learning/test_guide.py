@@ -5,9 +5,9 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.store.memory import InMemoryStore
 
 from langchain_tooltree import CFGMMemory, SITGraph, Trajectory
-from langchain_tooltree.conversation import Conversation
 from langchain_tooltree.flows import run_flow
 from langchain_tooltree.learning.guide import PastRuns
+from langchain_tooltree.messages.conversation import Conversation
 from langchain_tooltree.testing import ScriptedChatModel
 
 TASK = "Book a flight to Oslo."
@@ -31,7 +31,7 @@ def run_of(number, *tools, task=TASK):
 
 def memory_of(*runs, tips=()):
     shown = [
-        {"tool": step.tool, "quote": "fine"} for run in runs for step in run.steps[:1]
+        {"tool": step.tool, "quote": "fine"} for run in runs for step in run.calls[:1]
     ]
     replies = [
         {

@@ -209,7 +209,7 @@ def test_what_one_user_did_is_never_suggested_to_another():
 def test_a_thread_is_judged_when_it_rests_and_counts_from_then_on():
     asked = []
     everybody = Experience(
-        InMemoryStore(), verdict=lambda run: asked.append(len(run.steps)) or True
+        InMemoryStore(), verdict=lambda run: asked.append(len(run.calls)) or True
     )
     agent, _ = finder(everybody, turns=4, checkpointer=InMemorySaver())
     experience = everybody.within(user_id="ann")
@@ -460,7 +460,7 @@ def test_a_verdict_on_a_thread_that_went_on_meanwhile_does_not_count():
     store = InMemoryStore()
 
     def verdict(run):
-        if len(run.steps) == 1:
+        if len(run.calls) == 1:
             ExperienceStore(store, namespace=ALL).add(
                 replace(run, reasons="It has gone on.")
             )
@@ -586,7 +586,7 @@ def test_a_node_learns_in_a_graph_of_ones_own(recorded):
     assert (status.runs, status.in_graph) == (2, 2)
     [run] = [each for each in experience.store.trajectories() if each.id != "past"]
     assert run.metadata["recalled"]["runs"] == ["past"]
-    assert [step.tool for step in run.steps] == ["look"]
+    assert [step.tool for step in run.calls] == ["look"]
 
 
 async def test_a_search_is_a_run_of_its_own():

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from langgraph.store.memory import InMemoryStore
 
-from langchain_tooltree import Experience, SITGraph, Trajectory
+from langchain_tooltree import Experience, SITGraph, Trajectory, write_page
 from langchain_tooltree.experience.trajectory import Branch
 from tests.internals.pages import asks_nobody, data_in
 
@@ -29,7 +29,7 @@ def run_of(tools: list[str], id: str, state: str = "", **metadata: Any) -> Traje
 
 
 def graph_page(runs: list[Trajectory], folder: Path) -> Path:
-    SITGraph.from_trajectories(runs).to_html(folder / "graph.html")
+    write_page(SITGraph.from_trajectories(runs), folder / "graph.html")
     return folder / "graph.html"
 
 
@@ -114,7 +114,7 @@ def test_a_page_of_a_run_marks_what_was_added_what_failed_and_who_judged(
     run = run.judged(True, "Fine.", source="verdict").judged(
         False, "Not found.", source="user"
     )
-    run.to_html(tmp_path / "run.html")
+    write_page(run, tmp_path / "run.html")
     data = data_in((tmp_path / "run.html").read_text())
 
     assert (data["task"], data["success"], data["by"], data["reasons"]) == (
@@ -145,7 +145,7 @@ def test_a_run_of_any_length_has_a_page_below_a_megabyte(tmp_path: Path) -> None
         {"role": "user", "content": MARKUP + "x" * 30_000} for _ in range(100)
     ] + [{"role": "user", "content": "Short."}]
     run = Trajectory.from_chat(messages, id=MARKUP)
-    run.to_html(tmp_path / "run.html")
+    write_page(run, tmp_path / "run.html")
 
     assert (tmp_path / "run.html").stat().st_size < 1_000_000
     data = data_in((tmp_path / "run.html").read_text())
@@ -170,7 +170,7 @@ def test_a_page_of_an_experience_tells_what_was_learnt_of_whom_and_of_no_other_n
     hers.label("good", success=False, reasons="It was late.")
     hers.rollback(source="mail")
     his.learn(run_of(["secret_tool"], "secret run"))
-    hers.to_html(tmp_path / "hers.html")
+    write_page(hers, tmp_path / "hers.html")
     data = data_in((tmp_path / "hers.html").read_text())
     runs = {run["id"]: run for run in data["runs"]}
 
@@ -205,7 +205,7 @@ def test_a_page_of_many_long_runs_is_bounded(tmp_path: Path) -> None:
             for _ in range(30)
         ]
         experience.store.add(Trajectory.from_chat(messages, id=f"run {number:03}"))
-    experience.to_html(tmp_path / "experience.html")
+    write_page(experience, tmp_path / "experience.html")
     runs = data_in((tmp_path / "experience.html").read_text())["runs"]
 
     assert sum("messages" in run for run in runs) == 100
@@ -227,7 +227,7 @@ def test_what_cannot_be_read_or_is_long_keeps_no_other_run_out_of_a_page(
         for number in range(3_001)
     ]
     experience.store.add(Trajectory.from_chat(talk, id="long"))
-    experience.to_html(tmp_path / "experience.html")
+    write_page(experience, tmp_path / "experience.html")
     data = data_in((tmp_path / "experience.html").read_text())
 
     assert {run["id"]: "messages" in run for run in data["runs"]} == {

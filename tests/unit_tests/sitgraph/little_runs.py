@@ -9,7 +9,8 @@ from typing import Any
 from langchain_core.embeddings import Embeddings
 
 from langchain_tooltree import SITGraph, Trajectory
-from langchain_tooltree.experience.trajectory import Branch, ChatMessage
+from langchain_tooltree.experience.trajectory import Branch
+from langchain_tooltree.messages.kinds import ChatMessage
 
 
 def user(text: Any) -> dict[str, Any]:

@@ -28,7 +28,7 @@ def went_well(_):
 
 async def later(trajectory):
     await asyncio.sleep(0)
-    return trajectory.steps[-1].tool == "list_loans"
+    return trajectory.calls[-1].tool == "list_loans"
 
 
 JUDGED = {"reasons": "The day was found.", "verdict": "success"}
@@ -115,7 +115,7 @@ def test_an_interrupted_run_is_judged_when_it_has_come_to_its_end(path):
     invoke(Command(resume={"decisions": [{"type": "approve"}]}), THREAD)
 
     (trajectory,) = judged
-    assert [step.tool for step in trajectory.steps] == [
+    assert [step.tool for step in trajectory.calls] == [
         "find_reader",
         "list_loans",
         "renew_loan",

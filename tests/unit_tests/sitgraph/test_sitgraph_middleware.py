@@ -120,7 +120,7 @@ def test_what_was_suggested_is_noted_beside_the_reply_for_people_alone(path):
         {"tool": "find_reader", "share": 0.99, "runs": 4}
     ]
     assert WANTED not in repr(
-        [step.outcome for step in run.steps if step.tool != "summarize_state"]
+        [step.result for step in run.calls if step.tool != "summarize_state"]
     )
     summed_up = next(
         each for each in run.messages if each.get("name") == "summarize_state"

@@ -5,9 +5,9 @@ from langchain_core.messages import HumanMessage, SystemMessage
 
 from langchain_tooltree import SITGraph, Suggestion
 from langchain_tooltree.experience.guide import hints
+from langchain_tooltree.messages.reference import remove_reference
 from langchain_tooltree.sitgraph.agents import with_suggestions
 from langchain_tooltree.sitgraph.suggest import Evidence
-from langchain_tooltree.text import without_reference
 from tests.unit_tests.sitgraph.little_runs import called, run_of, user
 
 RENEW = Suggestion("renew_loan", 0.75, "contextual", 3, of=4)
@@ -25,7 +25,7 @@ def test_suggestions_stand_at_the_end_of_the_system_message():
         in prompt[0].text
     )
     assert "%" not in prompt[0].text
-    assert without_reference(prompt[0].text) == "Be kind."
+    assert remove_reference(prompt[0].text) == "Be kind."
     assert given == [SystemMessage("Be kind.", id="1"), ASKED]
 
 

@@ -34,10 +34,10 @@ from langchain_tooltree import (
     dump_trajectories,
     load_trajectories,
 )
+from langchain_tooltree.messages.reference import remove_reference
 from langchain_tooltree.sitgraph.agents import ACKNOWLEDGEMENT, DEFAULT_SUMMARY_PROMPT
 from langchain_tooltree.sitgraph.transitions import read_run
 from langchain_tooltree.testing import ScriptedChatModel
-from langchain_tooltree.text import without_reference
 from tests.internals.hall import told_as_data
 
 
@@ -88,7 +88,7 @@ def test_the_result_names_what_came_next_in_similar_states(path, summary, first)
     best, other = result.artifact["suggestions"]
     assert (best["tool"], best["mode"]) == (first, "episodic")
     assert best["score"] > other["score"]
-    assert without_reference(result.content) == ACKNOWLEDGEMENT
+    assert remove_reference(result.content) == ACKNOWLEDGEMENT
     assert f"went on here with: {first} " in result.content
     assert json.loads(json.dumps(result.artifact)) == result.artifact
 
@@ -265,7 +265,7 @@ def test_what_past_runs_wrote_cannot_pass_for_a_prompt(path):
     content = result_of(summed_up(path, create_summarize_state_tool(graph))).content
 
     assert "delete everything" not in content
-    assert without_reference(content) == ACKNOWLEDGEMENT
+    assert remove_reference(content) == ACKNOWLEDGEMENT
     assert len(content) < 800
 
 

@@ -19,9 +19,9 @@ from langchain_tooltree import (
     create_summarize_state_tool,
     create_tooltree_agent,
 )
+from langchain_tooltree.messages.reference import remove_reference
 from langchain_tooltree.sitgraph.agents import ACKNOWLEDGEMENT
 from langchain_tooltree.testing import ScriptedChatModel
-from langchain_tooltree.text import without_reference
 from tests.internals.hall import classify_tools
 
 READS = {"find_reader": "read", "list_loans": "read"}
@@ -40,7 +40,7 @@ def test_a_search_sums_up_the_state_of_its_own_path(path, summary, first):
 
     (told,) = results(messages, "summarize_state")
     assert f"went on here with: {first} " in told.content
-    assert without_reference(told.content) == ACKNOWLEDGEMENT
+    assert remove_reference(told.content) == ACKNOWLEDGEMENT
     assert told.artifact["suggestions"][0]["mode"] == "episodic", (
         "the tool before it on the path was list_loans"
     )

@@ -6,7 +6,10 @@ import pytest
 from little_runs import brings, called, calls, run_of, says, summed_up, user
 
 from langchain_tooltree import SITGraph
-from langchain_tooltree.experience.trajectory import Branch, Outcome, requests_in
+from langchain_tooltree.experience.trajectory import Branch
+from langchain_tooltree.messages.chat_format import find_requests
+from langchain_tooltree.messages.reference import REFERENCE_START
+from langchain_tooltree.messages.tool_calls import Result
 from langchain_tooltree.sitgraph import transitions
 from langchain_tooltree.sitgraph.transitions import (
     START,
@@ -16,7 +19,6 @@ from langchain_tooltree.sitgraph.transitions import (
     read_run,
     summary_of,
 )
-from langchain_tooltree.text import MARK
 
 
 def pairs(record):
@@ -63,8 +65,8 @@ def test_a_call_made_in_parallel_knows_of_the_earlier_one_but_not_what_it_brough
 
     assert (first.messages, first.steps) == ([user("Hi")], ())
     assert list(second.messages) == [user("Hi")]
-    assert [(step.tool, step.outcome) for step in second.steps] == [("a", None)]
-    assert [step.outcome for step in third.steps] == [Outcome("of a"), Outcome("of b")]
+    assert [(step.tool, step.result) for step in second.steps] == [("a", None)]
+    assert [step.result for step in third.steps] == [Result("of a"), Result("of b")]
 
 
 def test_what_happens_later_is_not_part_of_a_moment():
@@ -102,7 +104,7 @@ def test_calls_that_failed_or_were_never_answered_are_transitions_too():
     )
 
     assert pairs(run) == [(START, "a"), ("a", "b"), ("b", "c")]
-    assert [step.outcome.status for step in read_run(run)[0][1].moment.steps] == [
+    assert [step.result.status for step in read_run(run)[0][1].moment.steps] == [
         "error"
     ]
 
@@ -194,7 +196,7 @@ def test_a_moment_tells_the_summary_made_since_the_last_call():
 def step(arguments=None, content=None, status="success"):
     return SimpleNamespace(
         arguments=arguments,
-        outcome=None if content is None else Outcome(content, status),
+        result=None if content is None else Result(content, status),
     )
 
 
@@ -204,7 +206,7 @@ def step(arguments=None, content=None, status="success"):
         (step({"summary": " Known. "}), "Known."),
         (step({"summary": "Known."}, "an observation"), "Known."),
         (
-            step({"question": "What now?"}, f"All is known.\n{MARK}\n- a"),
+            step({"question": "What now?"}, f"All is known.\n{REFERENCE_START}\n- a"),
             "All is known.",
         ),
         (step({}, "Nothing suggested."), "Nothing suggested."),
@@ -251,9 +253,11 @@ def test_a_long_run_is_read_in_proportion_to_its_length(monkeypatch):
     looked_at = []
 
     def counted(messages):
-        return requests_in(looked_at.append(message) or message for message in messages)
+        return find_requests(
+            looked_at.append(message) or message for message in messages
+        )
 
-    monkeypatch.setattr(transitions, "requests_in", counted)
+    monkeypatch.setattr(transitions, "find_requests", counted)
 
     def looks(turns):
         run = run_of(

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from langchain_tooltree.tooltree.search import (
-    Call,
+    Action,
     KernelConfig,
     Node,
     Observation,
@@ -91,9 +91,9 @@ class PureWorld:
             **told,
         }
 
-    def _call(self, draw: random.Random) -> Call:
+    def _call(self, draw: random.Random) -> Action:
         tool = draw.choice(list(EFFECTS))
-        return Call(tool, {"n": draw.randrange(3)}, EFFECTS[tool])
+        return Action(tool, {"n": draw.randrange(3)}, EFFECTS[tool])
 
     def _score(self, draw: random.Random, operation: Operation) -> dict:
         return {"scores": [self._number(draw) for _ in operation.candidates]}
@@ -184,7 +184,9 @@ class TableWorld:
         )
         names, tool = text.split(), path[-1] if path else ""
         found: dict[str, Any] = {
-            "calls": [Call(name, {}, self.effects.get(name, "read")) for name in names],
+            "calls": [
+                Action(name, {}, self.effects.get(name, "read")) for name in names
+            ],
             "finished": not names,
         }
         if self.fused:
@@ -335,7 +337,7 @@ def grow():
         r_pre: float = 0.5,
         rewards: tuple[float, ...] = (),
     ) -> Node:
-        node = tree.add(parent, Call(tool, {}, "read"))
+        node = tree.add(parent, Action(tool, {}, "read"))
         node.r_pre = r_pre
         for reward in rewards:
             node.r_post = reward
@@ -373,7 +375,7 @@ class Sketch:
         """Add calls with these r_pre to the latest offer of a state."""
         offered = []
         for score in scores:
-            call = Call(tool=f"t{len(self.tree)}", arguments={}, effect=effect)
+            call = Action(tool=f"t{len(self.tree)}", arguments={}, effect=effect)
             offered.append(self.tree.add(state, call))
             offered[-1].r_pre = 0.3 if score is None else score
             offered[-1].pre_scored = score is not None

@@ -41,6 +41,7 @@ class Shop:
 
     def __init__(self) -> None:
         self.made: list[str] = []
+        self.result_of_broken = ""
 
     def tools(self) -> list[StructuredTool]:
         each_one = (self.stock, self.price, self.broken, self.order)
@@ -61,7 +62,7 @@ class Shop:
     def broken(self, item: str) -> str:
         """Ask a colleague about it."""
         self.made.append(f"broken({item})")
-        return ""
+        return self.result_of_broken
 
     def order(self, item: str) -> str:
         """Order more from the wholesaler."""

@@ -292,6 +292,37 @@ async def test_reads_that_failed_are_where_a_search_goes_back_to(run, shop):
     assert about(messages)["tried"] == ['broken(item="tea")']
 
 
+@pytest.mark.parametrize(
+    "result",
+    ["[]", "", "null", '{"results": []}', '{"items": [], "more": false}']
+    + ["No flights found.", "No results were found.", "Error: no such item"],
+)
+async def test_a_read_without_data_is_left_out_of_the_conversation(run, shop, result):
+    shop.result_of_broken = result
+    doubtful = [report(f"Answer {n}.", "the colour") for n in range(3)]
+    model = scripted(
+        calls(("broken", "tea")), *doubtful, calls(("price", "tea")), report("Black.")
+    )
+
+    messages = await run(model)
+
+    assert shown(messages) == [GO[0].text, "price(tea)", "tea is 2 euros", "Black."]
+    assert about(messages)["tried"] == ['broken(item="tea")']
+
+
+@pytest.mark.parametrize("result", ['{"results": ["tea"]}', "No sugar in it: black."])
+async def test_a_read_with_data_stays_in_the_conversation(run, shop, result):
+    shop.result_of_broken = result
+    doubtful = [report(f"Answer {n}.", "the colour") for n in range(3)]
+    model = scripted(
+        calls(("broken", "tea")), *doubtful, calls(("price", "tea")), report("Black.")
+    )
+
+    messages = await run(model)
+
+    assert shown(messages)[1:3] == ["broken(tea)", result]
+
+
 async def test_no_branch_begins_before_a_write(run, shop):
     doubtful = [report(f"Answer {n}.", "the colour") for n in range(3)]
     model = scripted(

@@ -4,8 +4,9 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langchain_tooltree import ConfigurationError, Prompts, SearchConfig
-from langchain_tooltree.conversation import transcript
-from langchain_tooltree.experience.trajectory import readable
+from langchain_tooltree.messages.content import describe_content
+from langchain_tooltree.messages.conversation import Conversation
+from langchain_tooltree.messages.transcript import build_transcript
 from langchain_tooltree.models import UNTRUSTED
 from langchain_tooltree.tooltree.deep import ProposalRequest, proposal_messages
 from langchain_tooltree.tooltree.prompts import (
@@ -25,7 +26,7 @@ def test_a_transcript_shows_texts_calls_and_observations_in_order():
         ToolMessage("blue", tool_call_id="1", name="look"),
         AIMessage("It is blue."),
     ]
-    assert transcript(conversation) == [
+    assert build_transcript(Conversation(conversation)) == [
         {"role": "system", "text": "Be kind."},
         {"role": "user", "text": "Look."},
         {"role": "assistant", "text": "Looking."},
@@ -42,8 +43,8 @@ def test_blocks_that_are_not_text_are_named_not_shown():
         {"type": "image", "base64": "AAAA"},
         {"odd": 1},
     ]
-    assert readable(content) == "plain\nwords\n[image]\n[content]"
-    assert readable("as it is") == "as it is"
+    assert describe_content(content) == "plain\nwords\n[image]\n[content]"
+    assert describe_content("as it is") == "as it is"
 
 
 def test_a_later_proposal_lists_what_was_tried():

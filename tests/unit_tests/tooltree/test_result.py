@@ -12,7 +12,7 @@ from langchain_tooltree.tooltree.result import (
     steps_of,
     without_failed_writes,
 )
-from langchain_tooltree.tooltree.search import Call, Observation, Tree
+from langchain_tooltree.tooltree.search import Action, Observation, Tree
 
 USAGE = {"input_tokens": 5, "output_tokens": 1, "total_tokens": 6}
 
@@ -22,7 +22,7 @@ def result_of(*calls):
     tree, node = Tree(), None
     path = []
     for tool, effect, content in calls:
-        node = tree.add(node or tree.root, Call(tool, {"n": len(tree)}, effect))
+        node = tree.add(node or tree.root, Action(tool, {"n": len(tree)}, effect))
         node.r_pre = 0.8
         node.observation = None if content is None else Observation(content)
         path.append(node)
@@ -87,7 +87,7 @@ def test_ids_of_calls_are_new_in_the_conversation_and_those_of_signed_replies_st
         tool_calls=[{"name": "a", "args": {}, "id": "t1"}],
     )
     tree = Tree()
-    node = tree.add(tree.root, Call("a", {}, "read", message_to_dict(reply)))
+    node = tree.add(tree.root, Action("a", {}, "read", message_to_dict(reply)))
     node.observation = Observation("x")
     [kept] = steps_of([node], search_id="s")
     [renamed] = steps_of([node], search_id="s", taken={"t1"})
@@ -99,9 +99,9 @@ def test_ids_of_calls_are_new_in_the_conversation_and_those_of_signed_replies_st
 
 def test_a_write_that_failed_in_its_fork_is_left_out_unless_it_ends_the_plan():
     tree = Tree()
-    vain = tree.add(tree.root, Call("w", {}, "sandboxed"))
+    vain = tree.add(tree.root, Action("w", {}, "sandboxed"))
     vain.observation = Observation("refused", kind="exception")
-    read = tree.add(vain, Call("r", {}, "read"))
+    read = tree.add(vain, Action("r", {}, "read"))
     read.observation = Observation("seen")
     assert [
         step.call.tool for step in without_failed_writes(steps_of([vain, read]))

@@ -71,7 +71,7 @@ async def test_advice_stands_in_front_of_the_task_and_is_not_mined_again(gather)
             trajectory.messages[0]["content"]
             == "leave\n\nA corridor. You are to leave."
         )
-        assert [step.tool for step in trajectory.steps] == ["act"] * 3
+        assert [step.tool for step in trajectory.calls] == ["act"] * 3
 
 
 async def test_a_task_gets_no_more_attempts_than_allowed(gather):
@@ -166,7 +166,7 @@ async def test_an_attempt_that_spends_its_steps_has_failed(gather):
     (stored,) = experience.trajectories()
     assert stored.success is False
     assert "limit of 2 steps" in stored.reasons
-    assert [step.outcome is not None for step in stored.steps] == [True, True, False]
+    assert [step.result is not None for step in stored.calls] == [True, True, False]
 
 
 async def test_a_world_that_cannot_be_made_or_reset_leaves_the_task_unfinished(gather):

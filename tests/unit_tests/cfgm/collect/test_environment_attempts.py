@@ -70,13 +70,13 @@ def test_calls_are_carried_out_one_by_one():
     assert world.actions == ["look", "leave"]
     assert stored.success is True
     assert stored.metadata["reward"] == 2.0
-    assert [step.outcome.text for step in stored.steps] == ["You look.", "You leave."]
+    assert [step.result.text for step in stored.calls] == ["You look.", "You leave."]
 
 
 def test_several_calls_at_once_are_carried_out_in_order_until_it_is_over():
     stored, world, _, _ = play(act("look", "leave", "dance"))
     assert world.actions == ["look", "leave"]
-    assert [step.outcome and step.outcome.text for step in stored.steps] == [
+    assert [step.result and step.result.text for step in stored.calls] == [
         "You look.",
         "You leave.",
         None,
@@ -97,7 +97,7 @@ def test_a_call_that_cannot_be_carried_out_is_answered_with_what_can(call):
     stored, world, _, model = play(call, act("leave"))
     assert world.actions == ["leave"]
     assert "act(action=" in model.calls[1][-1].text
-    assert [step.outcome.status for step in stored.steps] == ["error", "success"]
+    assert [step.result.status for step in stored.calls] == ["error", "success"]
 
 
 @pytest.mark.parametrize(

@@ -168,12 +168,12 @@ async def test_a_graph_is_tried_until_it_succeeds(gather, kind):
     assert first.task == second.task == "leave"
     assert "leave" in [message["content"] for message in second.messages]
     assert LESSON not in str(second.messages)
-    assert [step.arguments["action"] for step in second.steps] == [
+    assert [step.arguments["action"] for step in second.calls] == [
         "turn key",
         "walk 1",
         "walk 2",
     ]
-    assert [step.outcome.text for step in second.steps] == [
+    assert [step.result.text for step in second.calls] == [
         "You turn key.",
         "You walk 1.",
         "You walk 2.",
@@ -241,11 +241,11 @@ async def test_an_attempt_that_did_not_end_is_made_again_as_a_whole_and_no_other
     assert model.asked == 9 + repeated
     assert report.cost.model_calls == model.asked - down_at
     shown = [
-        [(step.arguments, step.outcome) for step in each.steps]
+        [(step.arguments, step.result) for step in each.calls]
         for each in experience.trajectories()
     ]
     assert shown == [
-        [(step.arguments, step.outcome) for step in each.steps]
+        [(step.arguments, step.result) for step in each.calls]
         for each in whole.trajectories()
     ]
 
@@ -305,7 +305,7 @@ async def test_an_agent_that_raises_has_failed_with_the_error_as_reason(gather):
     first, second = experience.trajectories()
     assert "ValueError: the tool broke" in first.reasons
     assert first.metadata["reflection"]
-    assert [step.tool for step in second.steps] == ["do"]
+    assert [step.tool for step in second.calls] == ["do"]
 
 
 async def test_agents_run_on_threads_of_their_own_in_memory(gather):
@@ -417,7 +417,7 @@ async def test_every_kind_of_agent_may_use_its_tool_calls_and_no_more(gather, ki
         (stored,) = experience.trajectories()
         assert stored.success is success
         assert len(worlds[0].actions) == 3
-        assert [step.outcome is not None for step in stored.steps] == [True] * 3 + [
+        assert [step.result is not None for step in stored.calls] == [True] * 3 + [
             False
         ] * (steps - 3)
         assert ("limit of 3 tool calls" in stored.reasons) is not success

@@ -1,10 +1,10 @@
 import pytest
 
-from langchain_tooltree.tooltree.search import Call, KernelConfig, Node, Tree
+from langchain_tooltree.tooltree.search import Action, KernelConfig, Node, Tree
 
 
 def call(tool="look", effect="read", **arguments):
-    return Call(tool=tool, arguments=arguments, effect=effect)
+    return Action(tool=tool, arguments=arguments, effect=effect)
 
 
 def test_equal_arguments_in_another_order_have_the_same_key():

@@ -1,0 +1,1 @@
+"""Messages: the only place that takes the messages of a conversation apart."""
