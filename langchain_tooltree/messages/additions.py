@@ -48,7 +48,8 @@ def get_added_texts(
         tool: The name of the tool.
 
     Returns:
-        The texts in the order in which they were added. Odd data count as no text.
+        The texts in the order in which they were added. Data of another form than
+        the package writes count as no text.
     """
     notes = get_mapping(metadata, NOTES_KEY) if isinstance(metadata, Mapping) else {}
     added = _get_added(notes)
@@ -87,25 +88,26 @@ def remove_notes(
         tool: The name of the tool.
 
     Returns:
-        The content and the fields of the result as if nothing had been added: what
-        is empty without its note is dropped. The same two objects if the result has
-        neither added texts nor notes about them.
+        The content and the fields of the result as if nothing had been added. A field
+        that held nothing else than the note is left out. The same two objects if the
+        result has neither added texts nor notes about them.
     """
     metadata = get_mapping(fields, "response_metadata")
     artifact = get_mapping(fields, "artifact")
     added = get_added_texts(metadata, artifact=artifact, tool=tool)
-    content = remove_added_texts(content, added)
+    original_content = remove_added_texts(content, added)
 
     notes = get_mapping(metadata, NOTES_KEY)
     if ADDED_KEY in notes:
-        notes = _drop_keys(notes, {ADDED_KEY})
-        metadata = _set_or_drop(metadata, NOTES_KEY, notes)
-        fields = _set_or_drop(fields, "response_metadata", metadata)
+        other_notes = _drop_keys(notes, {ADDED_KEY})
+        other_metadata = _set_or_drop(metadata, NOTES_KEY, other_notes)
+        fields = _set_or_drop(fields, "response_metadata", other_metadata)
 
+    # The artifact of our own tool repeats what was added. Other tools own theirs.
     if tool == SUMMARIZE_STATE and not _ARTIFACT_KEYS.isdisjoint(artifact):
-        artifact = _drop_keys(artifact, _ARTIFACT_KEYS)
-        fields = _set_or_drop(fields, "artifact", artifact)
-    return content, fields
+        rest = _drop_keys(artifact, _ARTIFACT_KEYS)
+        fields = _set_or_drop(fields, "artifact", rest)
+    return original_content, fields
 
 
 def get_tool_output(message: ToolMessage) -> Any:

@@ -68,12 +68,18 @@ def get_visible_messages(
 
 
 def _get_hidden_ids(state: object, messages: Sequence[BaseMessage]) -> set[str]:
-    """Return the ids of the hidden messages, from the state or the newest response."""
-    search_state = get_state_value(state, NOTES_KEY)
-    if not isinstance(search_state, Mapping) or HIDDEN_KEY not in search_state:
-        search_state = _get_search_state(messages)
+    """Return the ids of the messages that the planner hides from the model."""
+    # An agent keeps the search state in a channel of its own. A graph of the user's
+    # own has no such channel, so the planner notes it on the newest response.
+    search_states = (get_state_value(state, NOTES_KEY), _get_search_state(messages))
+    for search_state in search_states:
+        if isinstance(search_state, Mapping) and HIDDEN_KEY in search_state:
+            return _collect_ids(search_state[HIDDEN_KEY])
+    return set()
 
-    hidden_ids = search_state.get(HIDDEN_KEY)
+
+def _collect_ids(hidden_ids: object) -> set[str]:
+    """Return the ids in a stored list, which clients may have written."""
     if not isinstance(hidden_ids, list | tuple | set | frozenset):
         return set()
     return {hidden_id for hidden_id in hidden_ids if isinstance(hidden_id, str)}
