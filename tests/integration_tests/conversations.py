@@ -44,7 +44,7 @@ def check_pairs(messages: Sequence[BaseMessage], *, may_end_open: bool = False) 
         if isinstance(message, AIMessage):
             assert not message.invalid_tool_calls
             waiting = [str(call["id"]) for call in message.tool_calls]
-            assert all(waiting)
+            assert [each for each in waiting if not each] == []
             assert len(set(waiting)) == len(waiting)
             assert not seen & set(waiting), f"{seen & set(waiting)} are used twice"
             seen.update(waiting)

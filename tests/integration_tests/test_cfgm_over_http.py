@@ -83,18 +83,17 @@ async def test_experience_is_collected_learnt_from_and_used(
         )
         assert [attempt.success for attempt in attempts] == [False, True]
         assert LESSON in attempts[0].metadata["reflection"]
-        assert any(
-            POINTS[0] in message.text
-            for each in server.requests
-            for message in each.asked.messages
-        )
+        asked = [
+            message.text for each in server.requests for message in each.asked.messages
+        ]
+        assert POINTS[0] in "\n".join(asked)
 
         tips = await on(path, memory, "extract_tips")
         assert {tip.source: tip.text for tip in tips} == TIPS
         assert [tip.tools for tip in tips] == [("act",), ()]
         recollection = await on(path, memory, "recall", OTHER)
         told = recall_text(recollection, max_characters=2_000)
-        assert all(text in told for text in TIPS.values())
+        assert [text for text in TIPS.values() if text not in told] == []
         assert "act(action): ok (2 times)" in told
 
         before = len(server.requests)
@@ -151,11 +150,8 @@ async def test_what_was_recalled_and_advised_is_not_mined_again(path: str) -> No
             path, agent, f"{OTHER}\n\n{told}", {"callbacks": [recorder]}
         )
         assert REFERENCE_TAG in messages[0].text
-        assert any(
-            REFERENCE_TAG in message.text
-            for message in messages
-            if isinstance(message, ToolMessage)
-        )
+        results = [each.text for each in messages if isinstance(each, ToolMessage)]
+        assert REFERENCE_TAG in "\n".join(results)
 
         before = len(server.requests)
         tips = await on(path, memory, "extract_tips")
@@ -185,5 +181,5 @@ async def test_what_was_recalled_and_advised_is_not_mined_again(path: str) -> No
     ):  # people may read there what a reflection said
         for foreign in (REFERENCE_TAG, LESSON, TASK, *TIPS.values()):
             assert foreign not in text
-    assert all(REFERENCE_TAG not in tip.text for tip in tips)
+    assert [tip for tip in tips if REFERENCE_TAG in tip.text] == []
     assert recall_text(recalled, max_characters=2_000).count(REFERENCE_TAG) == 2

@@ -162,7 +162,9 @@ def test_a_deep_agent_keeps_its_promises(case: str, model: dict[str, Any]) -> No
         *branches[0].prompts,
         *(p for each in branches[1:] for p in each.prompts[1:]),
     ]
-    assert all(text in "\n".join(prompt[0]) for prompt, _ in run.prompts)
+    assert [
+        prompt for prompt, _ in run.prompts if text not in "\n".join(prompt[0])
+    ] == []
     if more:
         assert "permission denied" in str(run.tool_calls)
 
@@ -189,7 +191,9 @@ def test_a_read_that_the_search_tries_needs_the_permission_of_a_deep_agent(
 
     check_conversation(run.raw)
     tried = [output for name, _, output in run.tool_calls if name == "read_file"]
-    assert not any("A secret bolt" in each for each in [*tried, str(run.messages)])
+    assert [
+        each for each in [*tried, str(run.messages)] if "A secret bolt" in each
+    ] == []
     assert [asked["name"] for asked in run.questions] == (
         ["read_file"] if mode == "interrupt" else []
     )
@@ -540,7 +544,7 @@ def test_a_tool_that_the_provider_runs_is_offered_at_each_step_and_never_tried(
     )["messages"]
 
     assert outline(check_conversation(messages)) == ["human", *FOUND]
-    assert all(provided in offered for offered in model.shown)
+    assert [offered for offered in model.shown if provided not in offered] == []
 
 
 # --- the node in graphs of all kinds ---
@@ -566,7 +570,9 @@ def test_the_state_may_be_a_dict_a_model_or_a_dataclass(
     messages = invoke(agent, asking(), THREAD, path=path)["messages"]
 
     assert outline(check_conversation(messages)) == ["human", *FOUND]
-    assert not any("mark" in str(message.response_metadata) for message in messages)
+    assert [
+        message for message in messages if "mark" in str(message.response_metadata)
+    ] == []
 
 
 def test_the_conversation_may_stand_under_another_key(path: str) -> None:

@@ -153,14 +153,6 @@ def results_in(result: SearchResult) -> list[ToolMessage]:
     return [message for message in result.messages if isinstance(message, ToolMessage)]
 
 
-def test_the_tools_are_async_only_and_described_by_a_schema(
-    loaded: list[BaseTool],
-) -> None:
-    assert all(isinstance(tool.args_schema, dict) for tool in loaded)
-    with pytest.raises(NotImplementedError):
-        loaded[0].invoke({})
-
-
 @pytest.mark.parametrize("write", [BURN, STAMP], ids=["hinted", "without a hint"])
 def test_reads_run_while_searching_and_a_write_waits(
     find: Any, servers: Servers, write: Step

@@ -201,10 +201,11 @@ def clerk(request: Any) -> Clerk:
 def check_run(agent: Any, clerk: Clerk, way: str, **told: bool) -> None:
     output = invoke(agent, asking(), THREAD, path=way)
     assert output["messages"][-1].text.endswith("price bolt: 90")
-    assert not any(
-        DETOUR[1] in [call["args"] for call in getattr(each, "tool_calls", ())]
+    assert [
+        each
         for each in output["messages"]
-    )
+        if DETOUR[1] in [call["args"] for call in getattr(each, "tool_calls", ())]
+    ] == []
     asked = [
         prompt
         for prompt in clerk.calls
@@ -274,8 +275,10 @@ def test_parts_are_silent_where_there_is_no_doubt_and_cost_what_the_planner_cost
             for prompt in clerk.calls
             if is_note(prompt[-1])
         }
-        assert any(told.values())
-        assert all(len(each) <= 800 for material in told.values() for each in material)
+        assert [note for note, material in told.items() if material] != [], told
+        assert [
+            each for material in told.values() for each in material if len(each) > 800
+        ] == []
 
 
 def texts(prompt: list[Any], *, told: bool = False) -> list[str]:
@@ -366,6 +369,6 @@ def test_a_reflection_sees_each_observation_also_where_the_planner_explores(form
     ]
     assert "Look at shelf 2." in model.calls[1][-1].text
     *_, last = model.calls
-    assert not any("Look at shelf" in each.text for each in last), (
+    assert [each for each in last if "Look at shelf" in each.text] == [], (
         "the branches are not on the path"
     )

@@ -11,13 +11,18 @@ import pytest
 from browser import PROGRAM, SHELL, Browser
 from langgraph.store.memory import InMemoryStore
 
-from langchain_tooltree import Experience, SearchConfig, SITGraph, Trajectory, demo
+from langchain_tooltree import (
+    Experience,
+    SearchConfig,
+    SITGraph,
+    Trajectory,
+    demo,
+    write_page,
+)
 from langchain_tooltree.cli import main
 from langchain_tooltree.experience.trajectory import Branch
-from langchain_tooltree.flows import run_flow
 from langchain_tooltree.pages import in_notebook, page
 from langchain_tooltree.pages.search import to_html
-from langchain_tooltree.pages.writer import render_page_flow, write_page
 from tests.internals.pages import data_in, made, search_of
 from tests.internals.sign_reader import sign_reader
 
@@ -115,9 +120,9 @@ def tools_graph(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-def quiet(browser: Browser, file: Path) -> bool:
-    """Whether a page has asked nobody for anything, and nothing went wrong."""
-    return (browser.requests(), browser.complaints()) == ([file.as_uri()], [])
+def check_quiet(browser: Browser, file: Path) -> None:
+    """A page has asked nobody for anything, and nothing went wrong."""
+    assert (browser.requests(), browser.complaints()) == ([file.as_uri()], [])
 
 
 def test_a_notebook_shows_the_page_in_a_frame_that_reaches_nothing_of_its_own(
@@ -125,8 +130,9 @@ def test_a_notebook_shows_the_page_in_a_frame_that_reaches_nothing_of_its_own(
 ) -> None:
     graph = SITGraph.from_trajectories([calling(["find", "send"], said=HOSTILE[0])])
     search = in_notebook(to_html(search_of(query=HOSTILE[1])))
-    shown = in_notebook(run_flow(render_page_flow(graph)))
     file = tmp_path / "notebook.html"
+    write_page(graph, file)
+    shown = in_notebook(file.read_text(encoding="utf-8"))
     file.write_text(f"<!doctype html><p>{shown}</p><p>{search}</p>", encoding="utf-8")
     browser.open(file)
     frames = [
@@ -135,7 +141,7 @@ def test_a_notebook_shows_the_page_in_a_frame_that_reaches_nothing_of_its_own(
         if each["url"] == "about:srcdoc"
     ]
 
-    assert quiet(browser, file)
+    check_quiet(browser, file)
     assert browser.run(
         "[...document.querySelectorAll('iframe')].map((frame) => frame.contentDocument)"
     ) == [None, None]
@@ -171,7 +177,7 @@ def test_keys_lead_through_the_tree_and_say_where_they_are(
     assert browser.run("selected.id") == 3
     browser.press("Enter")
     assert browser.run("document.activeElement.id") == "details"
-    assert quiet(browser, story)
+    check_quiet(browser, story)
 
 
 def test_a_click_tells_all_of_a_call_and_its_links_lead_on(
@@ -355,7 +361,7 @@ def check_hostile(
         assert browser.run(
             "[...document.links].every((each) => each.getAttribute('href').startsWith('#'))"
         )
-        assert quiet(browser, file)
+        check_quiet(browser, file)
 
 
 def test_hostile_words_are_shown_and_never_run(
@@ -459,7 +465,7 @@ def test_keys_and_clicks_lead_through_a_graph(
     )
     browser.click(x, y)
     assert browser.run("selected.name") == "start → look"
-    assert quiet(browser, tools_graph)
+    check_quiet(browser, tools_graph)
 
 
 def test_a_graph_is_searched_by_tool_and_by_state_and_draws_as_many_edges_as_one_likes(
@@ -653,7 +659,7 @@ def test_a_run_is_read_and_searched(browser: Browser, tmp_path: Path) -> None:
     )
     assert ("searchbox", "Find") in names_of_controls(browser)
     assert {"find", "next"} <= reached_by_tab(browser)
-    assert quiet(browser, file)
+    check_quiet(browser, file)
 
 
 def hostile_notes(text: str) -> dict[str, Any]:
@@ -729,7 +735,7 @@ def test_an_experience_is_filtered_and_leads_into_its_runs_and_back(
         "[$('title').textContent, document.activeElement.dataset.key]"
     ) == ["What was learnt", "run 1"]
     assert ("link", "Have a look.") in names_of_controls(browser)
-    assert quiet(browser, file)
+    check_quiet(browser, file)
 
 
 def test_progress_and_runs_are_tables_that_are_sorted_and_lead_to_the_runs_of_a_day(
@@ -771,7 +777,7 @@ def test_progress_and_runs_are_tables_that_are_sorted_and_lead_to_the_runs_of_a_
     assert browser.run(
         "[$('hits').textContent, document.querySelectorAll('.rows td a').length]"
     ) == ["2 runs", 2]
-    assert quiet(browser, file)
+    check_quiet(browser, file)
 
 
 def test_hostile_words_in_an_experience_are_shown_and_never_run(
@@ -866,4 +872,4 @@ def test_a_comparison_shows_its_verdict_and_leads_to_searches(
             2,
             0,
         ]
-        assert quiet(browser, file)
+        check_quiet(browser, file)

@@ -56,8 +56,8 @@ def mined(tmp_path: Path) -> SITGraph:
     return SITGraph.from_trajectories(load_trajectories(path))
 
 
-def same(left: SITGraph, right: SITGraph, folder: Path) -> bool:
-    """Whether two graphs are the same, byte for byte."""
+def check_same(left: SITGraph, right: SITGraph, folder: Path) -> None:
+    """Two graphs are the same, byte for byte."""
     for name, graph in (("left", left), ("right", right)):
         graph.save(folder / name)
     written = [
@@ -68,7 +68,7 @@ def same(left: SITGraph, right: SITGraph, folder: Path) -> bool:
         }
         for name in ("left", "right")
     ]
-    return written[0] == written[1]
+    assert written[0] == written[1]
 
 
 def test_what_was_learnt_is_suggested_in_the_next_conversation(
@@ -116,7 +116,7 @@ def test_learning_online_gives_the_same_graph_as_mining_afterwards(
         for run in (*runs, *RUNS, *runs):
             offline.add(run)
         assert len(offline) == len(mined) == len(RUNS) + 2
-        assert same(mined, offline, tmp_path)
+        check_same(mined, offline, tmp_path)
 
 
 def test_many_conversations_at_once_are_all_learnt(path: str, tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_many_conversations_at_once_are_all_learnt(path: str, tmp_path: Path) ->
     for number, agent in enumerate(crowd):
         offline.add(load_thread(agent, thread(number)).judged(success=True))
     assert len(graph) == len(RUNS) + 6
-    assert same(graph, offline, tmp_path)
+    check_same(graph, offline, tmp_path)
 
 
 @pytest.mark.filterwarnings("ignore:The v3 streaming protocol")

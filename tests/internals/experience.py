@@ -1,8 +1,6 @@
-"""Helpers of tests around runs."""
+"""Runs that tests make up."""
 
 from langchain_tooltree import Trajectory
-from langchain_tooltree.experience.verdict import resolve_verdict
-from langchain_tooltree.flows import arun_flow, run_flow
 from langchain_tooltree.messages.chat_format import build_tool_call_entry
 
 
@@ -29,19 +27,3 @@ def run_of_calls(task, *calls, id="t", success=True):  # noqa: A002 - the field'
                 }
             )
     return Trajectory.from_chat(messages, id=id, task=task, success=success)
-
-
-def judged(trajectory, verdict):
-    """Return a trajectory with its verdict, as recorders give it one."""
-    return run_flow(judged_flow(trajectory, verdict))
-
-
-async def ajudged(trajectory, verdict):
-    """Async version of `judged`."""
-    return await arun_flow(judged_flow(trajectory, verdict))
-
-
-async def judged_flow(trajectory, verdict):
-    """Flow of `judged` and `ajudged`."""
-    given = await resolve_verdict(verdict)(trajectory)
-    return trajectory.judged(given.success, given.reasons)

@@ -1,4 +1,4 @@
-"""What tests use of the toolbox beside `toolbox` itself."""
+"""A service on this machine, for tools that ask one."""
 
 import json
 import threading
@@ -6,11 +6,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-
-from langchain_tooltree.toolbox import process
-from langchain_tooltree.toolbox.library import TOOL_TABLE
-
-__all__ = ["TOOL_TABLE", "process", "serving"]
 
 
 @contextmanager

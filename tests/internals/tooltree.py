@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from langchain_tooltree.tools import checked_arguments
 from langchain_tooltree.tooltree.deep import (
     DeepSearch,
     ProposalRequest,
@@ -12,16 +11,6 @@ from langchain_tooltree.tooltree.host import Planner, PlannerHost
 
 BY_POSTERIOR: Any = {"selection": "posterior"}
 """Settings of a search that goes by the scores that come with candidates."""
-
-
-def clean_arguments(tool, written):
-    """The arguments that are left of those that a model wrote."""
-    return checked_arguments(tool, written)[0]
-
-
-def find_problem(tool, arguments):
-    """What is wrong with the arguments of a call."""
-    return checked_arguments(tool, arguments)[1]
 
 
 def propose_messages(conversation, instruction, *, attempt=1, tried=(), **others):

@@ -11,7 +11,7 @@ from functools import partial
 import pytest
 from langgraph.errors import GraphBubbleUp, GraphInterrupt
 
-from langchain_tooltree.errors import ConfigurationError
+from langchain_tooltree import ConfigurationError
 from langchain_tooltree.flows import (
     CallStep,
     FlowStep,
@@ -686,7 +686,7 @@ class TestGatherStep:
 
         threads = run_flow(await_step(GatherStep([get_thread(), get_thread()])))
         assert threads[0] is not threads[1]
-        assert all(thread.daemon for thread in threads)
+        assert [thread for thread in threads if not thread.daemon] == []
         assert threading.current_thread() not in threads
 
     async def test_arun_stays_on_the_thread(self):

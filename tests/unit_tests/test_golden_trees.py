@@ -15,7 +15,7 @@ from langchain_core.tools import tool
 
 from cookbook.offline_model import OfflineChatModel
 from langchain_tooltree import ObjectSandbox, SearchConfig
-from langchain_tooltree.tooltree.search import KernelConfig
+from langchain_tooltree.tooltree.search.config import KernelConfig
 
 FOLDER = Path(__file__).parent / "golden"
 RECORD = "TOOLTREE_RECORD_GOLDEN"

@@ -123,26 +123,6 @@ def test_no_files_import_each_other_in_a_circle():
     assert circles == []
 
 
-def test_imports_in_functions_and_for_type_checkers_are_seen(tmp_path, monkeypatch):
-    path = tmp_path / "langchain_tooltree" / "late.py"
-    path.parent.mkdir()
-    path.write_text(
-        "from typing import TYPE_CHECKING\n"
-        "if TYPE_CHECKING:\n"
-        "    from langchain_tooltree.agent import create_tooltree_agent\n"
-        "def late():\n"
-        "    import langchain_tooltree.text\n"
-    )
-    assert imported_modules(path) == {
-        "typing.TYPE_CHECKING",
-        "langchain_tooltree.agent.create_tooltree_agent",
-        "langchain_tooltree.text",
-    }
-    assert find_file("langchain_tooltree.agent.create_tooltree_agent") == "agent.py"
-    assert find_file("langchain_tooltree.effects.sql_reads") == "effects/__init__.py"
-    assert find_file("langchain_tooltree.text") == "text.py"
-
-
 @pytest.mark.slow
 def test_files_that_must_be_pure_call_themselves_pure():
     assert {name_of(path) for path in FILES if is_marked_pure(path)} >= PURE
@@ -267,31 +247,6 @@ def test_only_the_messages_package_takes_messages_apart():
     assert outside == READERS_OF_MESSAGES, "ask langchain_tooltree.messages instead"
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
-        "isinstance(message, HumanMessage)",
-        "isinstance(message, (AIMessage, ToolMessage))",
-        "isinstance(message, AIMessage | messages.ToolMessage)",
-        "from langchain_core.messages import HumanMessage as H\nisinstance(message, H)",
-        "issubclass(kind, HumanMessageChunk)",
-        "match message:\n    case ToolMessage(): pass",
-        "type(message) is HumanMessage",
-        "message.__class__ == ToolMessage",
-        "message.type == 'human'",
-        "message.type in {'ai', 'tool'}",
-        "message['role'] == 'user'",
-        "message.get('role') in ('system', 'user')",
-        "match message.get('role'):\n    case 'user': pass",
-    ],
-)
-def test_code_that_takes_messages_apart_is_found(code):
-    assert TAKES_APART.search(code)
-    assert not TAKES_APART.search(
-        "isinstance(message, AIMessage); [HumanMessage('Hi'), {'role': 'user'}]"
-    )
-
-
 def test_every_module_can_be_imported_and_has_a_docstring(subtests):
     for path in FILES:
         with subtests.test(name_of(path)):
@@ -324,7 +279,12 @@ def test_the_files_that_the_documents_name_exist(subtests):
             for folder, name in names:
                 with subtests.test(f"{document.name}: {name}"):
                     places = (folder, root / "tests")
-                    assert any(list(place.rglob(Path(name).name)) for place in places)
+                    files = [
+                        file
+                        for place in places
+                        for file in place.rglob(Path(name).name)
+                    ]
+                    assert files, f"{name} is in none of {places}"
 
 
 def test_the_public_names_are_unique_and_documented():

@@ -385,7 +385,9 @@ async def test_a_store_on_sqlite_keeps_nothing_after_its_vacuum(tmp_path):
         await store.setup()
         await kept_and_deleted(store)
         await asyncio.to_thread(vacuum_of(store))
-        assert not any(b"secret" in each.read_bytes() for each in tmp_path.iterdir())
+        assert [
+            each for each in tmp_path.iterdir() if b"secret" in each.read_bytes()
+        ] == []
 
 
 async def test_a_store_in_memory_keeps_nothing_after_its_vacuum():

@@ -307,7 +307,9 @@ async def test_user_and_model_take_turns_in_every_prompt(drive, kind, reply):
     await drive(question(model, Meter(2), SystemMessage("You count.")))
     roles = [[message.type for message in prompt] for prompt in model.calls]
     assert roles == [["system", "human"], ["system", "human", "ai", "human"]]
-    assert all(message.text for prompt in model.calls for message in prompt)
+    assert [
+        message for prompt in model.calls for message in prompt if not message.text
+    ] == []
 
 
 def test_a_question_is_an_instruction_and_one_json_document():

@@ -17,8 +17,6 @@ README = (ROOT / "README.md").read_text()
 FIGURES = (ROOT / "cookbook" / "docs" / "figures.md").read_text()
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 TEXT = re.compile(r"<text [^>]*>([^<]+)</text>")
-MOST_CHARACTERS = 7_000
-"""As much as somebody reads before deciding."""
 
 
 def test_the_picture_in_the_readme_is_the_demo_s_tree():

@@ -233,8 +233,3 @@ READERS: dict[str, Callable[[str], object]] = {
 @pytest.mark.parametrize("reader", READERS)
 def test_every_reader_of_texts_takes_linear_time(reader):
     assert slow_texts(READERS[reader]) == []
-
-
-@pytest.mark.slow
-def test_a_reader_that_takes_the_square_is_noticed():
-    assert slow_texts(re.compile(r"(?:[a!]|z)*b").search)

@@ -11,7 +11,17 @@ from langchain_core.tools import (
 from langgraph.prebuilt import InjectedState, InjectedStore
 from pydantic import BaseModel, Field, field_validator
 
-from tests.internals.tooltree import clean_arguments, find_problem
+from langchain_tooltree.tools import checked_arguments
+
+
+def clean_arguments(tool, written):
+    """The arguments that are left of those that a model wrote."""
+    return checked_arguments(tool, written)[0]
+
+
+def find_problem(tool, arguments):
+    """What is wrong with the arguments of a call."""
+    return checked_arguments(tool, arguments)[1]
 
 
 class Trip(BaseModel):

@@ -210,10 +210,8 @@ def test_a_model_judges_and_its_calls_are_in_the_estimate(capsys, monkeypatch):
     code, shown, _ = compare(capsys, "--yes", "--limit", "4", "--judge", "some:judge")
     assert code == UNCERTAIN
     assert "5 calls of the judge come on top" in shown
-    assert any(
-        '"task":"Where is the key?","expected":"desk"' in call[-1].content
-        for call in judge.calls
-    )
+    asked = "\n".join(call[-1].content for call in judge.calls)
+    assert '"task":"Where is the key?","expected":"desk"' in asked
 
 
 @pytest.mark.slow

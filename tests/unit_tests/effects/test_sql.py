@@ -232,7 +232,7 @@ def test_a_text_that_is_too_long_is_a_write_and_costs_nothing(dialect):
     query = f"SELECT 1 {'-' * 2} {'x' * LONGEST_SQL}"
     assert only_reads(query[:LONGEST_SQL], dialect)
     before = time.thread_time()
-    assert not any(only_reads(f"{query}{at}", dialect) for at in range(1000))
+    assert [at for at in range(1000) if only_reads(f"{query}{at}", dialect)] == []
     assert time.thread_time() - before < 0.1
 
 
@@ -276,7 +276,7 @@ def test_a_text_is_judged_once():
     query = f"SELECT {', '.join(f'a{at}' for at in range(500))} FROM orders"
     assert only_reads(query, "sqlite")
     before = time.thread_time()
-    assert all(only_reads(query, "sqlite") for _ in range(1000))
+    assert {only_reads(query, "sqlite") for _ in range(1000)} == {True}
     assert time.thread_time() - before < 0.5
 
 

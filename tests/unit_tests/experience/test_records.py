@@ -2,8 +2,9 @@
 
 import pytest
 
+from langchain_tooltree import Trajectory
 from langchain_tooltree.experience.files import count_unread
-from langchain_tooltree.experience.trajectory import Branch, Trajectory
+from langchain_tooltree.experience.trajectory import Branch
 from langchain_tooltree.messages.content import get_text
 from langchain_tooltree.messages.tool_calls import Result, find_calls
 from langchain_tooltree.text import digest

@@ -14,9 +14,11 @@ from langgraph.store.memory import InMemoryStore
 from langchain_tooltree import (
     CFGMMemory,
     CFGMMiddleware,
+    Experience,
     ExperienceStore,
     SITGraph,
     SITGraphMiddleware,
+    ToolTreeMiddleware,
 )
 from langchain_tooltree.testing import ScriptedChatModel
 
@@ -62,14 +64,24 @@ async def both_run(learning, *, in_context=False):
     await asyncio.gather(*map(run, USERS))
 
 
-@pytest.mark.parametrize("in_context", [False, True], ids=["configurable", "context"])
-async def test_memory_keeps_for_each_user_what_that_one_was_told(in_context):
+def with_memory():
+    """The middleware that keeps runs in a memory, and the store of that."""
     store = ExperienceStore(InMemoryStore(), namespace=("tooltree", "{user_id}"))
     memory = CFGMMemory(ScriptedChatModel(), store)
-    await both_run(
-        CFGMMiddleware(ScriptedChatModel(), memory, verdict=lambda _: True),
-        in_context=in_context,
-    )
+    return CFGMMiddleware(ScriptedChatModel(), memory, verdict=lambda _: True), store
+
+
+def with_planner():
+    """The planner, which keeps runs in an experience, and the store of that."""
+    experience = Experience(InMemoryStore(), verdict=lambda _: True)
+    return ToolTreeMiddleware(experience=experience), experience.store
+
+
+@pytest.mark.parametrize("keeping", [with_memory, with_planner])
+@pytest.mark.parametrize("in_context", [False, True], ids=["configurable", "context"])
+async def test_what_one_user_was_told_is_kept_for_that_one_alone(keeping, in_context):
+    learning, store = keeping()
+    await both_run(learning, in_context=in_context)
 
     for user in USERS:
         [run] = [each async for each in store.within(user_id=user).atrajectories()]

@@ -17,7 +17,6 @@ from langchain_tooltree.experience.verdict import (
     verdict_prompt,
 )
 from langchain_tooltree.testing import ScriptedChatModel
-from tests.internals.experience import ajudged, judged
 from tests.internals.hall import told_as_data
 
 TRAJECTORY = Trajectory.from_chat(
@@ -29,10 +28,16 @@ TRAJECTORY = Trajectory.from_chat(
 )
 
 
+async def judged_flow(trajectory, verdict):
+    """A run with its verdict, as recorders give it one."""
+    given = await resolve_verdict(verdict)(trajectory)
+    return trajectory.judged(given.success, given.reasons)
+
+
 @pytest.fixture
-def ask(either):
-    return lambda verdict, trajectory=TRAJECTORY: either(judged, ajudged)(
-        trajectory, verdict
+def ask(drive):
+    return lambda verdict, trajectory=TRAJECTORY: drive(
+        judged_flow(trajectory, verdict)
     )
 
 

@@ -312,9 +312,11 @@ def test_graphs_that_are_given_lose_the_same_runs(experience, tmp_path):
         1,
     ]
     assert [len(held), len(experience.graph)] == [1, 1]
-    assert not any(
-        b"secret" in file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()
-    )
+    assert [
+        file
+        for file in tmp_path.rglob("*")
+        if file.is_file() and b"secret" in file.read_bytes()
+    ] == []
     held.save(tmp_path / "by hand")  # which knows that it was changed here
     assert experience.forget(
         tool="pay", graphs=[SITGraph.from_trajectories(runs)]
@@ -339,9 +341,7 @@ def test_who_was_shown_a_run_is_told_and_loses_its_id(experience):
     erased = experience.forget(run="secret id")
 
     assert erased.shown_to == ("2",)
-    assert any(
-        "1 runs that had one of these recalled" in each for each in erased.unreached
-    )
+    assert "1 runs that had one of these recalled" in "\n".join(erased.unreached)
     assert experience.store.get("2").metadata["recalled"]["runs"] == ["x"]
     assert "secret id" not in repr(items_of(experience.store.place[0]))
 
@@ -427,9 +427,8 @@ async def test_a_record_that_cannot_be_read_keeps_no_other_from_being_forgotten(
 
     assert (erased.runs, erased.shown_to) == (("1",), ("shown", "unreadable"))
     assert experience.store.get("shown").metadata["recalled"]["runs"] == []
-    assert any(
-        "'unreadable'" in each and "cannot be read" in each for each in erased.unreached
-    )
+    told = "\n".join(each for each in erased.unreached if "'unreadable'" in each)
+    assert "cannot be read" in told
     await forget(experience, run="unreadable")
     assert ids(experience) == {"shown"}
 
@@ -653,7 +652,7 @@ def test_all_that_is_derived_is_as_if_it_had_never_been(
     gone = set(experience.forget(**what).runs)
 
     expected = made_of([each for each in runs if each.id not in gone], labels - gone)
-    assert not any(each in gone for each in ids(experience))
+    assert [each for each in ids(experience) if each in gone] == []
     assert derived_from(experience, folder / "after") == derived_from(
         expected, folder / "never"
     )

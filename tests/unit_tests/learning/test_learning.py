@@ -8,11 +8,10 @@ from typing import Annotated
 
 import pytest
 from langchain.agents import create_agent
-from langchain.agents.middleware import HumanInTheLoopMiddleware, dynamic_prompt
+from langchain.agents.middleware import HumanInTheLoopMiddleware
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import InjectedToolCallId, tool
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.config import get_config
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.store.memory import InMemoryStore
@@ -317,9 +316,11 @@ def test_what_another_writer_keeps_in_the_same_store_is_there_at_the_next_look()
     ExperienceStore(store, namespace=ALL).add(run_of(id="from elsewhere"))
 
     assert here.status().in_graph == there.status().in_graph == 3
-    assert all(
-        run in here.graph for run in ("from here", "from there", "from elsewhere")
-    )
+    assert [
+        run
+        for run in ("from here", "from there", "from elsewhere")
+        if run not in here.graph
+    ] == []
 
 
 def test_a_record_that_is_deleted_leaves_the_graph():
@@ -509,9 +510,11 @@ def test_a_verdict_that_always_raises_is_not_asked_for_ever():
 
     assert pending[-1] == 0
     assert max(map(asked.count, asked)) == 3
-    assert all(
-        "ValueError: down" in run.reasons for run in experience.store.trajectories()
-    )
+    assert [
+        run
+        for run in experience.store.trajectories()
+        if "ValueError: down" not in run.reasons
+    ] == []
 
 
 def test_the_recorder_learns_from_any_graph():
@@ -787,41 +790,6 @@ def test_a_resumed_run_is_told_what_is_known_at_its_doubt():
         "learnt meanwhile"
     ]
     assert experience.status().pending == 1
-
-
-async def test_what_one_user_is_told_is_kept_for_no_other_whose_thread_has_the_same_name():
-    both_have_asked = asyncio.Barrier(2)
-
-    @dynamic_prompt
-    def served(_):
-        return f"You serve {get_config()['configurable']['user_id']}."
-
-    @tool
-    async def look(place: str) -> str:
-        """Look at a place."""
-        await both_have_asked.wait()
-        return f"On the {place} lies a red key."
-
-    def reply(messages):
-        return ANSWER if any(each.type == "tool" for each in messages) else looking()
-
-    experience = Experience(InMemoryStore(), verdict=lambda _: True)
-    model = ScriptedChatModel(replies=[reply] * 4)
-    agent = create_tooltree_agent(
-        model, [look], experience=experience, middleware=[served]
-    )
-    await asyncio.gather(
-        *(
-            agent.ainvoke(QUESTION, in_thread("same", user_id=user))
-            for user in ("ann", "bob")
-        )
-    )
-
-    for user in ("ann", "bob"):
-        [run] = [
-            each async for each in experience.within(user_id=user).store.atrajectories()
-        ]
-        assert run.instructions == f"You serve {user}."
 
 
 def test_who_keeps_runs_without_a_verdict_is_told_once(caplog):

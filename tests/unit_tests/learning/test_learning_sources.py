@@ -161,7 +161,7 @@ def test_a_doubt_searches_among_the_records_of_its_own_user_once_a_question_and_
         agent.invoke({"messages": [("user", "Where is the red key of mine?")]})
 
     asked('{"missing": "nothing"}\nOn the desk.')
-    assert not any(op.query for op in store.searches), (
+    assert [op for op in store.searches if op.query] == [], (
         "nothing is recalled without a doubt"
     )
     asked(*['{"missing": "the room"}\nOn the desk.'] * 3, "There is no other call.")

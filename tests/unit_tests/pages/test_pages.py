@@ -9,7 +9,7 @@ from langgraph.store.memory import InMemoryStore
 
 from langchain_tooltree import Experience, SITGraph, Trajectory, write_page
 from langchain_tooltree.experience.trajectory import Branch
-from tests.internals.pages import asks_nobody, data_in
+from tests.internals.pages import check_asks_nobody, data_in
 
 MARKUP = "</script><script>alert(1)</script><img src=x onerror=alert(1)>{data} {policy}\u202e\x00"
 
@@ -50,7 +50,7 @@ def test_a_page_of_a_graph_tells_what_stands_behind_each_edge(tmp_path: Path) ->
     assert (weight, round(raw, 1)) == (pytest.approx(2 / 3, abs=0.1), 2.7)
     assert rest == [2, 2, 2, 2, ["It is open."], 1, [[0, 1], [1, 1]]]
     assert edges["find", "find"][2:6] == [1, 1, 1, 1]
-    assert asks_nobody(file.read_text())
+    check_asks_nobody(file.read_text())
 
 
 @pytest.mark.slow
@@ -74,7 +74,7 @@ def test_no_name_of_a_tool_or_a_run_leaves_its_place(tmp_path: Path) -> None:
     file = graph_page([run_of([MARKUP, " "], MARKUP, MARKUP)], tmp_path)
     data = data_in(file.read_text())
 
-    assert asks_nobody(file.read_text())
+    check_asks_nobody(file.read_text())
     assert data["edges"][0][8] == [MARKUP.replace("\x00", "\x00")]
     assert data["start"] == 0, "no other tool is taken for the start"
     assert data_in(graph_page([], tmp_path).read_text())["edges"] == []
@@ -137,7 +137,7 @@ def test_a_page_of_a_run_marks_what_was_added_what_failed_and_who_judged(
         "sub",
         1,
     )
-    assert asks_nobody((tmp_path / "run.html").read_text())
+    check_asks_nobody((tmp_path / "run.html").read_text())
 
 
 def test_a_run_of_any_length_has_a_page_below_a_megabyte(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_a_run_of_any_length_has_a_page_below_a_megabyte(tmp_path: Path) -> None
     assert data["messages"][-1]["text"] == "Short.", (
         "long texts are shortened before short ones"
     )
-    assert asks_nobody((tmp_path / "run.html").read_text())
+    check_asks_nobody((tmp_path / "run.html").read_text())
 
 
 def test_a_page_of_an_experience_tells_what_was_learnt_of_whom_and_of_no_other_namespace(
@@ -192,8 +192,8 @@ def test_a_page_of_an_experience_tells_what_was_learnt_of_whom_and_of_no_other_n
         == "Task of back."
     )
     assert data["status"]["runs"] == 3
-    assert all(run["kept"] for run in data["runs"])
-    assert asks_nobody((tmp_path / "hers.html").read_text())
+    assert [run for run in data["runs"] if not run["kept"]] == []
+    check_asks_nobody((tmp_path / "hers.html").read_text())
 
 
 @pytest.mark.slow
@@ -211,7 +211,7 @@ def test_a_page_of_many_long_runs_is_bounded(tmp_path: Path) -> None:
     assert sum("messages" in run for run in runs) == 100
     assert len(runs) == 110
     assert (tmp_path / "experience.html").stat().st_size < 1_200_000
-    assert asks_nobody((tmp_path / "experience.html").read_text())
+    check_asks_nobody((tmp_path / "experience.html").read_text())
 
 
 def test_what_cannot_be_read_or_is_long_keeps_no_other_run_out_of_a_page(

@@ -5,7 +5,7 @@ from html.parser import HTMLParser
 
 from langchain_tooltree import SearchConfig, demo
 from langchain_tooltree.pages.search import to_html
-from tests.internals.pages import asks_nobody, data_in, made, search_of
+from tests.internals.pages import check_asks_nobody, data_in, made, search_of
 from tests.internals.sign_reader import sign_reader
 
 HOSTILE = [
@@ -104,7 +104,7 @@ def test_a_search_in_the_agents_own_loop_shows_its_plan_and_answer_and_no_scores
         "zoom_image",
         "image_size",
     ]
-    assert not any(node["scores"] for node in data["nodes"])
+    assert [node for node in data["nodes"] if node["scores"]] == []
     assert (data["history"], data["cost"]["rollouts"]) == ([], 1)
 
 
@@ -114,7 +114,7 @@ def test_no_word_of_a_tool_or_a_user_leaves_its_place():
         page = with_calls([text, *HOSTILE])
 
         assert Elements(page).tags == plain.tags
-        assert asks_nobody(page)
+        check_asks_nobody(page)
         assert data_in(page)["nodes"][3]["seen"] == HOSTILE[1]
         assert json.loads(data_in(page)["nodes"][4]["arguments"]) == {"at": HOSTILE[2]}
         assert page.isascii() or "\u202e" not in page

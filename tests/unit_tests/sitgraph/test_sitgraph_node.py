@@ -97,9 +97,11 @@ def test_a_graph_of_ones_own_gets_suggestions_and_stays_the_same_otherwise(path)
     ]
     assert {prompt[0].text for prompt in plain.calls} == {"Be kind."}
     shown = [prompt[0].text for prompt in model.calls]
-    assert all(
-        text.startswith("Be kind.\n\n<reference_material ") for text in shown[:-1]
-    )
+    assert [
+        text
+        for text in shown[:-1]
+        if not text.startswith("Be kind.\n\n<reference_material ")
+    ] == []
     assert "went on here with: find_reader in 4 of 4 runs." in shown[0]
     assert "went on here with: reserve_book" in shown[3]
     assert WANTED not in shown[3]

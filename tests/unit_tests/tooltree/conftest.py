@@ -10,22 +10,20 @@ from typing import Any
 
 import pytest
 
-from langchain_tooltree.tooltree.search import (
-    Action,
-    KernelConfig,
-    Node,
-    Observation,
-    Operation,
-    OperationOutcome,
-    Tree,
-    TreeSearch,
-)
+from langchain_tooltree.tooltree.search import Operation, OperationOutcome, TreeSearch
+from langchain_tooltree.tooltree.search.config import KernelConfig
 from langchain_tooltree.tooltree.search.policies import (
     DONE_AT_START,
     Outlook,
     PosteriorPolicy,
 )
-from langchain_tooltree.tooltree.search.tree import Effect
+from langchain_tooltree.tooltree.search.tree import (
+    Action,
+    Effect,
+    Node,
+    Observation,
+    Tree,
+)
 from tests.internals.tooltree import BY_POSTERIOR
 
 EFFECTS = {"look": "read", "ask": "read", "send": "write", "paint": "sandboxed"}

@@ -9,7 +9,7 @@ from langchain_tooltree.models import Meter
 from langchain_tooltree.testing import ScriptedChatModel
 from langchain_tooltree.tooltree.deep import ProposalRequest, Proposer
 from langchain_tooltree.tooltree.judge import SAID_OPEN
-from langchain_tooltree.tooltree.search import KernelConfig
+from langchain_tooltree.tooltree.search.config import KernelConfig
 
 
 @tool

@@ -8,11 +8,11 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
 
 from cookbook.offline_model import OfflineChatModel
-from langchain_tooltree import ObjectSandbox, SearchConfig
-from langchain_tooltree.errors import ConfigurationError, EmptyQueryError
+from langchain_tooltree import ConfigurationError, ObjectSandbox, SearchConfig
+from langchain_tooltree.errors import EmptyQueryError
 from langchain_tooltree.flows import arun_flow, run_flow
 from langchain_tooltree.testing import ScriptedChatModel
-from langchain_tooltree.tooltree.search import KernelConfig
+from langchain_tooltree.tooltree.search.config import KernelConfig
 from tests.internals.tooltree import deep_search
 
 REQUEST = [HumanMessage("Send the letter that is in the drawer.")]

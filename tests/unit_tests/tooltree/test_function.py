@@ -14,7 +14,7 @@ from langchain_tooltree import (
 )
 from langchain_tooltree.errors import EmptyQueryError, ToolDefinitionError
 from langchain_tooltree.testing import ScriptedChatModel
-from langchain_tooltree.tooltree.search import KernelConfig
+from langchain_tooltree.tooltree.search.config import KernelConfig
 from tests.unit_tests.tooltree.loops import READS, Shop, calls, naming, report, scripted
 
 

@@ -12,7 +12,7 @@ from langchain_tooltree.tooltree.result import (
     steps_of,
     without_failed_writes,
 )
-from langchain_tooltree.tooltree.search import Action, Observation, Tree
+from langchain_tooltree.tooltree.search.tree import Action, Observation, Tree
 
 USAGE = {"input_tokens": 5, "output_tokens": 1, "total_tokens": 6}
 

@@ -217,7 +217,7 @@ async def test_worlds_are_closed_whatever_comes_of_them(gather):
         Walker(), experience, make, ["a", "b", "c", "d"], None, max_retries=0
     )
     assert len(worlds) == 4
-    assert all(world.closed for world in worlds)
+    assert [world for world in worlds if not world.closed] == []
     assert not report.unfinished
     assert "RuntimeError: stuck" in report.outcomes[2].reasons
 
@@ -278,7 +278,7 @@ async def test_a_store_that_fails_stops_the_collection_and_nothing_is_lost(gathe
     model, experience = Walker(), ExperienceStore(FullStore(2))
     with pytest.raises(OSError, match="disk full"):
         await gather(model, experience, make, ["leave"], None)
-    assert all(world.closed for world in worlds)
+    assert [world for world in worlds if not world.closed] == []
     await gather(model, experience, make, ["leave"], None)
     assert [each.success for each in experience.trajectories()] == [False, True]
 

@@ -2,7 +2,9 @@ import math
 
 import pytest
 
-from langchain_tooltree.tooltree.search import KernelConfig, Tree, UCTPolicy, Work
+from langchain_tooltree.tooltree.search.config import KernelConfig
+from langchain_tooltree.tooltree.search.policies import UCTPolicy
+from langchain_tooltree.tooltree.search.tree import Tree, Work
 
 
 def work(tree, *, askable=lambda _: False, **settings):

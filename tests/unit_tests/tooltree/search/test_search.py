@@ -8,7 +8,10 @@ from dataclasses import replace
 import pytest
 
 from langchain_tooltree.tooltree import search as kernel
-from langchain_tooltree.tooltree.search import KernelConfig, TreeSearch, UCTPolicy, Work
+from langchain_tooltree.tooltree.search import TreeSearch
+from langchain_tooltree.tooltree.search.config import KernelConfig
+from langchain_tooltree.tooltree.search.policies import UCTPolicy
+from langchain_tooltree.tooltree.search.tree import Work
 from tests.internals.tooltree import BY_POSTERIOR
 
 

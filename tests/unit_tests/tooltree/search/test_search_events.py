@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from langchain_tooltree import events
-from langchain_tooltree.tooltree.search import KernelConfig, TreeSearch
+from langchain_tooltree.tooltree.search import TreeSearch
+from langchain_tooltree.tooltree.search.config import KernelConfig
 from tests.internals.tooltree import BY_POSTERIOR
 
 FIELDS = {

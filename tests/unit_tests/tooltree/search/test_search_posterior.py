@@ -134,7 +134,7 @@ def test_rollouts_share_what_is_worth_starting(likely_in, parallel):
         parallel_rollouts=parallel,
     )
     assert 1 <= max(flights) <= parallel
-    assert all(node.in_flight == 0 for node in search.tree.nodes)
+    assert [node for node in search.tree.nodes if node.in_flight != 0] == []
 
 
 def test_a_favourite_in_flight_keeps_other_rollouts_from_starting(likely_in):

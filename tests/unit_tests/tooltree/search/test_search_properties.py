@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from langchain_tooltree.tooltree.search import KernelConfig, TreeSearch
+from langchain_tooltree.tooltree.search import TreeSearch
+from langchain_tooltree.tooltree.search.config import KernelConfig
 from langchain_tooltree.tooltree.search.policies import DEEPER
 
 pytestmark = pytest.mark.slow  # hundreds of searches a property
@@ -205,7 +206,7 @@ def test_nothing_stays_in_flight_or_reserved_after_an_undisturbed_search(
     run_pure(search, pure_world(**world))
     if search.stop_reason in UNDISTURBED:
         assert [node.in_flight for node in search.tree.nodes] == [0] * len(search.tree)
-        assert not any(node.proposing for node in search.tree.nodes)
+        assert [node for node in search.tree.nodes if node.proposing] == []
         assert search.promised_model_calls == 1
     else:
         assert search.stop_reason in {"proposer_failed", "judge_failed", "solved"}
@@ -270,10 +271,11 @@ def test_no_call_runs_again_in_a_world_in_which_it_has_succeeded(
             for node in search.tree.nodes
             if node.observation and node.observation.kind == "ok"
         }
-        assert not any(
-            operation.run and key(search.tree[operation.node]) in settled
+        assert [
+            operation
             for operation in launched
-        )
+            if (operation.run and key(search.tree[operation.node]) in settled)
+        ] == []
 
     run_pure(search, pure_world(**world), watch=watch)
 

@@ -4,11 +4,8 @@ from itertools import pairwise
 
 import pytest
 
-from langchain_tooltree.tooltree.search import (
-    FAILURES_TO_GIVE_UP,
-    KernelConfig,
-    TreeSearch,
-)
+from langchain_tooltree.tooltree.search import FAILURES_TO_GIVE_UP, TreeSearch
+from langchain_tooltree.tooltree.search.config import KernelConfig
 
 ONE = {"model_calls": 1}
 PAPER = {"selection": "printed", "max_proposals": 1, "goal_score": False}
@@ -115,7 +112,7 @@ def test_the_papers_form_goes_on_while_the_best_path_still_changes(search_in):
 def test_exhausted_when_nothing_is_left_to_try(search_in):
     search = search_in({"offers": {(): "a b", ("a",): "c"}})
     assert search.stop_reason == "exhausted"
-    assert all(node.closed for node in search.tree.nodes)
+    assert [node for node in search.tree.nodes if not node.closed] == []
 
 
 @pytest.mark.parametrize("parallel", [1, 3, 8])
@@ -154,9 +151,11 @@ def test_a_call_that_ran_is_judged_before_the_budget_ends_the_search(
         search = search_in(
             tables, judge_calls=judge_calls, top_k=9, max_model_calls=limit
         )
-        assert all(node.evaluated for node in search.tree.nodes if node.observation), (
-            limit
-        )
+        assert [
+            node
+            for node in search.tree.nodes
+            if node.observation and not node.evaluated
+        ] == [], limit
 
 
 def test_a_proposer_that_keeps_failing_ends_the_search(search_in):
@@ -244,7 +243,9 @@ def test_the_best_value_never_falls(pure_world, run_pure):
         values = [
             event["value"] for event in search.take_events() if event["type"] == "best"
         ]
-        assert all(earlier <= later for earlier, later in pairwise(values))
+        assert [
+            (earlier, later) for earlier, later in pairwise(values) if earlier > later
+        ] == []
 
 
 def test_the_first_reason_to_stop_stays(search_in):

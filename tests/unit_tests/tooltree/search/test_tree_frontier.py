@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from langchain_tooltree.tooltree.search import KernelConfig, Observation, Tree
+from langchain_tooltree.tooltree.search.config import KernelConfig
+from langchain_tooltree.tooltree.search.tree import Observation, Tree
 
 RULES = ("posterior", "smoothed")
 
