@@ -316,8 +316,8 @@ def read_question(
         if is_tool_result(each)
     }
     path = tuple(
-        Made(step.tool, step.arguments or {}, results.get(step.call_id or ""))
-        for step in conversation.calls
+        Made(call.tool, call.arguments or {}, results.get(call.call_id or ""))
+        for call in conversation.calls
     )
     if note.startswith(prompts.OTHERS_PROMPT.partition("{")[0]):
         return Question("others", request, path, names), []

@@ -76,8 +76,8 @@ def learning_agent(store: BaseStore) -> CompiledStateGraph:
 def went_well(run: Trajectory) -> bool:
     """The verdict on a run: a price was read, and nothing failed or was rejected. For more, name a model as verdict."""
     well = [
-        step.tool
-        for step in run.steps
-        if step.result and step.result.status == "success"
+        call.tool
+        for call in run.calls
+        if call.result and call.result.status == "success"
     ]
-    return "read_price" in well and len(well) == len(run.steps)
+    return "read_price" in well and len(well) == len(run.calls)

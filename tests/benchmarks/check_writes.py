@@ -57,8 +57,8 @@ class Checked:
     strange: int | None
 
 
-def _key(step: Call) -> str:
-    return get_call_key(step.tool, step.arguments or {})
+def _key(call: Call) -> str:
+    return get_call_key(call.tool, call.arguments or {})
 
 
 def _checked(
@@ -143,11 +143,11 @@ def interval(
 def measure(path: Path) -> list[Checked]:
     """Look at all runs of a file; none is looked at by a graph that knows a run of its task."""
     runs = list(load_trajectories(path))
-    names = sorted({step.tool for run in runs for step in run.steps})
+    names = sorted({call.tool for run in runs for call in run.calls})
     made: dict[str, set[str]] = {}
     for run in runs:
         if run.success:
-            made.setdefault(task_of(run), set()).update(map(_key, run.steps))
+            made.setdefault(task_of(run), set()).update(map(_key, run.calls))
     checked: list[Checked] = []
     for fold in track(range(FOLDS), description=path.name):
         graph = SITGraph.from_trajectories(

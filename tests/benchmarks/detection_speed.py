@@ -2,7 +2,7 @@
 
     python -m tests.benchmarks.detection_speed --json PATH
 
-Conversations of 100, 1,000 and 10,000 messages, with short observations and with such of 50 kB: running text, JSON, and
+Conversations of 100, 1,000 and 10,000 messages, with short results and with such of 50 kB: running text, JSON, and
 text that was read before. In each, the last 200 steps are looked at; a step is what the agent would wait for after
 its tools, so a conversation goes on by two messages and is looked at once. None of them is anomalous, so that every
 rule is asked. Times are of one thread, without the classifier; those on a busy machine are longer.
@@ -68,8 +68,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     options = parser.parse_args(arguments)
     figures = {
-        kind: {str(length): measure(length, observation) for length in LENGTHS}
-        for kind, observation in KINDS.items()
+        kind: {str(length): measure(length, result) for length in LENGTHS}
+        for kind, result in KINDS.items()
     }
     show(figures)
     if options.json:
@@ -77,8 +77,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return int(any(missed(of_kind) for of_kind in figures.values()))
 
 
-def conversation(length: int, observation: Callable[[int], str]) -> list[BaseMessage]:
-    """A conversation whose last message is an observation."""
+def conversation(length: int, result: Callable[[int], str]) -> list[BaseMessage]:
+    """A conversation whose last message is a result."""
     messages: list[BaseMessage] = [HumanMessage("Watch the plant.")]
     for number in range(length // 2):
         name, call = NAMES[number % len(NAMES)], f"call_{number}"
@@ -90,14 +90,14 @@ def conversation(length: int, observation: Callable[[int], str]) -> list[BaseMes
                 ],
             )
         )
-        messages.append(ToolMessage(observation(number), tool_call_id=call, name=name))
+        messages.append(ToolMessage(result(number), tool_call_id=call, name=name))
     return messages
 
 
-def measure(length: int, observation: Callable[[int], str]) -> dict[str, float]:
+def measure(length: int, result: Callable[[int], str]) -> dict[str, float]:
     """Milliseconds for looking at a step near the end of a conversation."""
     detector = AnomalyDetector(pollers=["wait*", "tool_0(0)"])
-    every = conversation(length + 2 * STEPS, observation)
+    every = conversation(length + 2 * STEPS, result)
     messages = every[: length + 1]
     times = []
     for begin in range(len(messages), len(every), 2):

@@ -29,7 +29,7 @@ class Bigram:
         for question in questions_in(trajectories):
             self.after.setdefault(question.last_tool, Counter())[question.answer] += 1
         self._calls = Counter(
-            step.tool for trajectory in trajectories for step in trajectory.calls
+            call.tool for trajectory in trajectories for call in trajectory.calls
         )
 
     def __call__(self, question: Question) -> list[str]:

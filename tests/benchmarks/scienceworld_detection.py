@@ -112,7 +112,7 @@ def tallied(runs: Iterable[Run], check: Check) -> Tally:
 
     Args:
         runs: The runs.
-        check: Says of the conversation so far whether its latest observation is an anomaly.
+        check: Says of the conversation so far whether its latest result is an anomaly.
 
     Returns:
         What was said.

@@ -221,7 +221,7 @@ def learnt(
         store = ExperienceStore(InMemoryStore(), namespace=("runs",))
         for each in others:
             store.add(each)
-        chains = {each.id: [step.tool for step in each.steps] for each in others}
+        chains = {each.id: [call.tool for call in each.calls] for each in others}
         folds.append(
             Past(
                 SITGraph.from_trajectories(others),

@@ -700,7 +700,7 @@ def _conversed(reply: AIMessage) -> Any:
     said = Conversation([*QUESTION, reply])
     return (
         said.task,
-        said.calls,
+        said.tool_calls,
         said.call_ids,
         said.calls,
         said.chat,
