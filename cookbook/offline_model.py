@@ -19,7 +19,7 @@ from langchain_tooltree.messages.visible_messages import PLANNER_NOTE
 from langchain_tooltree.testing import ChatDouble, Response
 from langchain_tooltree.text import digest
 from langchain_tooltree.tooltree import prompts
-from langchain_tooltree.tooltree.report import (
+from langchain_tooltree.tooltree.completeness_report import (
     REPORT_AND_CALL_PROMPT,
     REPORT_AND_UNDO_PROMPT,
     REPORT_PROMPT,

@@ -20,15 +20,16 @@ from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 
 from langchain_tooltree.models import with_chat_model
+from langchain_tooltree.tooltree.completeness_report import parse_report
 from langchain_tooltree.tooltree.report import (
     Report,
+    build_report,
     find_texts,
-    may_be_report,
-    parse_report,
     split_report,
     with_first_text,
     with_texts,
 )
+from langchain_tooltree.tooltree.stream_filter import ReportFilter
 
 ModelT = TypeVar("ModelT")
 ValueT = TypeVar("ValueT")
@@ -76,11 +77,9 @@ def as_said(reply: AIMessage) -> AIMessage:
     """A reply as its model gave it, with its report and the text that a gate holds back, for whoever records models."""
     withheld = _WITHHELD.get()
     gate = withheld.gates.get(reply.id) if withheld is not None else None
-    if gate is None or not gate.line:
+    if gate is None or gate.report is None:
         return reply
-    return reply.model_copy(
-        update={"content": gate.line + (gate.text if gate.is_shut else reply.text)}
-    )
+    return reply.model_copy(update={"content": gate.said})
 
 
 def gated(model: ModelT) -> ModelT:
@@ -188,79 +187,111 @@ def _streaming_gate() -> "_Gate":
 
 @dataclass(slots=True)
 class _Gate:
-    """Decides about one reply; nothing is held back once it is open."""
+    """Decides which parts of one reply may be shown.
 
-    withheld: Withheld | None  # of the step that a visit asks for
+    Attributes:
+        withheld: Where the visit finds what was kept back. None if no visit asks:
+            then everything passes.
+        report: The report of the reply, once it is known.
+        said: The text as the model wrote it, as far as it has arrived.
+        text: The text of a doubtful answer, which is kept back as a whole.
+        is_open: True if nothing is held back any more.
+        is_shut: True if the answer is doubtful, so that nothing of it is shown.
+        chunks: The chunks that are held back.
+    """
+
+    withheld: Withheld | None
     report: Report | None = None
-    line: str = ""  # the report as the model wrote it, with the white space behind it
-    text: str = ""  # held back so far; in the end that of a doubtful answer
+    said: str = ""
+    text: str = ""
     is_open: bool = False
     is_shut: bool = False
     chunks: list[ChatGenerationChunk] = field(default_factory=list)
+    _filter: ReportFilter = field(default_factory=ReportFilter)
+    _shown: bool = False
 
     def admit(self, chunk: ChatGenerationChunk) -> Sequence[ChatGenerationChunk]:
-        """The chunks of a stream that pass when one more has come."""
-        is_step = bool(getattr(chunk.message, "tool_call_chunks", None))
-        if self.is_open or not (
-            self.chunks or is_step or chunk.message.text
-        ):  # reasoning comes before the text
+        """Return the chunks of a stream that may be shown after one more has arrived."""
+        if self.is_open:
             return [chunk]
-        self.chunks.append(chunk)
-        self.text += chunk.message.text
-        if is_step:
-            self.is_shut = False
-            return self.release()
-        if self.is_shut:
-            return []
-        parts = parse_report(self.text) if "}" in self.text else None
-        self.is_shut = parts is not None and parts[0].doubtful
-        is_waiting = (
-            may_be_report(self.text) if parts is None else self.is_shut or not parts[1]
-        )
-        return [] if is_waiting else self.release()
+        text = str(chunk.message.text)
+        is_step = bool(getattr(chunk.message, "tool_call_chunks", None))
+        # Reasoning before the text, and usage behind it, may be shown at once.
+        if not (text or is_step or self.chunks):
+            return [chunk]
 
-    def release(self) -> list[ChatGenerationChunk]:
-        """The chunks that were held back, without a report; as one without text if the answer is doubtful."""
-        waiting, self.chunks, self.is_open = self.chunks, [], True
-        parts = parse_report(self.text) if waiting else None
-        if parts is None:
+        self.said += text
+        shown_text = self._filter.feed(text)
+        self.chunks.append(chunk)
+        if is_step:
+            return self.release(is_step=True)
+        if not self._shown and shown_text.strip():
+            self.is_shut = self._is_doubtful_so_far()
+        if self.is_shut or not (shown_text.strip() or (shown_text and self._shown)):
+            return []
+        return self._show(shown_text if self._shown else shown_text.lstrip())
+
+    def release(self, *, is_step: bool = False) -> list[ChatGenerationChunk]:
+        """Return what is still held back at the end, without a report.
+
+        It is one chunk without text if the answer is doubtful.
+
+        Args:
+            is_step: True if the reply calls tools. Then it is no answer, and its text
+                is shown whatever a report in it says.
+        """
+        self.is_open = True
+        waiting, self.chunks = self.chunks, []
+        parsed = parse_report(self.said)
+        self.report = build_report(parsed)
+        if self.report is None and not self._shown:
             return waiting
-        self.report, self.line, self.text = (
-            parts[0],
-            self.text.removesuffix(parts[1]),
-            parts[1],
-        )
-        return [_merged(waiting, "" if self.is_shut else self.text)]
+
+        self.text = parsed.answer
+        is_doubtful = self.report is not None and self.report.doubtful
+        self.is_shut = is_doubtful and not (is_step or self._shown)
+        if not waiting:
+            return []
+        if self._shown:
+            return [_merged(waiting, self._filter.finish())]
+        return [_merged(waiting, "" if self.is_shut else parsed.answer)]
+
+    def _is_doubtful_so_far(self) -> bool:
+        """Return True if the reports before the answer say that something is missing."""
+        report = build_report(parse_report(self.said))
+        return report is not None and report.doubtful
+
+    def _show(self, text: str) -> list[ChatGenerationChunk]:
+        """Return the chunks that were held back as one, with the text that is shown."""
+        waiting, self.chunks = self.chunks, []
+        self._shown = True
+        if len(waiting) == 1 and waiting[0].message.text == text:
+            return waiting
+        return [_merged(waiting, text)]
 
     def close(self, result: ChatResult) -> ChatResult:
-        """The reply as it may be shown; noted for the visit."""
+        """Return the reply as it may be shown, and note it for the visit."""
         if self.withheld is None or len(result.generations) != 1:
             return result
-        generation = self._show(result.generations[0])
+        generation = self._show_whole(result.generations[0])
         self.withheld.gates[generation.message.id] = self
         return ChatResult(generations=[generation], llm_output=result.llm_output)
 
-    def _show(self, generation: ChatGeneration) -> ChatGeneration:
-        """A reply without a report, and without the text of a doubtful answer."""
-        if self.report is not None or not isinstance(
-            generation.message, AIMessage
-        ):  # it has come through `admit`
+    def _show_whole(self, generation: ChatGeneration) -> ChatGeneration:
+        """Return a reply without its report, and without the text of a doubtful answer."""
+        has_streamed = bool(self.said)
+        if has_streamed or not isinstance(generation.message, AIMessage):
             return generation
+        self.said = str(generation.message.text)
         message, self.report = split_report(generation.message)
-        self.line = (
-            generation.message.text.removesuffix(message.text)
-            if self.report is not None
-            else ""
-        )
         is_step = bool(message.tool_calls or message.invalid_tool_calls)
         self.is_shut = self.report is not None and self.report.doubtful and not is_step
         if self.is_shut:
-            self.text, message = (
-                message.text,
-                with_texts(message, [""] * len(find_texts(message))),
-            )
+            self.text = str(message.text)
+            message = with_texts(message, [""] * len(find_texts(message)))
         return ChatGeneration(
-            message=message, generation_info=generation.generation_info
+            message=message,
+            generation_info=generation.generation_info,
         )
 
 
@@ -268,7 +299,7 @@ def _merged(chunks: Sequence[ChatGenerationChunk], text: str) -> ChatGenerationC
     """Chunks as one, so that usage and the like are kept, with another text: where the last one had some."""
     merged = functools.reduce(operator.add, chunks)
     texts = find_texts(merged.message)
-    last = max(at for at, each in enumerate(texts) if each)
+    last = max((at for at, each in enumerate(texts) if each), default=0)
     message = with_texts(
         merged.message, [text if at == last else "" for at in range(len(texts))]
     )

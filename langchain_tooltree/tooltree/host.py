@@ -36,6 +36,11 @@ from langchain_tooltree.tooltree.branches import (
     Candidate,
     Mark,
 )
+from langchain_tooltree.tooltree.completeness_report import (
+    REPORT_AND_CALL_PROMPT,
+    REPORT_AND_UNDO_PROMPT,
+    REPORT_PROMPT,
+)
 from langchain_tooltree.tooltree.gate import Withheld, withholding
 from langchain_tooltree.tooltree.judge import (
     Judge,
@@ -44,14 +49,7 @@ from langchain_tooltree.tooltree.judge import (
     resolve_judge,
 )
 from langchain_tooltree.tooltree.prompts import Prompts
-from langchain_tooltree.tooltree.report import (
-    LARGE_REQUEST,
-    REPORT_AND_CALL_PROMPT,
-    REPORT_AND_UNDO_PROMPT,
-    REPORT_PROMPT,
-    Report,
-    split_report,
-)
+from langchain_tooltree.tooltree.report import LARGE_REQUEST, Report, split_report
 from langchain_tooltree.tooltree.search.config import SearchConfig
 
 MOST_OFFERINGS = 16  # selections of tools of which it is kept what they are: few agents change between more
@@ -257,6 +255,17 @@ class PlannerHost(ABC):
             reply, report = split_report(reply)
         self.reply = reply
         return reply, None if is_step else report
+
+    async def ask_plainly(self, messages: Sequence[BaseMessage]) -> AIMessage:
+        """Ask the agent's model as the plain agent would, without asking for a report.
+
+        Nothing in the reply counts as a report, so an answer of the application's own
+        form comes through unchanged.
+        """
+        self.reply = validate_message(
+            await self.ask(messages, line="", silent=self.unseen)
+        )
+        return self.reply
 
     def instructions_for(
         self, system: SystemMessage | None, messages: Sequence[BaseMessage]

@@ -1,147 +1,89 @@
-"""The line with which an answer begins: what of the request is not done yet.
+"""The report of an answer in a message, and what follows from it for the answer."""
 
-A model that answers says in one line of JSON whether something is missing, and in large requests also which call would
-help most. The line stands first, so that a doubtful answer is known before any of it is shown. A reply without such a
-line is accepted as it is.
-"""
-
-import json
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
-from langchain_core.messages import AIMessage, BaseMessage
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    ValidationError,
-    ValidatorFunctionWrapHandler,
-    field_validator,
-)
+from langchain_core.messages import AIMessage, BaseMessage, ToolCall
 
 from langchain_tooltree.messages.content import get_block_text
+from langchain_tooltree.tooltree.completeness_report import ParsedAnswer, parse_report
 
 AnyMessageT = TypeVar("AnyMessageT", bound=BaseMessage)
 
-REPORT_PROMPT = 'First line of an answer: {"missing": "nothing, or what"}'
-"""Stands at the end of the agent's instructions. Each of its model calls pays for it, so it is short."""
-
-REPORT_AND_CALL_PROMPT = (
-    'Begin an answer (a reply without tool calls) with one line of JSON: {"missing": "nothing", "call": null}. If your '
-    'tools can still find out or do a part of the request, name that part instead of "nothing", and the next call for '
-    'it as {"name": ..., "args": {...}}.'
-)
-"""Stands there where the request is so large that the longer line is at most a twentieth of it."""
-
-REPORT_AND_UNDO_PROMPT = (
-    'First line of an answer: {"missing": "nothing, or what", "wrong": null}. If a step was wrong, put the number of '
-    "the first such step for null. A step is a message of this turn that calls tools, counted from 1."
-)
-"""Stands there where the steps are tried in a sandbox, and one that went wrong can be undone."""
-
-LARGE_REQUEST = 6_000  # characters of a request, tools included, from which the longer line is asked for
-LONGEST_REPORT = 2_000  # characters of a reply that are searched for its report. A stream holds back no more than these
-
-_NOTHING = frozenset({"", "nothing", "none", "null", "no", "n/a"})
+LARGE_REQUEST = 6_000
+"""Characters of a request, tools included, from which the longer line is asked for."""
 
 
-class NamedCall(BaseModel):
-    """A call that a report names as the one that would help most."""
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What an answer says of itself.
 
-    model_config = ConfigDict(frozen=True)
+    Attributes:
+        missing: What of the request is not done yet, or "" if nothing is.
+        call: The tool call that would help most, if the answer proposes one.
+        wrong: The number, from 1, of the first step of the turn that was a mistake.
+    """
 
-    name: str
-    args: dict[str, Any] = Field(default_factory=dict)
-
-
-class Report(BaseModel):
-    """What an answer says of itself."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    missing: (
-        str | None
-    )  # what of the request is not done yet, in words; empty if nothing is
-    call: NamedCall | None = (
-        None  # the one that would help most, if the answer names one
-    )
-    wrong: int | None = (
-        None  # number, from 1, of the first step of the turn that should not have been made, if named
-    )
-
-    @field_validator("missing")
-    @classmethod
-    def _nothing_is_empty(cls, missing: str | None) -> str:
-        text = " ".join((missing or "").split())
-        return "" if text.rstrip(".!").casefold() in _NOTHING else text
-
-    @field_validator("call", "wrong", mode="wrap")
-    @classmethod
-    def _unreadable_is_none(
-        cls, value: Any, validate: ValidatorFunctionWrapHandler
-    ) -> Any:
-        try:
-            return validate(value)
-        except ValidationError:
-            return None
+    missing: str = ""
+    call: ToolCall | None = None
+    wrong: int | None = None
 
     @property
     def doubtful(self) -> bool:
-        """Whether the answer admits that something is missing or went wrong."""
+        """Return True if the answer admits that something is missing or wrong."""
         return bool(self.missing) or self.wrong is not None
 
 
-_DECODER = json.JSONDecoder()
-_BEGINNING = re.compile(
-    r'\s*(?:\{\s*(?:"(?:\w*\Z|(?:missing|call|wrong)").*)?)?', re.DOTALL
-)
-
-
-def may_be_report(text: str) -> bool:
-    """Whether a reply that begins with a text, as far as it has come, may turn out to begin with a report."""
-    if len(text.lstrip()) > LONGEST_REPORT or _BEGINNING.fullmatch(text) is None:
-        return False
-    try:
-        _DECODER.raw_decode(text.lstrip())
-    except ValueError:
-        return True  # the object is not complete
-    except RecursionError:
-        pass
-    return False
-
-
-def parse_report(text: str) -> tuple[Report, str] | None:
-    """The report with which a reply begins, and the rest without the white space between them.
-
-    `None` if there is no report, which an object with other keys is not: it is the answer.
-    """
-    start = text.lstrip()
-    if not start.startswith("{"):
+def build_report(parsed: ParsedAnswer) -> Report | None:
+    """Return what a parsed answer reports, or None if it has no report."""
+    if not parsed.has_report:
         return None
-    try:
-        data, end = _DECODER.raw_decode(start[:LONGEST_REPORT])
-        report = Report.model_validate(data)
-    except (ValueError, RecursionError):
-        return None
-    return report, start[end:].lstrip()
+    return Report(
+        missing=parsed.missing or "",
+        call=parsed.call,
+        wrong=parsed.wrong,
+    )
 
 
 def split_report(reply: AIMessage) -> tuple[AIMessage, Report | None]:
-    """Take the report out of a reply, other blocks left as they are; the reply itself and `None` if it has none."""
+    """Take the report out of a reply.
+
+    Returns:
+        The reply with its other text and blocks, and the report. The reply itself and
+        None if it has no report.
+    """
     texts = find_texts(reply)
-    parts = parse_report("".join(texts))
-    if parts is None:
+    text = "".join(texts)
+    parsed = parse_report(text)
+    report = build_report(parsed)
+    if report is None:
         return reply, None
-    report, rest = parts
-    ahead = sum(map(len, texts)) - len(
-        rest
-    )  # characters of the report, which may stand in several blocks
-    for at, text in enumerate(texts):
-        texts[at] = text[ahead:]
-        ahead -= min(ahead, len(text))
-    return without_blanks(with_texts(reply, texts)), report
+    answer_texts = _cut_texts(texts, text, parsed.answer)
+    return without_blanks(with_texts(reply, answer_texts)), report
+
+
+def _cut_texts(texts: Sequence[str], text: str, answer: str) -> list[str]:
+    """Return the part of the answer that stands in each block.
+
+    Args:
+        texts: The text of each block.
+        text: All of these texts, joined.
+        answer: The text without its report. Where a report stood in the middle, such
+            as after a `<think>` block, all of it goes to the first block with text.
+    """
+    start = text.find(answer)
+    if start < 0:
+        first_block = next(index for index, each in enumerate(texts) if each)
+        return [answer if index == first_block else "" for index in range(len(texts))]
+
+    end = start + len(answer)
+    parts = []
+    offset = 0
+    for each in texts:
+        parts.append(each[max(0, start - offset) : max(0, end - offset)])
+        offset += len(each)
+    return parts
 
 
 def find_texts(message: BaseMessage) -> list[str]:

@@ -26,9 +26,14 @@ from langchain_tooltree._langgraph import steps_here
 from langchain_tooltree.experience.guide import Advice
 from langchain_tooltree.experience.trajectory import Recall
 from langchain_tooltree.messages.kinds import get_tool_calls
+from langchain_tooltree.messages.visible_messages import PLANNER_NOTE
 from langchain_tooltree.models import usage_sum
 from langchain_tooltree.text import call_label, cut, get_call_key, words_of
 from langchain_tooltree.tooltree import prompts
+from langchain_tooltree.tooltree.answer_checks import (
+    find_problem,
+    has_visible_content,
+)
 from langchain_tooltree.tooltree.branches import (
     KEY,
     Best,
@@ -44,8 +49,8 @@ from langchain_tooltree.tooltree.branches import (
     results_of,
     with_only_call,
 )
+from langchain_tooltree.tooltree.problems import AnswerProblem
 from langchain_tooltree.tooltree.report import (
-    NamedCall,
     Report,
     Stop,
     admits,
@@ -103,9 +108,9 @@ class Visit:
         while True:
             reply, report = await self._own_step(messages)
             if effects.by_arguments:
-                named = [report.call.model_dump()] if report and report.call else []
+                named = [report.call] if report and report.call else []
                 await effects.judged([*reply.tool_calls, *named])
-            if reply.tool_calls or reply.invalid_tool_calls:
+            if reply.tool_calls:
                 return await self._step(reply)
             note = await self._stop(reply, report)
             if isinstance(note, VisitResult):
@@ -123,9 +128,19 @@ class Visit:
         """The agent's own step; it is asked for once more where it writes what good runs hardly ever wrote there."""
         reply, report = await self._host.own_step(messages)
         calls = 1
+        has_calls = bool(reply.tool_calls or reply.invalid_tool_calls)
+        is_empty = not (has_calls or has_visible_content(reply) or _is_refusal(reply))
+        if self._host.line and is_empty:
+            # The instruction for the report may have spoiled the answer: some models
+            # write the report alone. The plain agent's answer is at least as good.
+            first_usage, calls = reply.usage_metadata, 2
+            reply, report = await self._host.ask_plainly(messages), None
+            usage = usage_sum(first_usage, reply.usage_metadata)
+            reply = reply.model_copy(update={"usage_metadata": usage})
+            self._host.reply = reply
         if await self._is_to_be_checked(reply):
             # The step would need results behind it, so the question does not hold it.
-            first, calls = reply.usage_metadata, 2
+            first, calls = reply.usage_metadata, calls + 1
             reply, report = await self._host.own_step(
                 [*messages, HumanMessage(prompts.CHECK_PROMPT)]
             )
@@ -199,13 +214,26 @@ class Visit:
         """What to do with an answer: the outcome, or the note with which the own step is asked again."""
         if _is_refusal(answer):  # a second question would only be refused once more
             return await self._accept(answer, "")
-        judged = await self._host.judge_answer(self._path, answer)
-        missing = (report.missing if report else "") or judged or ""
+        # An answer of an unusable form is found without asking anybody.
+        problem = find_problem(
+            answer,
+            self._host.offering.names,
+            self._branches.this_turn(self._path),
+        )
+        missing = report.missing if report else ""
+        if problem is not None:
+            missing = missing or problem.explanation
+        elif not missing:
+            missing = await self._host.judge_answer(self._path, answer) or ""
         mark = self._mark = replace(
             self._mark, stops=self._mark.stops + 1, missing=missing, writes=[]
         )
         waiting = self._untried(
-            [*self._named(report.call if report else None, answer), *mark.queue]
+            [
+                *self._named(problem.tool_call if problem else None, answer),
+                *self._named(report.call if report else None, answer),
+                *mark.queue,
+            ]
         )
         stop = Stop(
             missing=bool(missing) or bool(report and report.wrong is not None),
@@ -219,7 +247,11 @@ class Visit:
             asked=mark.asked,
         )
         mark = self._mark = replace(self._mark, evident=stop.is_evident, resumed=False)
-        if (move := next_move(stop)) == "accept":
+        move = next_move(stop)
+        # The form of an answer is asked for once more, and no other calls for it.
+        if problem is not None and move != "read" and mark.again > 0:
+            move = "accept"
+        if move == "accept":
             return await self._accept(answer, missing)
         self._hold(answer, missing)
         await self._doubt(missing, answer)
@@ -234,11 +266,7 @@ class Visit:
                 step=cut(undone, LONGEST_NOTE), missing=missing
             )
         missing = missing or ("" if stop.idle else "what a call that failed was for")
-        note = (
-            prompts.AGAIN_PROMPT.format(missing=cut(missing, LONGEST_NOTE))
-            if missing
-            else prompts.IDLE_PROMPT
-        )
+        note = _build_note(missing, problem)
         advice = await self._advice(self._path, missing)
         return "\n\n".join(filter(None, (note, advice.text)))
 
@@ -330,16 +358,17 @@ class Visit:
 
     # --- candidates ---
 
-    def _named(self, call: NamedCall | None, answer: AIMessage) -> list[Candidate]:
+    def _named(self, call: ToolCall | None, answer: AIMessage) -> list[Candidate]:
         """The call that a report names, as a candidate if it reads; a write is noted as its first voice."""
-        if call is None or call.name not in self._host.offering.names:
+        if call is None or call["name"] not in self._host.offering.names:
             return []
-        if not self._branches.is_read(call.name, call.args):
-            self._mark = replace(self._mark, writes=[call.name])
-        if not self._may_try(call.name, call.args):
+        name, args = call["name"], call["args"]
+        if not self._branches.is_read(name, args):
+            self._mark = replace(self._mark, writes=[name])
+        if not self._may_try(name, args):
             return []
         reasoning = message_to_dict(with_only_call(answer, None))
-        return [Candidate(call.name, call.args, self._mark.hidden, reasoning)]
+        return [Candidate(name, args, self._mark.hidden, reasoning)]
 
     async def _ask_for_others(self, missing: str, answer: AIMessage) -> VisitResult:
         """Ask for other calls at the weakest state of the turn, and try the most promising read.
@@ -517,6 +546,15 @@ class Visit:
             else FIRST_ROUND
         )
         return left > measured + 1
+
+
+def _build_note(missing: str, problem: AnswerProblem | None) -> str:
+    """Return the note with which the agent is asked again."""
+    if problem is not None:
+        return f"{PLANNER_NOTE} {problem.explanation}"
+    if missing:
+        return prompts.AGAIN_PROMPT.format(missing=cut(missing, LONGEST_NOTE))
+    return prompts.IDLE_PROMPT
 
 
 def _is_refusal(answer: AIMessage) -> bool:

@@ -29,7 +29,9 @@ PURE = {
     "tooltree/search/tree.py",
 }
 PLANNER_LAYERS = (
-    {"search/*", "report", "branches"},
+    {"search/*", "thinking", "model_json", "problems"},
+    {"completeness_report", "answer_checks"},
+    {"report", "stream_filter", "branches"},
     {"prompts", "judge", "gate"},
     {"visit", "ahead", "deep", "host", "result"},
     {"planner"},

@@ -16,17 +16,17 @@ from pydantic import BaseModel
 from cookbook.offline_model import Made, OfflineChatModel, read_question
 from langchain_tooltree.models import document_prompt
 from langchain_tooltree.testing import ScriptedChatModel
+from langchain_tooltree.tooltree.completeness_report import (
+    REPORT_AND_CALL_PROMPT,
+    REPORT_AND_UNDO_PROMPT,
+    REPORT_PROMPT,
+)
 from langchain_tooltree.tooltree.prompts import (
     DEFAULT_CHECK_PROMPT,
     DEFAULT_POST_JUDGE_PROMPT,
     DEFAULT_PRE_JUDGE_PROMPT,
     OTHERS_PROMPT,
     PROPOSE_PROMPT,
-)
-from langchain_tooltree.tooltree.report import (
-    REPORT_AND_CALL_PROMPT,
-    REPORT_AND_UNDO_PROMPT,
-    REPORT_PROMPT,
 )
 from tests.internals.errand import Errand
 from tests.internals.tooltree import propose_messages

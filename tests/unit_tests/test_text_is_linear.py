@@ -32,6 +32,7 @@ from langchain_tooltree.text import (
     shortened,
     words_of,
 )
+from langchain_tooltree.tooltree.model_json import TOKEN, read_object
 from langchain_tooltree.tooltree.report import split_report
 
 LENGTH, LONGER = 1_000, 4
@@ -165,12 +166,19 @@ ONLY_SEARCHED = {INTRODUCED.pattern, IDENTIFYING.pattern, _END_OF_SENTENCE.patte
 """Those that never have to match a whole text."""
 
 
+ONLY_MATCHED = {TOKEN.pattern}
+"""Expressions that are matched at one place, whose readers are among those below."""
+
+
 @pytest.mark.slow
 def test_every_expression_takes_linear_time():
     assert len(patterns()) > 50
     slow = {}
     for number, (written, pattern) in enumerate(patterns().items()):
         own = sorted(set(re.findall(r"[\w<>/:@ -]{2,12}", written)), key=len)[-2:]
+
+        if written in ONLY_MATCHED:
+            continue
 
         def read(text, pattern=pattern):
             if pattern.pattern not in ONLY_SEARCHED:
@@ -213,6 +221,7 @@ READERS: dict[str, Callable[[str], object]] = {
     "embeddings": HashingEmbeddings().embed_query,
     "replies": json_object,
     "reports": lambda text: split_report(AIMessage(text)),
+    "JSON of models": lambda text: read_object(f'{{"missing": {text}'),
     "secrets": masked,
     "secrets in data": lambda text: masked({"a": [text, {"b": text}]}),
     "substance": remove_small_talk,

@@ -12,7 +12,7 @@ from langgraph.types import Command
 
 from langchain_tooltree import ConfigurationError, ObjectSandbox
 from langchain_tooltree.testing import ScriptedChatModel
-from langchain_tooltree.tooltree.report import REPORT_AND_UNDO_PROMPT
+from langchain_tooltree.tooltree.completeness_report import REPORT_AND_UNDO_PROMPT
 from tests.unit_tests.tooltree.loops import FORMS, check_clean, report, scripted, shown
 
 ASKED = [HumanMessage("Put tea, milk, bread and salt into the cart.", id="go")]

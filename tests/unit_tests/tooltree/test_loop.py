@@ -30,13 +30,16 @@ from langchain_tooltree import (
     create_tooltree_agent,
     search_result,
 )
+from langchain_tooltree.tooltree.completeness_report import (
+    REPORT_AND_CALL_PROMPT,
+    REPORT_PROMPT,
+)
 from langchain_tooltree.tooltree.prompts import (
     AGAIN_PROMPT,
     IDLE_PROMPT,
     OPEN_PROMPT,
     OTHERS_PROMPT,
 )
-from langchain_tooltree.tooltree.report import REPORT_AND_CALL_PROMPT, REPORT_PROMPT
 from tests.unit_tests.tooltree.loops import (
     FORMS,
     GO,

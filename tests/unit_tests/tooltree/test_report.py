@@ -1,96 +1,30 @@
-"""The line with which an answer says what is missing."""
+"""The report of an answer, taken out of its message."""
 
 from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage
 
-from langchain_tooltree.tooltree.report import (
-    NamedCall,
-    Report,
-    may_be_report,
-    parse_report,
-    split_report,
-)
-
-READABLE: dict[str, tuple[str, Report, str]] = {
-    "nothing": ('{"missing": "nothing"}\nDone.', Report(missing=""), "Done."),
-    "nothing, in other words": (
-        '{"missing": " None. "} Done.',
-        Report(missing=""),
-        "Done.",
-    ),
-    "null": ('{"missing": null}\n\nDone.', Report(missing=""), "Done."),
-    "something": (
-        '\n{"missing": "the\\n price"}Well',
-        Report(missing="the price"),
-        "Well",
-    ),
-    "a call": (
-        '{"missing": "it", "call": {"name": "look", "args": {"at": 1}}}',
-        Report(missing="it", call=NamedCall(name="look", args={"at": 1})),
-        "",
-    ),
-    "no call": ('{"missing": "it", "call": "look"}', Report(missing="it"), ""),
-    "a wrong step": (
-        '{"missing": "nothing", "wrong": 2}\nOops',
-        Report(missing="", wrong=2),
-        "Oops",
-    ),
-    "no step": (
-        '{"missing": "nothing", "wrong": "none"}\nOops',
-        Report(missing=""),
-        "Oops",
-    ),
-}
-
-
-@pytest.mark.parametrize(("text", "report", "rest"), READABLE.values(), ids=READABLE)
-def test_a_report_is_taken_out_of_the_text_behind_it(
-    text: str, report: Report, rest: str
-) -> None:
-    assert parse_report(text) == (report, rest)
-
-
-UNREADABLE = {
-    "prose": 'I say {"missing": "nothing"}',
-    "a list": '["missing"]',
-    "JSON of its own": '{"found": 3}',
-    "JSON with other keys": '{"missing": "two", "found": 3}',
-    "another type": '{"missing": ["a", "b"]}',
-    "cut off": '{"missing": "noth',
-    "too long": f'{{"missing": "{"x" * 2000}"}}',
-    "too deep": '{"missing": ' + "[" * 1900,
-    "nothing": "",
-}
-
-
-@pytest.mark.parametrize("text", UNREADABLE.values(), ids=UNREADABLE)
-def test_what_is_no_report_stays_in_the_text(text: str) -> None:
-    assert parse_report(text) is None
-    assert split_report(AIMessage(text)) == (AIMessage(text), None)
-
-
-@pytest.mark.parametrize("text", [text for text, *_ in READABLE.values()])
-def test_the_beginning_of_a_report_may_be_one(text: str) -> None:
-    end = text.index("}", text.rindex('"')) if text.endswith("}") else text.index("}")
-    assert [at for at in range(end) if not may_be_report(text[:at])] == []
+from langchain_tooltree.tooltree.report import Report, split_report
 
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "No",
-        "[",
-        '{"found',
-        '{"found"',
-        "{'",
-        '{"missing": ["a"]}',
-        f'{{"missing": "{"x" * 2000}',
-    ],
+    ['I say {"missing": "nothing"}, really.', '{"found": 3}', "Done.", ""],
 )
-def test_what_can_be_no_report_any_more_is_known_early(text: str) -> None:
-    assert may_be_report(text) is (text == '{"found')
+def test_a_message_without_a_report_is_returned_itself(text: str) -> None:
+    reply = AIMessage(text)
+    assert split_report(reply) == (reply, None)
+
+
+def test_a_report_names_what_is_missing_a_call_and_a_wrong_step() -> None:
+    text = '{"missing": "it", "call": {"name": "look", "args": {"at": 1}}, "wrong": 2}'
+    message, report = split_report(AIMessage(f"{text}\nWell"))
+    assert message.text == "Well"
+    assert report is not None
+    assert (report.missing, report.wrong) == ("it", 2)
+    assert report.call is not None
+    assert (report.call["name"], report.call["args"]) == ("look", {"at": 1})
 
 
 def test_doubt_is_what_is_missing_or_went_wrong() -> None:
@@ -123,6 +57,13 @@ CONTENTS: dict[str, tuple[list[Any], list[Any]]] = {
     "all of the text": (
         [THINKING, {"type": "text", "text": '{"missing": ""}'}],
         [THINKING],
+    ),
+    "between thinking and the answer": (
+        [
+            {"type": "text", "text": '<think>Hm.</think>{"missing": ""}'},
+            {"type": "text", "text": "Yes"},
+        ],
+        [{"type": "text", "text": "<think>Hm.</think>Yes"}],
     ),
     "before a signature": (
         [{"type": "text", "text": '{"missing": ""}', "extras": {"signature": "s"}}],
