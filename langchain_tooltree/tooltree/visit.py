@@ -128,9 +128,7 @@ class Visit:
         """The agent's own step; it is asked for once more where it writes what good runs hardly ever wrote there."""
         reply, report = await self._host.own_step(messages)
         calls = 1
-        has_calls = bool(reply.tool_calls or reply.invalid_tool_calls)
-        is_empty = not (has_calls or has_visible_content(reply) or _is_refusal(reply))
-        if self._host.line and is_empty:
+        if self._is_to_be_asked_plainly(reply, report):
             # The instruction for the report may have spoiled the answer: some models
             # write the report alone. The plain agent's answer is at least as good.
             first_usage, calls = reply.usage_metadata, 2
@@ -151,6 +149,17 @@ class Visit:
         if self._mark.is_searching:
             self._mark = replace(self._mark, used=self._mark.used + calls)
         return reply, report
+
+    def _is_to_be_asked_plainly(self, reply: AIMessage, report: Report | None) -> bool:
+        """Return True if an answer is empty, and a plain request may bring a better one.
+
+        An answer that only reports what is missing is asked for that first.
+        """
+        has_calls = bool(reply.tool_calls or reply.invalid_tool_calls)
+        is_empty = not (has_calls or has_visible_content(reply) or _is_refusal(reply))
+        may_ask_again = self._mark.stops == 0 and self._budget() > 0
+        asks_for_more = report is not None and report.doubtful and may_ask_again
+        return bool(self._host.line) and is_empty and not asks_for_more
 
     async def _is_to_be_checked(self, reply: AIMessage) -> bool:
         """Whether a step calls for the check of a write, see `SearchConfig.check_writes`; at most once a turn."""
@@ -223,8 +232,9 @@ class Visit:
         missing = report.missing if report else ""
         if problem is not None:
             missing = missing or problem.explanation
-        elif not missing:
-            missing = await self._host.judge_answer(self._path, answer) or ""
+        else:
+            judged = await self._host.judge_answer(self._path, answer)
+            missing = missing or judged or ""
         mark = self._mark = replace(
             self._mark, stops=self._mark.stops + 1, missing=missing, writes=[]
         )
