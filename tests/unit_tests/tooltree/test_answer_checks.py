@@ -311,6 +311,7 @@ def test_response_with_tool_calls_is_not_checked_for_its_form():
     assert find_kind(response) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "unit",
     [

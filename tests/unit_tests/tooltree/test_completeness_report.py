@@ -375,6 +375,7 @@ def test_any_text_can_be_parsed(text):
     assert parsed.has_report or parsed.answer == text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "unit",
     [

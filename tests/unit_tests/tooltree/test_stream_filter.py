@@ -43,7 +43,7 @@ def cut(text, cuts):
 CUTS = st.lists(st.floats(0, 1), max_size=12)
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(TEXTS, CUTS)
 def test_filter_and_parser_agree(text, cuts):
     shown = "".join(filter_pieces(cut(text, cuts)))
@@ -56,7 +56,7 @@ def test_single_characters_give_the_same_text(text):
     assert "".join(filter_pieces(text)).strip() == parse_report(text).answer.strip()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(TEXTS, CUTS)
 def test_little_text_is_held_back(text, cuts):
     report_filter = ReportFilter()
@@ -112,6 +112,7 @@ def test_long_line_is_not_held_back():
     assert report_filter.feed("x" * 100).startswith('{"missing": "')
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "unit",
     ["x", "\n", " ", "{", '{"missing": null}\n', '{"a":\n', "```\n", ">\n", "<think>"],
