@@ -1,0 +1,1 @@
+"""Search for a better answer while an agent with a planner runs."""
