@@ -1,1 +1,0 @@
-"""Search for a better answer while an agent with a planner runs."""
