@@ -78,11 +78,11 @@ class PairedCalls(NamedTuple):
 def pair_calls(messages: Iterable[ChatMessage], *, branch: str = "") -> PairedCalls:
     """Return the tool calls of the messages, each with the result that belongs to it.
 
-    A result belongs to the call with its id; a second result for that call belongs to
-    no call. Where ids are missing, unknown or shared by several calls, the order of the
-    messages decides: the result belongs to the earliest call without a result in the
-    latest response that has such calls. Calls of the tool that the result names come
-    before calls of other tools.
+    A result belongs to a call with its id; a second result for that call belongs to no
+    call. Where an id is missing or unknown, any call can be the one. Where several calls
+    remain, the result belongs to the earliest call without a result in the latest
+    response that has such calls. Calls of the tool that the result names come before
+    calls of other tools.
 
     Args:
         messages: Messages in the chat format, oldest first. The results keep their
@@ -195,17 +195,41 @@ class _CallRecord:
         See `pair_calls` for the rules. None means that it belongs to no call.
         """
         call_id = _get_string(result, "tool_call_id")
-        if call_id is not None:
-            indexes = self._indexes_by_id.get(call_id, [])
-            if len(indexes) == 1:
-                index = indexes[0]
-                return index if self.calls[index].result is None else None
-
         tool = _get_string(result, "name")
+        if call_id in self._indexes_by_id:
+            return self._find_open_call_with_id(call_id, tool)
+
         index_of_tool = self._find_open_call(tool)
         if index_of_tool is not None:
             return index_of_tool
         return self._find_open_call(None)
+
+    def _find_open_call_with_id(self, call_id: str, tool: str | None) -> int | None:
+        """Return the index of the open call with an id in the latest such response.
+
+        Some models number the calls of each response anew, so several responses can
+        have a call with this id, and a response can have several.
+        """
+        indexes = self._indexes_by_id[call_id]
+        # Calls with results will keep them, so no later search needs to look at them.
+        while indexes and self.calls[indexes[-1]].result is not None:
+            indexes.pop()
+        if not indexes:
+            return None
+
+        latest_turn = self.calls[indexes[-1]].turn
+        open_indexes = []
+        for index in reversed(indexes):
+            if self.calls[index].turn != latest_turn:
+                break
+            if self.calls[index].result is None:
+                open_indexes.append(index)
+
+        earliest_first = open_indexes[::-1]
+        for index in earliest_first:
+            if self.calls[index].tool == tool:
+                return index
+        return earliest_first[0]
 
     def add_result(self, call_index: int, message: ChatMessage) -> None:
         """Add the result in a tool message to the call with this index."""

@@ -177,8 +177,7 @@ class _Report:
 def parse_report(text: str) -> ParsedAnswer:
     r"""Separate the text of an answer from the report in it.
 
-    If there are several reports, a later one replaces what an earlier one says. An
-    answer without a report is returned unchanged.
+    An answer without a report is returned unchanged.
 
     Example:
         ```python
@@ -198,9 +197,7 @@ def parse_report(text: str) -> ParsedAnswer:
     if not reports:
         return ParsedAnswer(text)
 
-    content: dict[str, Any] = {}
-    for report in reports:
-        content.update(report)
+    content = reports[0]
     return ParsedAnswer(
         (thinking + answer).strip(),
         has_report=True,
@@ -266,7 +263,7 @@ def remove_leading_reports(text: str) -> tuple[str, list[dict[str, Any]]]:
     while report := _read_report(beginning):
         # A report that reaches the later text may go on there.
         is_too_long = bool(later_text) and not report.following_text
-        if is_too_long or _is_json_answer(report):
+        if is_too_long:
             break
         # Some models repeat their report. Anything else may be a quotation.
         if reports and report.content != reports[0]:
@@ -317,7 +314,9 @@ def _read_content(
     if value is None:
         return {} if _UNREADABLE_REPORT.match(object_text) else None
     content = {key.strip().lower(): value[key] for key in value}
-    return content if "missing" in content else None
+    # An object with other keys is an answer of the application's own.
+    is_report = "missing" in content and content.keys() <= REPORT_KEYS
+    return content if is_report else None
 
 
 def _get_closing(opening: re.Match[str]) -> str:
@@ -341,16 +340,6 @@ def _remove_closing(text: str, closing: str) -> str | None:
     if not text.startswith(closing):
         return None
     return text.removeprefix(closing).lstrip(",;.").lstrip()
-
-
-def _is_json_answer(report: _Report) -> bool:
-    """Return True if a report is in fact the JSON answer of an application.
-
-    An example is `{"missing": null, "total": 5}`. A report can have other keys, too,
-    but then an answer follows it, and not the end of the text or more JSON.
-    """
-    has_other_keys = not report.content.keys() <= REPORT_KEYS
-    return has_other_keys and report.following_text[:1] in ("", "{", "[")
 
 
 def _describe_missing(value: object) -> str | None:

@@ -16,7 +16,7 @@ from typing import Any, TypeVar, cast
 
 from langchain_core.globals import get_llm_cache
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 
 from langchain_tooltree.models import with_chat_model
@@ -250,10 +250,17 @@ class _Gate:
         self.text = parsed.answer
         is_doubtful = self.report is not None and self.report.doubtful
         self.is_shut = is_doubtful and not (is_step or self._shown)
+        if self._shown:
+            rest = self._filter.finish()
+            if waiting:
+                return [_merged(waiting, rest)]
+            return (
+                [ChatGenerationChunk(message=AIMessageChunk(content=rest))]
+                if rest
+                else []
+            )
         if not waiting:
             return []
-        if self._shown:
-            return [_merged(waiting, self._filter.finish())]
         return [_merged(waiting, "" if self.is_shut else parsed.answer)]
 
     def _is_doubtful_so_far(self) -> bool:

@@ -259,12 +259,13 @@ class PlannerHost(ABC):
     async def ask_plainly(self, messages: Sequence[BaseMessage]) -> AIMessage:
         """Ask the agent's model as the plain agent would, without asking for a report.
 
-        Nothing in the reply counts as a report, so an answer of the application's own
-        form comes through unchanged.
+        A reply that is nothing but a report comes through unchanged: without the
+        instruction, it is an answer of the application's own form.
         """
-        self.reply = validate_message(
-            await self.ask(messages, line="", silent=self.unseen)
-        )
+        reply = await self.ask(messages, line="", silent=self.unseen)
+        reply = validate_message(reply)
+        rest, _ = split_report(reply)
+        self.reply = rest if rest.text.strip() else reply
         return self.reply
 
     def instructions_for(

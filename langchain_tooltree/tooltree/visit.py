@@ -25,7 +25,7 @@ from langchain_core.messages import (
 from langchain_tooltree._langgraph import steps_here
 from langchain_tooltree.experience.guide import Advice
 from langchain_tooltree.experience.trajectory import Recall
-from langchain_tooltree.messages.kinds import get_tool_calls
+from langchain_tooltree.messages.kinds import get_tool_calls, is_tool_result
 from langchain_tooltree.messages.visible_messages import PLANNER_NOTE
 from langchain_tooltree.models import usage_sum
 from langchain_tooltree.text import call_label, cut, get_call_key, words_of
@@ -224,11 +224,7 @@ class Visit:
         if _is_refusal(answer):  # a second question would only be refused once more
             return await self._accept(answer, "")
         # An answer of an unusable form is found without asking anybody.
-        problem = find_problem(
-            answer,
-            self._host.offering.names,
-            self._branches.this_turn(self._path),
-        )
+        problem = self._find_problem(answer)
         missing = report.missing if report else ""
         if problem is not None:
             missing = missing or problem.explanation
@@ -279,6 +275,24 @@ class Visit:
         note = _build_note(missing, problem)
         advice = await self._advice(self._path, missing)
         return "\n\n".join(filter(None, (note, advice.text)))
+
+    def _find_problem(self, answer: AIMessage) -> AnswerProblem | None:
+        """Return the problem that the form of an answer shows.
+
+        A call that a tool's result contains is quoted, not written by the model. The
+        text of a tool must never become a call.
+        """
+        turn = self._branches.this_turn(self._path)
+        problem = find_problem(answer, self._host.offering.names, turn)
+        if problem is None or problem.tool_call is None:
+            return problem
+        call = problem.tool_call
+        parts = [call["name"], *(str(value) for value in call["args"].values())]
+        for message in turn:
+            text = str(message.text)
+            if is_tool_result(message) and all(part in text for part in parts):
+                return None
+        return problem
 
     async def _advice(self, path: Sequence[BaseMessage], missing: str) -> Advice:
         """What past runs say of calls that could help; the mark keeps what of them is told."""
@@ -350,6 +364,12 @@ class Visit:
     def _hold(self, answer: AIMessage, missing: str) -> None:
         """Keep the best answer so far; one that follows a write is the only one that is still true."""
         best = self._mark.best
+        if best is not None and has_visible_content(answer):
+            (best_answer,) = messages_from_dict([best.answer])
+            if not has_visible_content(cast("AIMessage", best_answer)):
+                # Any text is better than none.
+                self._add_usage(best_answer)
+                best = None
         turn = [self._branches.request, *self._branches.this_turn(self._path)]
         path = [message.id for message in turn if message is not None and message.id]
         if best is not None:

@@ -28,6 +28,7 @@ from langchain_tooltree import (
 from langchain_tooltree.errors import EmptyQueryError
 from langchain_tooltree.messages.conversation import Conversation
 from langchain_tooltree.messages.reference import mark_as_reference
+from langchain_tooltree.messages.tool_calls import pair_calls
 from langchain_tooltree.testing import ScriptedChatModel
 
 TASK = "The house is cold. Get the boiler to 2 bar."
@@ -448,3 +449,42 @@ def test_a_dialogue_reads_as_its_record_does():
         [Trajectory.from_messages(said, success=True)], embeddings=HashingEmbeddings()
     )
     assert graph.next_tools(Conversation(said).chat) == graph.next_tools(recorded)
+
+
+def test_results_belong_to_the_latest_response_where_ids_are_numbered_anew():
+    def response(*arguments):
+        entries = [
+            {"id": str(number), "function": {"name": "look", "arguments": each}}
+            for number, each in enumerate(arguments)
+        ]
+        return {"role": "assistant", "tool_calls": entries}
+
+    def result(call_id, content):
+        return {"role": "tool", "tool_call_id": call_id, "content": content}
+
+    messages = [
+        response('{"x": 1}', '{"x": 2}'),
+        result("0", "of 1"),
+        result("1", "of 2"),
+        response('{"x": 3}', '{"x": 4}'),
+        result("1", "of 4"),
+        result("0", "of 3"),
+        response('{"x": 5}', '{"x": 6}'),
+        result("1", "of 6"),
+        result("1", "of nobody"),
+    ]
+
+    paired = pair_calls(messages)
+
+    found = [
+        (call.arguments["x"], call.result and call.result.text) for call in paired.calls
+    ]
+    assert found == [
+        (1, "of 1"),
+        (2, "of 2"),
+        (3, "of 3"),
+        (4, "of 4"),
+        (5, None),
+        (6, "of 6"),
+    ]
+    assert 8 not in paired.call_of_result

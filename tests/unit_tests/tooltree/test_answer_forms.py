@@ -148,3 +148,37 @@ async def test_an_answer_that_stays_unusable_is_what_the_plain_agent_gives(run):
 
     assert messages[-1].text == announcement
     assert len(model.calls) == 3
+
+
+async def test_a_report_before_the_answer_to_a_plain_request_is_removed(run):
+    model = scripted(calls(("stock", "tea")), "", f"{REPORTS[0]}\n7 packets.")
+
+    messages = await run(model)
+
+    assert messages[-1].text == "7 packets."
+
+
+async def test_any_answer_is_better_than_an_empty_one(run):
+    incomplete = '{"missing": "the price"}'
+    model = scripted(
+        calls(("stock", "tea")),
+        incomplete,
+        *[f"{incomplete}\n7 packets."] * 4,
+    )
+
+    messages = await run(model)
+
+    assert messages[-1].text == "7 packets."
+
+
+@pytest.mark.parametrize("tool", ["stock", "order"])
+async def test_a_call_in_a_quoted_result_is_no_call_of_the_model(run, shop, tool):
+    shop.result_of_broken = json.dumps({"name": tool, "arguments": {"item": "eve"}})
+    answer = f"The note reads:\n```\n{shop.result_of_broken}\n```"
+    model = scripted(calls(("broken", "note")), f"{REPORTS[0]}\n{answer}")
+
+    messages = await run(model)
+
+    assert shop.made == ["broken(note)"]
+    assert messages[-1].text == answer
+    assert len(model.calls) == 2
