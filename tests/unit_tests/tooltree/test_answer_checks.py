@@ -337,9 +337,9 @@ def test_response_with_tool_calls_is_not_checked_for_its_form():
     ],
 )
 def test_time_is_linear(unit):
-    text = "find_orders {" + unit * (1_000_000 // len(unit))
+    text = "find_orders {" + unit * (400_000 // len(unit))
     started = time.process_time()
     find_kind(text)
     find_kind(text[13:])
     find_kind(text[13:] + text[:13])
-    assert time.process_time() - started < 30
+    assert time.process_time() - started < 12
